@@ -1,0 +1,105 @@
+//! `masters [N]`: starts N masters, prints their URLs, and ends them at Ctrl-C. For a person who
+//! wants to try something; tests use the library.
+//!
+//! Exit codes: 130 after Ctrl-C, 143 after SIGTERM, 3 without a server program, 64 for arguments
+//! that it does not understand, 1 if the masters did not start.
+
+use std::{
+    env, io,
+    io::Write,
+    process::{self, ExitCode},
+};
+
+use redquorum_rig::{Builder, Masters, RigError, find_server};
+
+const USAGE: &str = "\
+usage: masters [N]
+
+Starts N independent Redis masters on free ports of this machine (default 5), prints their URLs,
+and waits. Ctrl-C ends them; nothing is left behind.";
+
+const NO_SERVER: u8 = 3;
+const BAD_USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let args: Vec<String> =
+        env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
+    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    let count = match count(&args) {
+        Ok(count) => count,
+        Err(why) => return fail(BAD_USAGE, &format!("{why}\n\n{USAGE}")),
+    };
+    let masters = match Masters::start(count) {
+        Ok(masters) => masters,
+        Err(error @ RigError::NoServer { .. }) => return fail(NO_SERVER, &error.to_string()),
+        Err(error) => return fail(1, &error.to_string()),
+    };
+    // Before the URLs are printed: who reads them may send the signal at once.
+    let wait_for_the_end = match catch_the_end() {
+        Ok(wait) => wait,
+        Err(error) => return fail(1, &format!("Ctrl-C cannot be caught: {error}")),
+    };
+    // A reader that has seen enough and closed the pipe is no reason to end.
+    let _written = announce(&masters, &mut io::stdout().lock());
+    let code = wait_for_the_end();
+    drop(masters);
+    ExitCode::from(code)
+}
+
+fn fail(code: u8, why: &str) -> ExitCode {
+    eprintln!("masters: {why}");
+    ExitCode::from(code)
+}
+
+fn count(args: &[String]) -> Result<usize, String> {
+    let most = Builder::MAX_MASTERS;
+    match args {
+        [] => Ok(5),
+        [count] => match count.parse() {
+            Ok(count) if (1..=most).contains(&count) => Ok(count),
+            _ => Err(format!("{count:?} is not a number of masters: use 1 to {most}")),
+        },
+        _ => Err("too many arguments: use one number".to_owned()),
+    }
+}
+
+fn announce(masters: &Masters, out: &mut impl Write) -> io::Result<()> {
+    let urls = masters.urls();
+    let server = find_server().map(|server| server.to_string()).unwrap_or_default();
+    writeln!(out, "{} masters, {server}, process {}.", urls.len(), process::id())?;
+    writeln!(out, "Ctrl-C ends them, nothing is left behind. To pause, resume or kill one:")?;
+    writeln!(out, "kill -STOP, kill -CONT or kill -KILL and its process id.\n")?;
+    for node in 1..=masters.len() {
+        let pid = masters.pid(node).unwrap_or_default();
+        writeln!(out, "master {node}: port {}, process {pid}", masters.port(node))?;
+    }
+    writeln!(out, "\nexport REDQUORUM_URLS={}\n", urls.join(","))?;
+    for url in urls {
+        writeln!(out, "{url}")?;
+    }
+    out.flush()
+}
+
+/// From now on Ctrl-C and SIGTERM are caught; what is returned waits for one of them, and returns
+/// the exit code that belongs to it. The end of standard input means nothing: it may have been
+/// closed or `/dev/null` from the start.
+///
+/// All other signals keep their effect, after which the keepers clean up: `nohup` works.
+#[cfg(unix)]
+fn catch_the_end() -> io::Result<impl FnOnce() -> u8> {
+    use signal_hook::{
+        consts::{SIGINT, SIGTERM},
+        iterator::Signals,
+    };
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    // 128 and the signal's number, by convention of the shells.
+    Ok(move || if signals.forever().next() == Some(SIGTERM) { 143 } else { 130 })
+}
+
+#[cfg(not(unix))]
+fn catch_the_end() -> io::Result<impl FnOnce() -> u8> {
+    Ok(|| unreachable!("masters do not start here"))
+}

@@ -1,0 +1,159 @@
+//! How masters are started: the options, and the start of all of them at the same time. Called by
+//! tests through `Masters::builder`.
+
+use std::{
+    ffi::OsString,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Masters, RigError, find_server,
+    node::{Node, POLL, Plan, Progress},
+    ports::Ports,
+};
+
+/// Nothing is written to disk, and only this machine can reach it.
+const DEFAULTS: [&str; 8] =
+    ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--protected-mode", "yes"];
+
+/// Options of masters that are to be started; from [`Masters::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "no master is started before `start`"]
+pub struct Builder {
+    count: usize,
+    options: Vec<OsString>,
+    password: Option<String>,
+    unix_socket: bool,
+    within: Duration,
+    ports: Ports,
+}
+
+impl Builder {
+    /// The largest number of masters: each is two processes and some ten megabytes.
+    pub const MAX_MASTERS: usize = 100;
+
+    pub(crate) fn new() -> Self {
+        Self {
+            count: 5,
+            options: DEFAULTS.map(OsString::from).to_vec(),
+            password: None,
+            unix_socket: false,
+            within: Duration::from_secs(10),
+            ports: Ports::default(),
+        }
+    }
+
+    /// How many masters. Default: 5. Most: [`MAX_MASTERS`](Self::MAX_MASTERS).
+    pub fn count(mut self, count: usize) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// Sets a directive of `redis.conf` on every master: `config("maxmemory", "1mb")`. A later one
+    /// replaces an earlier one; port, directory, password and socket are not to be set with it.
+    pub fn config(self, directive: &str, value: &str) -> Self {
+        self.args([format!("--{directive}"), value.to_owned()])
+    }
+
+    /// Adds arguments of the server as they are, for directives with several values:
+    /// `args(["--rename-command", "FLUSHALL", ""])`.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.options.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// A password for the default user of every master. The URLs and the rig's own commands
+    /// contain it, so do not set one with [`config`](Self::config). Default: none.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self
+    }
+
+    /// Every master also listens on a Unix socket in its directory, see [`Masters::socket`].
+    /// Default: no.
+    pub fn unix_socket(mut self) -> Self {
+        self.unix_socket = true;
+        self
+    }
+
+    /// Every master writes an append-only file, so that its keys survive [`Masters::restart`]
+    /// (but not the end of the masters). Default: no, a restarted master is empty.
+    pub fn persistent(self) -> Self {
+        self.config("appendonly", "yes")
+    }
+
+    /// Ports to try first, before free ones are picked. One that turns out to be taken is passed
+    /// over. Default: none.
+    ///
+    /// A port that a *client* may be given while its master is dead, on Linux from 32768, can keep
+    /// the master from coming back.
+    pub fn ports(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
+        self.ports.want(ports);
+        self
+    }
+
+    /// How long a start or a restart may take until every master answers. Default: 10 s, where
+    /// some 50 ms are usual.
+    pub fn within(mut self, within: Duration) -> Self {
+        self.within = within;
+        self
+    }
+
+    /// Starts the masters, and returns when each answers `PING`.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::Unsupported`]: not on Unix.
+    /// - [`RigError::NoServer`]: there is no server program.
+    /// - [`RigError::Count`]: no masters, or too many.
+    /// - [`RigError::NotUp`]: one ended, or was not ready in time.
+    /// - [`RigError::Keeper`]: one could not even be tried.
+    ///
+    /// After an error none is left.
+    pub fn start(self) -> Result<Masters, RigError> {
+        if !cfg!(unix) {
+            return Err(RigError::Unsupported);
+        }
+        if !(1..=Self::MAX_MASTERS).contains(&self.count) {
+            return Err(RigError::Count { asked: self.count });
+        }
+        let plan = Plan {
+            server: find_server()?.path().to_owned(),
+            options: self.options,
+            password: self.password,
+            unix_socket: self.unix_socket,
+            within: self.within,
+        };
+        let nodes = start_all(&plan, self.count, self.ports)?;
+        Ok(Masters::new(plan, nodes))
+    }
+}
+
+fn start_all(plan: &Plan, count: usize, mut ports: Ports) -> Result<Vec<Node>, RigError> {
+    let until = Instant::now() + plan.within;
+    // They are all on their way before the first is waited for.
+    let mut nodes = (1..=count)
+        .map(|number| Node::spawn(plan, number, ports.next()))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut waiting: Vec<usize> = (0..count).collect();
+    loop {
+        let mut late = Vec::new();
+        for index in waiting {
+            match nodes[index].progress(plan)? {
+                Progress::Up => continue,
+                Progress::NotYet => {}
+                Progress::PortTaken => {
+                    nodes[index] = Node::spawn(plan, index + 1, ports.next())?;
+                }
+            }
+            late.push(index);
+        }
+        waiting = late;
+        let Some(&first) = waiting.first() else { return Ok(nodes) };
+        if Instant::now() >= until {
+            return Err(nodes[first].late(plan));
+        }
+        thread::sleep(POLL);
+    }
+}

@@ -1,0 +1,97 @@
+//! What can go wrong with the rig. Every public function that can fail returns this.
+
+use std::{error::Error, fmt, io};
+
+use crate::server::SERVER_VARIABLE;
+
+/// Why the rig could not do what it was asked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RigError {
+    /// No `redis-server` (or `valkey-server`) was found: a test without one is skipped.
+    NoServer {
+        /// Where it was looked for, and what was there instead.
+        why: String,
+    },
+    /// This is not a Unix system: there are no signals to pause and kill masters with.
+    Unsupported,
+    /// Zero masters, or more than [`MAX_MASTERS`](crate::Builder::MAX_MASTERS), were asked for.
+    Count {
+        /// How many.
+        asked: usize,
+    },
+    /// A server did not come up: it ended, or did not answer in time.
+    NotUp {
+        /// Which master, counted from 1.
+        node: usize,
+        /// The port it was to listen on.
+        port: u16,
+        /// What was seen of it from outside.
+        why: String,
+        /// The last lines of its log.
+        log: String,
+    },
+    /// A signal was to be sent to a master that was killed or ended by itself.
+    NotRunning {
+        /// Which master, counted from 1.
+        node: usize,
+    },
+    /// A command got no answer: the master is dead, paused or slow. What a master answers, also an
+    /// error, is a [`Reply`](crate::Reply).
+    NoAnswer {
+        /// Which master, counted from 1.
+        node: usize,
+        /// What the socket said.
+        source: io::Error,
+    },
+    /// The shell that watches over a master could not be started, or is gone.
+    Keeper {
+        /// Which master, counted from 1.
+        node: usize,
+        /// What the system or the shell said.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for RigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoServer { why } => write!(
+                f,
+                "no redis-server: {why}; install redis-server (Debian: apt-get install \
+                 redis-server, macOS: brew install redis) or set {SERVER_VARIABLE}"
+            ),
+            Self::Unsupported => {
+                write!(f, "masters run on Unix systems only: use Linux, macOS or WSL")
+            }
+            Self::Count { asked } => {
+                let most = crate::Builder::MAX_MASTERS;
+                write!(f, "{asked} masters were asked for: use 1 to {most}")
+            }
+            Self::NotUp { node, port, why, log } => {
+                write!(f, "master {node} did not come up on port {port}: {why}")?;
+                if log.is_empty() {
+                    write!(f, "; its log is empty")
+                } else {
+                    write!(f, "; the end of its log:\n{log}")
+                }
+            }
+            Self::NotRunning { node } => {
+                write!(f, "master {node} is not running: restart it first")
+            }
+            Self::NoAnswer { node, source } => write!(f, "no answer from master {node}: {source}"),
+            Self::Keeper { node, source } => {
+                write!(f, "the shell that watches over master {node} failed: {source}")
+            }
+        }
+    }
+}
+
+impl Error for RigError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::NoAnswer { source, .. } | Self::Keeper { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The keeper: one tiny shell per master, which outlives this process just long enough to clean up
+//! after it. What it does is in `keeper.sh`; here is this end of its pipes. Called by `node.rs`.
+//!
+//! Why a shell, and not a kill in `Drop`: no code of ours runs after `kill -9`, `exit` or `abort`.
+//! The kernel closes our end of the keeper's input then, and the keeper sees that. (Linux's
+//! parent-death signal is no help: it fires when the *thread* that started the child ends, which
+//! in a test is at once, and it removes no directory.)
+//!
+//! There is no moment at which a killed parent leaves something: the pipe exists before the
+//! keeper, and the keeper before the directory and the server, both of which it makes itself.
+
+use std::{
+    ffi::OsStr,
+    io::{self, BufRead, BufReader, Write},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{Mutex, PoisonError},
+};
+
+/// A keeper, and through it a server. Dropping it ends both and returns when they are gone.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    child: Child,
+    /// The one thing that keeps the keeper waiting. `None` when it was told to end.
+    words: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+/// What a keeper answers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// A server was launched: its process id.
+    Pid(u32),
+    /// The directory exists, so the port that it stands for is claimed by another keeper.
+    Taken,
+    /// It was done; to `look`: the server runs.
+    Done,
+    /// There is no server to do it to.
+    Down,
+}
+
+impl Keeper {
+    /// Starts a keeper, which launches the server at once. Its first answer, [`Answer::Pid`] or
+    /// [`Answer::Taken`], is left to be read, so that several can start at the same time.
+    pub(crate) fn spawn<A: AsRef<OsStr>>(
+        dir: &Path,
+        server: &Path,
+        args: &[A],
+    ) -> io::Result<Self> {
+        // Pipes are closed on exec, but not every system can create them so in one step: another
+        // keeper that is started in between would hold this one's input open for good.
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+
+        let mut command = Command::new("/bin/sh");
+        command.arg("-c").arg(include_str!("keeper.sh")).arg("redquorum-keeper");
+        command.arg(dir).arg(server).args(args);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // Out of the terminal's foreground group: Ctrl-C is for the process that uses the masters.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+
+        let mut child = command.spawn()?;
+        let (Some(words), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both were asked for as pipes")
+        };
+        Ok(Self { child, words: Some(words), answers: BufReader::new(answers) })
+    }
+
+    /// Says one word of those that `keeper.sh` knows, and waits for the answer.
+    pub(crate) fn ask(&mut self, word: &str) -> io::Result<Answer> {
+        let Some(words) = &mut self.words else {
+            unreachable!("only a drop ends a keeper, and nothing is asked after it")
+        };
+        words.write_all(format!("{word}\n").as_bytes())?;
+        self.answer()
+    }
+
+    /// Waits for an answer that is still to come.
+    pub(crate) fn answer(&mut self) -> io::Result<Answer> {
+        let mut complaints = String::new();
+        loop {
+            let mut line = String::new();
+            if self.answers.read_line(&mut line)? == 0 {
+                return Err(io::Error::other(format!("it is gone ({})", complaints.trim_end())));
+            }
+            match line.trim_end() {
+                "@taken" => return Ok(Answer::Taken),
+                "@done" => return Ok(Answer::Done),
+                "@down" => return Ok(Answer::Down),
+                other => match other.strip_prefix("@pid ").map(str::parse) {
+                    Some(Ok(pid)) => return Ok(Answer::Pid(pid)),
+                    _ => complaints.push_str(&line),
+                },
+            }
+        }
+    }
+
+    /// Lets the keeper end everything, and does not wait: several can be told before the first
+    /// is dropped.
+    pub(crate) fn hang_up(&mut self) {
+        self.words = None;
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.hang_up();
+        // An error would mean that it was waited for already: then it is gone, too.
+        let _gone = self.child.wait();
+    }
+}

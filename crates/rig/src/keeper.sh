@@ -1,0 +1,65 @@
+# The keeper of one master: starts it, signals it, and cleans up after it. Started by keeper.rs as
+#     sh -c THIS redquorum-keeper DIRECTORY SERVER ARGUMENT...
+# Reads one word a line from its standard input, answers each with one line that begins with @;
+# other lines are complaints of the shell. The end of its input means that whoever held the other
+# end is gone, in whatever way: then the server and its directory go, too.
+
+exec 2>&1
+# The keeper dies last: not of a terminal's signals, and not of answers that no one reads.
+trap '' HUP INT QUIT TERM PIPE
+umask 077
+dir=$1
+shift
+pid=
+
+launch() {
+  # The server gets its signals back, and none of the keeper's pipes: were it to hold them, the
+  # reader of the answers would wait for it.
+  { trap - HUP INT QUIT TERM PIPE; exec "$@"; } </dev/null >>"$dir/log" 2>&1 &
+  pid=$!
+  echo "@pid $pid"
+}
+
+# `kill -0` alone is true for a dead child that the shell has not waited for yet, and shells differ
+# in when they do; `jobs` makes them. A pid is forgotten as soon as it is known to be dead: it may
+# be another process's by now.
+running() {
+  [ -n "$pid" ] || return 1
+  jobs >/dev/null
+  kill -0 "$pid" 2>/dev/null || pid=
+  [ -n "$pid" ]
+}
+
+signal() {
+  if running && kill -"$1" "$pid"; then echo "@done"; else echo "@down"; fi
+}
+
+# SIGKILL also ends a stopped process. After `wait` its port is free.
+end() {
+  if running; then
+    kill -9 "$pid"
+    wait "$pid"
+  fi 2>/dev/null
+  pid=
+}
+
+# Making the directory claims the port that it is named after, see ports.rs.
+if ! mkdir "$dir"; then
+  if [ -e "$dir" ]; then echo "@taken"; fi
+  exit 1
+fi
+
+launch "$@"
+while read -r word; do
+  case $word in
+    launch) end; launch "$@" ;;
+    kill) end; echo "@done" ;;
+    pause) signal STOP ;;
+    resume) signal CONT ;;
+    look) if running; then echo "@done"; else echo "@down"; fi ;;
+  esac
+done
+
+end
+# A child that the server had forked to write a file may be a moment behind its parent.
+rm -rf "$dir" || { sleep 1; rm -rf "$dir"; }

@@ -1,0 +1,246 @@
+//! One master: its keeper, its port, and whether it is up. Called by `builder.rs` to start it and
+//! by `masters.rs` for everything after that.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    Reply, RigError,
+    keeper::{Answer, Keeper},
+    ports, resp,
+};
+
+/// Between two looks at a server that is coming up.
+pub(crate) const POLL: Duration = Duration::from_millis(2);
+
+/// A server that is up answers within microseconds; what is silent for so long is not ours.
+const PATIENCE_WITH_STRANGERS: Duration = Duration::from_millis(200);
+
+/// What all masters of a set have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) server: PathBuf,
+    pub(crate) options: Vec<OsString>,
+    pub(crate) password: Option<String>,
+    pub(crate) unix_socket: bool,
+    pub(crate) within: Duration,
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Counted from 1.
+    pub(crate) number: usize,
+    pub(crate) port: u16,
+    pub(crate) dir: PathBuf,
+    /// The Unix socket, if there is to be one.
+    pub(crate) socket: Option<PathBuf>,
+    running: Mutex<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    keeper: Keeper,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum State {
+    /// The keeper's first answer is still to be read.
+    Spawned,
+    /// A server with this process id was launched, and may have ended by itself since.
+    Launched(u32),
+    Dead,
+}
+
+/// How far a server has come.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Up,
+    NotYet,
+    /// It ended, because something else has its port.
+    PortTaken,
+}
+
+impl Node {
+    /// Lets a keeper launch the server and returns at once; [`Node::progress`] tells the rest.
+    pub(crate) fn spawn(plan: &Plan, number: usize, port: u16) -> Result<Self, RigError> {
+        let dir = ports::directory(port);
+        let socket = plan.unix_socket.then(|| dir.join("redis.sock"));
+        // The last of two equal options counts: these are not for the caller to change.
+        let mut args = plan.options.clone();
+        args.extend(["--daemonize", "no", "--port"].map(OsString::from));
+        args.extend([port.to_string().into(), "--dir".into(), dir.clone().into()]);
+        if let Some(password) = &plan.password {
+            args.extend(["--requirepass".into(), password.into()]);
+        }
+        if let Some(socket) = &socket {
+            args.extend(["--unixsocket".into(), socket.into()]);
+            args.extend(["--unixsocketperm", "700"].map(OsString::from));
+        }
+        let keeper = Keeper::spawn(&dir, &plan.server, &args)
+            .map_err(|source| RigError::Keeper { node: number, source })?;
+        let running = Mutex::new(Running { keeper, state: State::Spawned });
+        Ok(Self { number, port, dir, socket, running })
+    }
+
+    /// Looks once. An error means that it will not come up: it ended for a reason of its own.
+    pub(crate) fn progress(&self, plan: &Plan) -> Result<Progress, RigError> {
+        let mut running = self.running();
+        let pid = match running.state {
+            State::Launched(pid) => pid,
+            State::Spawned => match running.keeper.answer().map_err(|e| self.keeper_failed(e))? {
+                Answer::Pid(pid) => pid,
+                Answer::Taken => return Ok(Progress::PortTaken),
+                other => unreachable!("a keeper begins with a launch, not with {other:?}"),
+            },
+            // Another thread killed it while this one waits for it.
+            State::Dead => return Err(RigError::NotRunning { node: self.number }),
+        };
+        running.state = State::Launched(pid);
+        if self.answers(plan, pid).is_ok() {
+            return Ok(Progress::Up);
+        }
+        if self.ask(&mut running, "look")? == Answer::Done {
+            return Ok(Progress::NotYet);
+        }
+        running.state = State::Dead;
+        if self.log().contains("Address already in use") {
+            return Ok(Progress::PortTaken);
+        }
+        Err(self.not_up("the server ended".to_owned()))
+    }
+
+    /// The error of a server that is not up when the time is over.
+    pub(crate) fn late(&self, plan: &Plan) -> RigError {
+        let pid = self.pid().unwrap_or_default();
+        let why = match self.answers(plan, pid) {
+            Ok(()) => "it answered too late".to_owned(),
+            Err(why) => why.to_string(),
+        };
+        self.not_up(format!("not within {:?}: {why}", plan.within))
+    }
+
+    /// Whether the server with this process id, and no other behind the same port, is ready.
+    fn answers(&self, plan: &Plan, pid: u32) -> io::Result<()> {
+        let replies = resp::exchange(
+            self.port,
+            plan.password.as_deref(),
+            PATIENCE_WITH_STRANGERS,
+            &[&[b"INFO", b"server"], &[b"PING"]],
+        )?;
+        let info = replies[0].text().unwrap_or_default();
+        let ours = format!("process_id:{pid}");
+        if !info.is_empty() && !info.lines().any(|line| line == ours) {
+            return Err(io::Error::other("another server answers on this port"));
+        }
+        // Also an error is an answer, but not one of a server that is ready (LOADING, NOAUTH).
+        match replies.iter().find(|reply| reply.text().is_none()) {
+            Some(reply) => Err(io::Error::other(format!("it answers, but with {reply:?}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Kills the server if it runs, launches it again, and waits until it is up.
+    pub(crate) fn restart(&self, plan: &Plan) -> Result<(), RigError> {
+        let until = Instant::now() + plan.within;
+        let mut launch = true;
+        loop {
+            if launch {
+                let mut running = self.running();
+                match self.ask(&mut running, "launch")? {
+                    Answer::Pid(pid) => running.state = State::Launched(pid),
+                    other => unreachable!("a launch is answered with a pid, not with {other:?}"),
+                }
+            }
+            launch = match self.progress(plan)? {
+                Progress::Up => return Ok(()),
+                Progress::NotYet => false,
+                // Someone has it for the moment: the port must stay the same, so wait for it.
+                Progress::PortTaken => true,
+            };
+            if Instant::now() >= until {
+                return Err(self.late(plan));
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// SIGKILL. The server is gone, and its port closed, on return. A dead one stays dead.
+    pub(crate) fn kill(&self) -> Result<(), RigError> {
+        let mut running = self.running();
+        self.ask(&mut running, "kill")?;
+        running.state = State::Dead;
+        Ok(())
+    }
+
+    /// `pause` or `resume`.
+    pub(crate) fn signal(&self, word: &str) -> Result<(), RigError> {
+        let mut running = self.running();
+        match self.ask(&mut running, word)? {
+            Answer::Done => Ok(()),
+            _ => {
+                running.state = State::Dead;
+                Err(RigError::NotRunning { node: self.number })
+            }
+        }
+    }
+
+    pub(crate) fn command(
+        &self,
+        plan: &Plan,
+        timeout: Duration,
+        command: &[&[u8]],
+    ) -> Result<Reply, RigError> {
+        let failed = |source| RigError::NoAnswer { node: self.number, source };
+        let replies = resp::exchange(self.port, plan.password.as_deref(), timeout, &[command]);
+        Ok(replies.map_err(failed)?.remove(0))
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        match self.running().state {
+            State::Launched(pid) => Some(pid),
+            State::Spawned | State::Dead => None,
+        }
+    }
+
+    /// Tells the keeper to end everything; the drop that follows waits for it.
+    pub(crate) fn hang_up(&self) {
+        self.running().keeper.hang_up();
+    }
+
+    /// A panic of another thread must not keep this one from cleaning up: no poison here.
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self, running: &mut Running, word: &str) -> Result<Answer, RigError> {
+        running.keeper.ask(word).map_err(|source| self.keeper_failed(source))
+    }
+
+    fn keeper_failed(&self, source: io::Error) -> RigError {
+        RigError::Keeper { node: self.number, source }
+    }
+
+    fn not_up(&self, why: String) -> RigError {
+        RigError::NotUp { node: self.number, port: self.port, why, log: self.log() }
+    }
+
+    /// The last lines of the server's log.
+    fn log(&self) -> String {
+        const LINES: usize = 8;
+        let text = read_lossy(&self.dir.join("log"));
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+}
+
+/// What cannot be read is empty: it is for a message about something worse.
+fn read_lossy(file: &Path) -> String {
+    fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,65 @@
+//! Which ports the masters get. Called by `builder.rs` when it starts them.
+//!
+//! Not by binding port 0: that gives a port out of the range from which the kernel also serves
+//! *outgoing* connections. While a master is dead, a client that keeps reconnecting to such a port
+//! can be given that very port as its own, connects to itself, and the master cannot come back.
+//! So the choice is below that range (Linux: from 32768, macOS: from 49152).
+//!
+//! A port is claimed by the directory named after it: among all rigs of a machine, also in other
+//! processes, none takes the port of a master that is killed at the moment. Against everyone else
+//! there is no claim: a server that finds its port taken is started again on the next one.
+
+use std::{
+    collections::VecDeque,
+    hash::{BuildHasher, Hasher, RandomState},
+    net::{Ipv4Addr, TcpListener},
+    ops::Range,
+    path::PathBuf,
+};
+
+const CHOICE: Range<u16> = 20_000..32_000;
+
+/// The ports to try next.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ports {
+    wanted: VecDeque<u16>,
+}
+
+impl Ports {
+    /// Adds ports to be tried before any other.
+    pub(crate) fn want(&mut self, ports: impl IntoIterator<Item = u16>) {
+        self.wanted.extend(ports);
+    }
+
+    /// The next one: of the wanted, else one that is free at this moment.
+    pub(crate) fn next(&mut self) -> u16 {
+        if let Some(port) = self.wanted.pop_front() {
+            return port;
+        }
+        // The look saves a start in vain, no more. If all of these were taken, starting finds out.
+        let mut port = random_port();
+        for _ in 0..100 {
+            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                break;
+            }
+            port = random_port();
+        }
+        port
+    }
+}
+
+/// The directory of the master on this port, which also claims the port.
+///
+/// Short, because the path of a Unix socket may have about a hundred bytes and this is within it.
+pub(crate) fn directory(port: u16) -> PathBuf {
+    let temp = std::env::temp_dir();
+    std::path::absolute(&temp).unwrap_or(temp).join(format!("redquorum-{port}"))
+}
+
+/// Random, so that rigs that start at the same time do not walk the same way.
+fn random_port() -> u16 {
+    let random = RandomState::new().build_hasher().finish();
+    let size = u64::from(CHOICE.end - CHOICE.start);
+    let offset = u16::try_from(random % size).expect("less than a range of ports");
+    CHOICE.start + offset
+}

@@ -1,0 +1,113 @@
+//! The `masters` binary, and the harness that runs these tests.
+
+use std::{
+    env,
+    io::{Read, Write},
+    net::TcpStream,
+    process::{Command, Output},
+};
+
+use redquorum_rig::{REQUIRE_VARIABLE, SERVER_VARIABLE, trials::Case};
+
+use crate::support::Owner;
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        with_masters: ctrl_c_ends_the_binary_with_130_and_nothing_is_left,
+        with_masters: sigterm_ends_the_binary_with_143_and_nothing_is_left,
+        with_masters: kill_9_of_the_binary_leaves_nothing,
+        plain: bad_arguments_are_answered_with_64_and_the_usage,
+        plain: a_missing_server_is_answered_with_3_and_what_to_install,
+        plain: without_a_server_tests_are_ignored_and_where_it_is_required_they_fail,
+    ]
+}
+
+fn ctrl_c_ends_the_binary_with_130_and_nothing_is_left() {
+    let mut owner = Owner::binary("2", "binary_int");
+    let lines = owner.read_until("redis://");
+    let export = lines.iter().find_map(|line| line.strip_prefix("export REDQUORUM_URLS="));
+    let urls: Vec<_> = export.unwrap().split(',').collect();
+    assert_eq!(urls.len(), 2);
+    assert_eq!(lines.last().unwrap(), urls[0]);
+    assert_eq!(owner.read_until("redis://"), [urls[1]]);
+    // Its standard input is at its end from the start, and still it waits.
+    for url in urls {
+        let mut stream = TcpStream::connect(url.strip_prefix("redis://").unwrap()).unwrap();
+        stream.write_all(b"PING\r\n").unwrap();
+        let mut reply = [0; 7];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+PONG\r\n");
+    }
+    assert!(owner.child.try_wait().unwrap().is_none());
+
+    owner.signal_group("INT");
+    assert_eq!(owner.child.wait().unwrap().code(), Some(130));
+    assert_eq!(owner.processes(), 0, "all was gone before it ended");
+    owner.nothing_is_left();
+    assert_eq!(owner.read_rest(), "");
+}
+
+fn sigterm_ends_the_binary_with_143_and_nothing_is_left() {
+    let mut owner = Owner::binary("1", "binary_term");
+    owner.read_until("redis://");
+    owner.signal_group("TERM");
+    assert_eq!(owner.child.wait().unwrap().code(), Some(143));
+    owner.nothing_is_left();
+}
+
+fn kill_9_of_the_binary_leaves_nothing() {
+    let mut owner = Owner::binary("5", "binary_kill");
+    owner.read_until("redis://");
+    assert!(owner.processes() >= 5);
+    owner.child.kill().unwrap();
+    owner.child.wait().unwrap();
+    owner.nothing_is_left();
+}
+
+fn masters(args: &[&str], server: &str) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_masters"));
+    outcome(command.args(args).env(SERVER_VARIABLE, server).output().unwrap())
+}
+
+fn outcome(output: Output) -> (Option<i32>, String, String) {
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+fn bad_arguments_are_answered_with_64_and_the_usage() {
+    for args in [&["0"][..], &["101"], &["-1"], &["five"], &[""], &["--count=5"], &["1", "2"]] {
+        let (code, out, err) = masters(args, "");
+        assert_eq!((code, out.as_str()), (Some(64), ""), "{args:?}");
+        assert!(err.starts_with("masters: ") && err.contains("usage: masters [N]"), "{err}");
+    }
+    let (code, out, _) = masters(&["--help"], "");
+    assert!(code == Some(0) && out.starts_with("usage: masters [N]"), "{out}");
+}
+
+fn a_missing_server_is_answered_with_3_and_what_to_install() {
+    let (code, out, err) = masters(&[], "/nowhere/redis-server");
+    assert_eq!((code, out.as_str()), (Some(3), ""));
+    assert!(err.starts_with("masters: no redis-server: "), "{err}");
+    assert!(err.contains("/nowhere/redis-server cannot be run"), "{err}");
+    assert!(err.contains("apt-get install redis-server"), "{err}");
+}
+
+fn without_a_server_tests_are_ignored_and_where_it_is_required_they_fail() {
+    // This very program, told to run the tests with this word in their names.
+    let harness = |required| {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.arg("answer").env(SERVER_VARIABLE, "/nowhere/redis-server");
+        outcome(command.env(REQUIRE_VARIABLE, required).output().unwrap())
+    };
+    let (code, out, err) = harness("0");
+    assert_eq!(code, Some(0), "{out}");
+    let ignored = out.lines().find(|line| line.starts_with("test five_masters_start_and_all_an"));
+    assert!(ignored.unwrap().ends_with("ignored"), "{out}");
+    assert!(err.contains("are ignored: no redis-server: "), "{err}");
+
+    let (code, out, err) = harness("1");
+    assert_eq!(code, Some(101), "{out}");
+    let failed = out.lines().find(|line| line.starts_with("test five_masters_start_and_all_an"));
+    assert!(failed.unwrap().ends_with("FAILED"), "{out}");
+    assert!(err.contains("are required: no redis-server: "), "{err}");
+}

@@ -1,0 +1,134 @@
+//! Nothing is left behind, whatever ends the process that owns the masters.
+
+use std::{
+    env,
+    ffi::OsStr,
+    panic::{catch_unwind, resume_unwind},
+    process::{self, Command, ExitCode},
+    thread,
+    time::Duration,
+};
+
+use redquorum_rig::{Masters, trials::Case};
+
+use crate::support::{Owner, exists};
+
+/// Set for a child of the tests, which then starts masters and ends in the way that it names.
+pub(crate) const CHILD: &str = "RIG_TEST_CHILD_ENDS_BY";
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        with_masters: nothing_is_left_after_a_drop,
+        with_masters: nothing_is_left_after_a_panic,
+        with_masters: nothing_is_left_after_a_failed_start,
+        with_masters: nothing_is_left_after_exit,
+        with_masters: nothing_is_left_after_abort,
+        with_masters: nothing_is_left_after_ctrl_c_in_a_process_that_does_not_catch_it,
+        with_masters: nothing_is_left_after_kill_9,
+        with_masters: nothing_is_left_after_kill_9_at_any_moment_of_the_start,
+        with_masters: the_look_for_leftovers_finds_what_is_there,
+    ]
+}
+
+/// The other side of [`owner`].
+pub(crate) fn child(end: &OsStr) -> ExitCode {
+    if end == "failed start" {
+        let builder = Masters::builder().count(3).args(["--rename-command", "PING", ""]);
+        builder.within(Duration::from_millis(100)).start().unwrap_err();
+        println!("ready");
+        return ExitCode::SUCCESS;
+    }
+    let masters = Masters::builder().count(2).unix_socket().persistent().start().unwrap();
+    masters.pause(2).unwrap();
+    println!("ready");
+    match end.to_str() {
+        Some("exit") => process::exit(7),
+        Some("abort") => process::abort(),
+        _ => loop {
+            thread::park();
+        },
+    }
+}
+
+/// A process that owns two masters, of which the second is paused.
+fn owner(end: &str, name: &str) -> Owner {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.env(CHILD, end);
+    let mut owner = Owner::spawn(command, name);
+    owner.read_until("ready");
+    owner
+}
+
+fn nothing_is_left_after_a_drop() {
+    let masters = Masters::builder().count(3).unix_socket().persistent().start().unwrap();
+    let all: Vec<_> =
+        (1..=3).map(|node| (masters.pid(node).unwrap(), masters.dir(node).to_owned())).collect();
+    assert!(all.iter().all(|(pid, dir)| exists(*pid) && dir.join("log").exists()));
+    masters.pause(2).unwrap();
+    masters.kill(3).unwrap();
+    drop(masters);
+    // At once, without waiting.
+    assert!(!all.iter().any(|(pid, dir)| exists(*pid) || dir.exists()));
+}
+
+fn nothing_is_left_after_a_panic() {
+    let panic = catch_unwind(|| {
+        let masters = Masters::start(2).unwrap();
+        // Like a panic, but without its message in the middle of the test's output.
+        resume_unwind(Box::new((masters.pid(1).unwrap(), masters.dir(2).to_owned())));
+    })
+    .unwrap_err();
+    let (pid, dir) = *panic.downcast::<(u32, std::path::PathBuf)>().unwrap();
+    assert!(!exists(pid) && !dir.exists());
+}
+
+fn nothing_is_left_after_a_failed_start() {
+    let mut owner = owner("failed start", "failed_start");
+    assert_eq!(owner.files(), 0, "all was gone when the error was returned");
+    assert!(owner.child.wait().unwrap().success());
+    owner.nothing_is_left();
+}
+
+fn nothing_is_left_after_exit() {
+    let mut owner = owner("exit", "exit");
+    assert_eq!(owner.child.wait().unwrap().code(), Some(7));
+    owner.nothing_is_left();
+}
+
+fn nothing_is_left_after_abort() {
+    let mut owner = owner("abort", "abort");
+    assert_eq!(owner.child.wait().unwrap().code(), None);
+    owner.nothing_is_left();
+}
+
+fn nothing_is_left_after_ctrl_c_in_a_process_that_does_not_catch_it() {
+    let mut owner = owner("signal", "ctrl_c");
+    owner.signal_group("INT");
+    assert_eq!(owner.child.wait().unwrap().code(), None);
+    owner.nothing_is_left();
+}
+
+fn nothing_is_left_after_kill_9() {
+    let mut owner = owner("signal", "kill_9");
+    owner.signal_group("KILL");
+    owner.child.wait().unwrap();
+    owner.nothing_is_left();
+}
+
+fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
+    // Spread over what a start takes: before, between and after the five spawns.
+    for moment in 0..16 {
+        let mut owner = Owner::binary("5", "kill_9_in_start");
+        thread::sleep(Duration::from_micros(moment * 2500));
+        owner.child.kill().unwrap();
+        owner.child.wait().unwrap();
+        owner.nothing_is_left();
+    }
+}
+
+fn the_look_for_leftovers_finds_what_is_there() {
+    let owner = owner("signal", "look");
+    let all = owner.processes();
+    assert!(all >= 2, "found {all} of itself, two keepers and two servers");
+    assert_eq!(owner.files(), 2);
+}

@@ -1,0 +1,36 @@
+//! The rig, tested with real `redis-server` processes: what it promises, and that nothing is left
+//! behind. Each file has the tests of one promise; `support.rs` looks at processes from outside.
+
+/// A list of tests: `with_masters` those that need a server, `plain` those that do not.
+#[cfg(unix)]
+macro_rules! cases {
+    ($($kind:ident: $test:ident),* $(,)?) => {
+        vec![$(redquorum_rig::trials::$kind(stringify!($test), $test)),*]
+    };
+}
+
+#[cfg(unix)]
+mod binary;
+#[cfg(unix)]
+mod left_behind;
+#[cfg(unix)]
+mod start;
+#[cfg(unix)]
+mod support;
+#[cfg(unix)]
+mod verbs;
+
+#[cfg(unix)]
+fn main() -> std::process::ExitCode {
+    if let Some(end) = std::env::var_os(left_behind::CHILD) {
+        return left_behind::child(&end);
+    }
+    let cases = [start::cases(), verbs::cases(), left_behind::cases(), binary::cases()];
+    redquorum_rig::trials::run(cases.into_iter().flatten())
+}
+
+#[cfg(not(unix))]
+fn main() {
+    let error = redquorum_rig::Masters::start(1).unwrap_err();
+    assert!(matches!(error, redquorum_rig::RigError::Unsupported), "{error}");
+}

@@ -1,0 +1,129 @@
+//! Looks at processes and directories from outside. Used by the tests that end a whole process.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A process that owns masters, with a temporary directory of its own.
+pub(crate) struct Owner {
+    pub(crate) child: Child,
+    pub(crate) temp: PathBuf,
+}
+
+impl Owner {
+    /// Starts it in a process group of its own, as a shell with job control would, with nothing to
+    /// read. `name` tells the directories of tests apart.
+    pub(crate) fn spawn(mut command: Command, name: &str) -> Self {
+        let temp = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let _not_there = fs::remove_dir_all(&temp);
+        fs::create_dir_all(&temp).unwrap();
+        command.env("TMPDIR", &temp).stdin(Stdio::null()).stdout(Stdio::piped());
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        Self { child: command.spawn().unwrap(), temp }
+    }
+
+    /// The binary, told to start this many.
+    pub(crate) fn binary(count: &str, name: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_masters"));
+        command.arg(count);
+        Self::spawn(command, name)
+    }
+
+    /// Reads what it prints until a line begins so. Returns all lines up to this one.
+    pub(crate) fn read_until(&mut self, start: &str) -> Vec<String> {
+        // Byte by byte, so that nothing behind that line is lost in a buffer.
+        let mut out = BufReader::with_capacity(1, self.child.stdout.as_mut().unwrap());
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            assert_ne!(out.read_line(&mut line).unwrap(), 0, "it ended after {lines:?}");
+            lines.push(line.trim_end().to_owned());
+            if line.starts_with(start) {
+                return lines;
+            }
+        }
+    }
+
+    /// Reads the rest of what it prints.
+    pub(crate) fn read_rest(&mut self) -> String {
+        let mut text = String::new();
+        self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// Sends a signal to it and to whatever else is in its process group: what Ctrl-C does.
+    pub(crate) fn signal_group(&self, signal: &str) {
+        send(signal, &format!("-{}", self.child.id()));
+    }
+
+    /// Waits until no process is there, neither itself nor a keeper nor a server, and no file.
+    pub(crate) fn nothing_is_left(&self) {
+        eventually("its processes and files are gone", || self.processes() + self.files() == 0);
+    }
+
+    /// How many processes it is at the moment, itself included.
+    pub(crate) fn processes(&self) -> usize {
+        processes_of(&self.temp).len()
+    }
+
+    /// How many directories of masters there are.
+    pub(crate) fn files(&self) -> usize {
+        fs::read_dir(&self.temp).unwrap().count()
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let _ended = self.child.kill();
+        let _gone = self.child.wait();
+    }
+}
+
+/// The processes that have this directory in their environment, in their arguments, or as their
+/// working directory: servers overwrite the first two. Without `/proc` only keepers are seen, and
+/// these are the last to go.
+fn processes_of(temp: &Path) -> Vec<String> {
+    let text = temp.to_str().unwrap();
+    if !Path::new("/proc/self/cwd").exists() {
+        let output = Command::new("ps").args(["-axww", "-o", "pid=,args="]).output().unwrap();
+        let all = String::from_utf8_lossy(&output.stdout).into_owned();
+        return all.lines().filter(|line| line.contains(text)).map(str::to_owned).collect();
+    }
+    let mut found = Vec::new();
+    for process in fs::read_dir("/proc").unwrap().flatten() {
+        let has = |file| {
+            let bytes = fs::read(process.path().join(file)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).contains(text)
+        };
+        let cwd = fs::read_link(process.path().join("cwd")).unwrap_or_default();
+        if has("environ") || has("cmdline") || cwd.starts_with(temp) {
+            found.push(process.file_name().to_string_lossy().into_owned());
+        }
+    }
+    found
+}
+
+/// Whether a process with this id exists.
+pub(crate) fn exists(pid: u32) -> bool {
+    send("0", &pid.to_string())
+}
+
+/// Sends a signal by the shell's `kill`: the separate program is not on every system.
+fn send(signal: &str, to: &str) -> bool {
+    let script = format!("kill -{signal} {to} 2>/dev/null");
+    Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success()
+}
+
+/// Waits until something is true. The bound is for a machine that is busy with other things.
+pub(crate) fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !is_true() {
+        assert!(Instant::now() < until, "not in time: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

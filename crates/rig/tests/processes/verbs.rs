@@ -1,0 +1,104 @@
+//! Kill, restart, pause and resume do what they say, to the master that was named.
+
+use redquorum_rig::{Masters, Reply, RigError, trials::Case};
+
+use crate::support::{eventually, exists};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        with_masters: a_killed_master_is_dead_and_comes_back_empty_on_its_port,
+        with_masters: a_persistent_master_keeps_its_keys_over_a_kill,
+        with_masters: a_master_can_be_killed_and_restarted_many_times,
+        with_masters: a_paused_master_is_silent_and_later_does_what_it_was_told,
+        with_masters: a_paused_master_can_be_killed_and_restarted,
+        with_masters: a_dead_master_cannot_be_paused,
+        with_masters: a_master_that_ended_by_itself_is_noticed_and_can_be_restarted,
+    ]
+}
+
+fn set(masters: &Masters, node: usize) {
+    assert_eq!(masters.ask(node, "SET key value").unwrap().text().unwrap(), "OK");
+}
+
+fn a_killed_master_is_dead_and_comes_back_empty_on_its_port() {
+    let masters = Masters::start(3).unwrap();
+    let (port, pid) = (masters.port(2), masters.pid(2).unwrap());
+    set(&masters, 2);
+
+    masters.kill(2).unwrap();
+    assert!(!exists(pid), "it is gone when kill returns");
+    assert_eq!(masters.pid(2), None);
+    assert!(matches!(masters.ask(2, "PING"), Err(RigError::NoAnswer { node: 2, .. })));
+    assert!(masters.ask(1, "PING").is_ok() && masters.ask(3, "PING").is_ok());
+    masters.kill(2).unwrap();
+
+    masters.restart(2).unwrap();
+    assert_eq!(masters.port(2), port);
+    assert_ne!(masters.pid(2).unwrap(), pid);
+    assert_eq!(masters.ask(2, "GET key").unwrap(), Reply::Nil);
+}
+
+fn a_persistent_master_keeps_its_keys_over_a_kill() {
+    let masters = Masters::builder().count(1).persistent().start().unwrap();
+    set(&masters, 1);
+    masters.kill(1).unwrap();
+    masters.restart(1).unwrap();
+    assert_eq!(masters.ask(1, "GET key").unwrap().text().unwrap(), "value");
+}
+
+fn a_master_can_be_killed_and_restarted_many_times() {
+    let masters = Masters::start(1).unwrap();
+    for round in 0..10 {
+        if round % 2 == 0 {
+            masters.kill(1).unwrap();
+        }
+        masters.restart(1).unwrap();
+        assert!(masters.ask(1, "PING").is_ok());
+    }
+}
+
+fn a_paused_master_is_silent_and_later_does_what_it_was_told() {
+    let masters = Masters::start(2).unwrap();
+    masters.pause(1).unwrap();
+    let error = masters.ask(1, "SET key value").unwrap_err();
+    assert_eq!(error.to_string(), "no answer from master 1: silent for 1s");
+    assert!(masters.ask(2, "PING").is_ok());
+
+    masters.resume(1).unwrap();
+    eventually("the command of the client that gave up is executed", || {
+        masters.ask(1, "GET key").unwrap() != Reply::Nil
+    });
+    // Resuming one that runs is allowed, so that a test may end with it in any case.
+    masters.resume(1).unwrap();
+}
+
+fn a_paused_master_can_be_killed_and_restarted() {
+    let masters = Masters::start(2).unwrap();
+    let pids = [1, 2].map(|node| masters.pid(node).unwrap());
+    masters.pause(1).unwrap();
+    masters.kill(1).unwrap();
+    masters.restart(1).unwrap();
+    masters.pause(2).unwrap();
+    masters.restart(2).unwrap();
+    assert!(masters.ask(1, "PING").is_ok() && masters.ask(2, "PING").is_ok());
+    assert!(!pids.into_iter().any(exists));
+}
+
+fn a_dead_master_cannot_be_paused() {
+    let masters = Masters::start(1).unwrap();
+    masters.kill(1).unwrap();
+    for refused in [masters.pause(1), masters.resume(1)] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.to_string(), "master 1 is not running: restart it first");
+    }
+}
+
+fn a_master_that_ended_by_itself_is_noticed_and_can_be_restarted() {
+    let masters = Masters::start(1).unwrap();
+    assert!(masters.ask(1, "SHUTDOWN NOSAVE").is_err(), "it ends without a reply");
+    eventually("its end is noticed", || {
+        matches!(masters.pause(1), Err(RigError::NotRunning { .. }))
+    });
+    masters.restart(1).unwrap();
+    assert!(masters.ask(1, "PING").is_ok());
+}
