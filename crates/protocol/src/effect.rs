@@ -1,0 +1,81 @@
+//! The words between the machines: what a claim asks of the links, and what it is told.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use crate::quorum::NodeId;
+use crate::token::Token;
+
+/// The key of a resource on every master: any bytes.
+pub type Key = Arc<[u8]>;
+
+/// What a [`Claim`](crate::Claim) wants done.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Effect {
+    /// Send this to a master's link, in order.
+    Send {
+        /// To whom.
+        node: NodeId,
+        /// What the answer belongs to.
+        step: Step,
+        /// What to ask.
+        ask: Ask,
+    },
+    /// The key with this token is wanted no more: let the link pay its clean-up (R5).
+    Settle {
+        /// Whose link.
+        node: NodeId,
+        /// What the answer belongs to.
+        step: Step,
+        /// Whose key.
+        token: Token,
+    },
+    /// Something was decided: whoever waits for this claim should look at it again.
+    Decided,
+}
+
+/// What a claim asks of one master about its resource.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Ask {
+    /// `SET NX PX`.
+    Set {
+        /// The value of the key.
+        token: Token,
+        /// How long the master keeps it, in milliseconds.
+        ttl_ms: u64,
+    },
+    /// Compare-and-expire: live at least this long from now, if the key is still ours.
+    Keep {
+        /// The value to compare with.
+        token: Token,
+        /// How long the master shall keep the key at least, in milliseconds.
+        ttl_ms: u64,
+        /// Create the key if it is missing. Asked only of a master that cannot vote in this
+        /// round, so that a repair never stands in for continuity (R6).
+        repair: bool,
+    },
+}
+
+/// What an answer belongs to. A number tells one attempt or round from the next, so that a
+/// late answer never counts for a newer question.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// The `SET` of this attempt.
+    Attempt(u32),
+    /// The clean-up of this attempt.
+    Cleanup(u32),
+    /// This round of extending.
+    Extend(u32),
+    /// The release, or the clean-up after a loss.
+    Release,
+}
+
+/// What a claim cannot decide by itself: random tokens, and how long to pause.
+pub trait Dice {
+    /// A fresh token, from a source that nobody can predict.
+    fn token(&mut self) -> Token;
+
+    /// How long to pause after attempt `attempt` (counted from 1) failed.
+    fn pause(&mut self, attempt: u32) -> Duration;
+}

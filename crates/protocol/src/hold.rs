@@ -1,0 +1,330 @@
+//! Hold: a granted lease, from its grant to its release or loss.
+//!
+//! It knows which masters have held the key without a gap (`members`), extends in rounds that
+//! count only those (R6), renews by itself while it is asked to, and is lost at its deadline
+//! whether or not any answer came (R7).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::acquire::Acquire;
+use crate::effect::{Ask, Effect, Step};
+use crate::quorum::{NodeId, NodeSet};
+use crate::terms::Terms;
+use crate::time::Time;
+use crate::token::Token;
+use crate::vote::{Answer, Ballot, verdict};
+
+/// Why a lease is lost. Lost is final.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Its deadline passed.
+    Expired,
+    /// Its deadline passed after the watchdog had held it as long as it was allowed to.
+    MaxHold,
+    /// So many masters told the watchdog that the key is gone that no quorum can hold it.
+    QuorumGone,
+}
+
+/// How one round of extending ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Extension {
+    /// The masters are asked.
+    Pending,
+    /// Extended: the lease has a new deadline.
+    Extended,
+    /// Not extended: the old deadline stands, and nothing was taken away (R6).
+    NoQuorum,
+    /// Not extended: so many masters answered that the key is gone that no quorum holds it.
+    /// The old deadline stands, but the holder had better stop now.
+    QuorumGone,
+    /// The lease was lost before the round could end.
+    Lost(Loss),
+}
+
+/// The machine.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Hold {
+    terms: Terms,
+    token: Token,
+    deadline: Time,
+    /// Masters known to have held the key without a gap: only they vote on an extension.
+    members: NodeSet,
+    /// Masters whose latest word in this hold was that the key is not ours.
+    denied: NodeSet,
+    round: Round,
+    /// The round before, so that nobody misses how it ended.
+    previous: Option<Box<Round>>,
+    watchdog: Option<Watchdog>,
+    lost: Option<Loss>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Round {
+    number: u32,
+    ballot: Ballot,
+    /// The terms that this round asks for.
+    terms: Terms,
+    /// Who may vote: the members when the round began.
+    voters: NodeSet,
+    state: Extension,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Watchdog {
+    /// No renewal moves the deadline beyond this.
+    end: Time,
+    /// When to renew next; never, once the deadline has reached the end.
+    next: Time,
+}
+
+impl Hold {
+    /// The lease of a won attempt.
+    pub(crate) fn new(won: &Acquire) -> Self {
+        let terms = won.terms();
+        Self {
+            terms,
+            token: won.token(),
+            deadline: won.deadline(),
+            members: won.ballot().which(|answer| *answer == Answer::Created),
+            denied: won.ballot().which(|answer| matches!(answer, Answer::Taken(_))),
+            round: Round {
+                number: 0,
+                ballot: won.ballot().clone(),
+                terms,
+                voters: NodeSet::EMPTY,
+                state: Extension::Extended,
+            },
+            previous: None,
+            watchdog: None,
+            lost: None,
+        }
+    }
+
+    /// Starts a round of extending. A round under way gives way to it.
+    pub(crate) fn extend(&mut self, now: Time, terms: Terms, out: &mut Vec<Effect>) {
+        self.wake_deadline(now, out);
+        self.previous = Some(Box::new(self.round.clone()));
+        self.round.number += 1;
+        self.round.terms = terms;
+        if let Some(loss) = self.lost {
+            self.round.state = Extension::Lost(loss);
+            out.push(Effect::Decided);
+            return;
+        }
+        // A shorter TTL binds the holder before the first byte is sent, and whatever comes of it (R6).
+        self.deadline = self.deadline.min(now.plus(terms.validity()));
+        self.round.ballot = Ballot::open(terms.nodes(), now);
+        self.round.voters = self.members;
+        self.round.state = Extension::Pending;
+        let (token, step) = (self.token, Step::Extend(self.round.number));
+        out.extend(NodeId::all(terms.nodes()).map(|node| {
+            // A repair is asked only of masters that cannot vote in this round: a member that
+            // lost the key must say so, not hide the gap by making a new one.
+            let repair = !self.members.contains(node);
+            Effect::Send { node, step, ask: Ask::Keep { token, ttl_ms: terms.ttl_ms(), repair } }
+        }));
+    }
+
+    /// Renews the lease by itself, so that its deadline moves on, but never beyond `max_hold` from now.
+    pub(crate) fn keep_alive(&mut self, now: Time, max_hold: Duration) {
+        let next = self.round.ballot.opened().plus(self.terms.ttl() / 3);
+        self.watchdog = Some(Watchdog { end: now.plus(max_hold), next: next.max(now) });
+    }
+
+    pub(crate) fn answered(
+        &mut self,
+        now: Time,
+        step: Step,
+        node: NodeId,
+        answer: Answer,
+        out: &mut Vec<Effect>,
+    ) {
+        let current = match step {
+            // A straggler's answer to the SET that won this lease. Once a round of extending
+            // asked this master, only that answer counts.
+            Step::Attempt(_) if self.round.number == 0 => true,
+            Step::Extend(number) => number == self.round.number,
+            _ => return,
+        };
+        match answer {
+            Answer::Created | Answer::Kept if current => {
+                self.members.insert(node);
+                self.denied.remove(node);
+            }
+            // An older round's good news proves nothing about now; its bad news does: a key
+            // that was missed once has a gap.
+            Answer::Absent | Answer::Taken(_) => {
+                self.members.remove(node);
+                self.denied.insert(node);
+            }
+            _ => {}
+        }
+        if current && self.round.ballot.record(now, node, answer) {
+            self.judge(now, out);
+        }
+    }
+
+    pub(crate) fn wake(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.wake_deadline(now, out);
+        if self.lost.is_some() {
+            return;
+        }
+        if self.is_extending() && now >= self.round_ends() {
+            self.round.ballot.close(now);
+            self.judge(now, out);
+        }
+        if let Some(watchdog) = self.watchdog
+            && now >= watchdog.next
+            && !self.is_extending()
+        {
+            self.renew(now, watchdog, out);
+        }
+    }
+
+    pub(crate) fn next_wake(&self) -> Time {
+        if self.lost.is_some() {
+            return Time::NEVER;
+        }
+        let mut next = self.deadline;
+        if self.is_extending() {
+            next = next.min(self.round_ends());
+        } else if let Some(watchdog) = self.watchdog {
+            next = next.min(watchdog.next);
+        }
+        next
+    }
+
+    /// The holder wants it no more; nothing more happens by itself.
+    pub(crate) fn settle(&self, out: &mut Vec<Effect>) {
+        let (step, token) = (Step::Release, self.token);
+        out.extend(NodeId::all(self.terms.nodes()).map(|node| Effect::Settle {
+            node,
+            step,
+            token,
+        }));
+    }
+
+    fn renew(&mut self, now: Time, watchdog: Watchdog, out: &mut Vec<Effect>) {
+        // The last renewal is cut so that the deadline ends at the bound, not a TTL behind it.
+        let room = watchdog.end.since(now);
+        let terms = if room >= self.terms.validity() {
+            Some(self.terms)
+        } else {
+            self.terms.with_ttl(room).ok()
+        };
+        match terms {
+            Some(terms) if now.plus(terms.validity()) > self.deadline => {
+                self.extend(now, terms, out);
+            }
+            // Nothing to gain: the lease ends at its deadline.
+            _ => self.watchdog = Some(Watchdog { next: Time::NEVER, ..watchdog }),
+        }
+    }
+
+    fn judge(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if !self.is_extending() {
+            return;
+        }
+        let voters = self.round.voters;
+        let kept = self.round.ballot.which(|answer| *answer == Answer::Kept).and(voters).len();
+        let awaited = self.round.ballot.awaited().and(voters).len();
+        let terms = self.round.terms;
+        let Some(won) = verdict(kept, awaited, terms.quorum()) else { return };
+        let deadline = self.round.ballot.opened().plus(terms.validity());
+        // Both deadlines must lie ahead: the old one, because lost is final; the new one, because of R1.
+        if won && now < self.deadline && now < deadline {
+            self.deadline = deadline;
+            self.terms = terms;
+            self.round.state = Extension::Extended;
+            self.schedule(self.round.ballot.opened().plus(terms.ttl() / 3));
+        } else if self.denied.len() > terms.nodes() - terms.quorum() {
+            self.round.state = Extension::QuorumGone;
+            if self.watchdog.is_some() {
+                self.lose(Loss::QuorumGone, out);
+                return;
+            }
+        } else {
+            self.round.state = Extension::NoQuorum;
+            // Try again soon, and sooner the nearer the deadline comes, but not faster than
+            // masters can answer.
+            let pause = (self.deadline.since(now) / 8).max(terms.node_timeout() / 2);
+            self.schedule(now.plus(pause));
+        }
+        out.push(Effect::Decided);
+    }
+
+    fn schedule(&mut self, next: Time) {
+        if let Some(watchdog) = &mut self.watchdog {
+            watchdog.next = next;
+        }
+    }
+
+    fn wake_deadline(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if self.lost.is_none() && now >= self.deadline {
+            let bounded = self.watchdog.is_some_and(|watchdog| watchdog.next == Time::NEVER);
+            self.lose(if bounded { Loss::MaxHold } else { Loss::Expired }, out);
+        }
+    }
+
+    fn lose(&mut self, loss: Loss, out: &mut Vec<Effect>) {
+        self.lost = Some(loss);
+        if self.is_extending() {
+            self.round.state = Extension::Lost(loss);
+        }
+        self.settle(out);
+        out.push(Effect::Decided);
+    }
+
+    fn is_extending(&self) -> bool {
+        self.round.state == Extension::Pending
+    }
+
+    fn round_ends(&self) -> Time {
+        self.round.ballot.opened().plus(self.round.terms.node_timeout())
+    }
+
+    /// The instant after which the lease must be taken for lost.
+    pub const fn deadline(&self) -> Time {
+        self.deadline
+    }
+
+    /// Why it is lost, once it is.
+    pub const fn lost(&self) -> Option<Loss> {
+        self.lost
+    }
+
+    /// The latest round of extending: its number, counted from 1 (0 is the grant itself), and its state.
+    pub const fn extension(&self) -> (u32, Extension) {
+        (self.round.number, self.round.state)
+    }
+
+    /// How round `number` ended, if it has, and its votes; known of the latest two rounds.
+    pub fn ended(&self, number: u32) -> Option<(Extension, &Ballot)> {
+        let rounds = [Some(&self.round), self.previous.as_deref()];
+        let round = rounds.into_iter().flatten().find(|round| round.number == number)?;
+        (round.state != Extension::Pending).then_some((round.state, &round.ballot))
+    }
+
+    /// The votes of that round.
+    pub const fn ballot(&self) -> &Ballot {
+        &self.round.ballot
+    }
+
+    /// Masters known to hold the key without a gap since their grant.
+    pub const fn members(&self) -> NodeSet {
+        self.members
+    }
+
+    /// Its token.
+    pub const fn token(&self) -> Token {
+        self.token
+    }
+
+    /// Its terms: those of the grant, or of the latest successful extension.
+    pub const fn terms(&self) -> Terms {
+        self.terms
+    }
+}

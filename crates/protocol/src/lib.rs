@@ -1,0 +1,52 @@
+//! The Redlock protocol of redquorum, as pure state machines.
+//!
+//! Nothing here reads a clock, opens a socket, draws a random number or waits. A machine is
+//! told the time, the masters' answers and random numbers; it says what to send, when to wake
+//! it, and what is decided. A driver does the rest: the Tokio shell of the `redquorum` crate
+//! against real masters, a simulation against model ones. Both drive *these* machines, so what
+//! a simulation shows holds for what is shipped.
+//!
+//! **What it promises**, given N independent masters, clocks whose rates stay within the drift
+//! allowance, and masters that do not forget: two claims on one resource are never both granted
+//! and before their deadlines. **What it does not promise:** anything about a holder that acts
+//! after its deadline, a master that forgets a key, or a clock that steps. `docs/safety.md` has
+//! the whole list.
+//!
+//! Reading order: [`terms`](Terms) and [`Time`]; [`vote`](Ballot), what an answer means;
+//! [`acquire`](Acquire), [`hold`](Hold), [`release`](Release), strung together by
+//! [`claim`](Claim); then [`link`](Link), the one hard machine; [`wire`] last.
+//!
+//! The rules R1–R10 that comments cite are listed in `docs/safety.md`.
+
+#![no_std]
+
+extern crate alloc;
+
+mod acquire;
+mod backoff;
+mod claim;
+mod effect;
+mod hold;
+mod link;
+mod quorum;
+mod release;
+mod roster;
+mod terms;
+mod time;
+mod token;
+mod vote;
+pub mod wire;
+
+pub use acquire::{Acquire, Failure, Patience};
+pub use backoff::Backoff;
+pub use claim::{Claim, Input};
+pub use effect::{Ask, Dice, Effect, Key, Step};
+pub use hold::{Extension, Hold, Loss};
+pub use link::{Bounds, Link, LinkEffect, LinkInput, LinkState, RunId};
+pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};
+pub use release::{Outcome, Release};
+pub use roster::Roster;
+pub use terms::{BadOption, Drift, MAX_TTL, Terms};
+pub use time::Time;
+pub use token::{TOKEN_LEN, Token};
+pub use vote::{Answer, Ballot, Cause, Holder, Vote, verdict};

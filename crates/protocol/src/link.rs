@@ -1,0 +1,618 @@
+//! Link: everything between one client and one master. The one hard machine of the crate.
+//!
+//! A master answers commands of one connection in the order in which they were written. All
+//! that makes a lock's clean-up safe is built on this order, and on nothing else:
+//!
+//! * **The ledger.** Whatever may create a key is entered before it is queued (R5). Its entry
+//!   leaves the ledger only when the master itself has answered the compare-and-delete that
+//!   follows it: no way out of a claim, no error, no broken connection can skip it.
+//! * **Epochs.** Every connection has a number. An answer of an older connection is nobody's.
+//! * **Replacement.** A stopped master and a black-holed connection look alike: commands are
+//!   written, nothing comes back. After `stall` the link gets no new votes to collect, and a
+//!   second connection is tried *beside* the first. Whichever speaks first proves itself: if
+//!   the old one answers, it was the master that slept, and what is queued there is paid in
+//!   order; if the new one is greeted, the old one is reset.
+//! * **No zombies.** A `SET` can sit in the socket buffer of a connection that is gone, and be
+//!   executed when the master wakes up. So a new connection first kills the old ones by their
+//!   client id, *then* pays what is owed: after the kill nothing old can be executed.
+//!
+//! What does not live here: bytes ([`wire`](crate::wire)), sockets and time (the driver's), and
+//! what a claim makes of an answer ([`claim`](crate::claim)).
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::effect::{Ask, Key};
+use crate::time::Time;
+use crate::token::Token;
+use crate::vote::{Answer, Cause};
+use crate::wire::{Command, Expect};
+
+/// Bounds of a link (R9).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Bounds {
+    /// A command unanswered for this long makes the link stalled: no new votes, and a second
+    /// connection is tried.
+    pub stall: Duration,
+    /// With this many commands unanswered, no new votes.
+    pub unanswered: usize,
+    /// With this many bytes of unanswered commands, no new votes.
+    pub unanswered_bytes: usize,
+    /// With this many clean-ups owed or to be owed, no new votes.
+    pub ledger: usize,
+    /// The shortest pause between two tries to connect, or to pay a debt that met an error.
+    pub retry_min: Duration,
+    /// The longest such pause; it doubles from one to the other.
+    pub retry_max: Duration,
+}
+
+impl Bounds {
+    /// The default bounds for a node timeout.
+    pub fn for_node_timeout(node_timeout: Duration) -> Self {
+        Self {
+            stall: node_timeout.saturating_mul(2),
+            unanswered: 4096,
+            unanswered_bytes: 32 << 20,
+            ledger: 65_536,
+            retry_min: Duration::from_millis(10),
+            retry_max: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The identity of a master's process, from `INFO server`: another one after every restart.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RunId(pub Arc<str>);
+
+/// What a link is told. `T` is whatever the driver wants back with an answer.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LinkInput<T> {
+    /// A claim asks this master about its resource.
+    Send {
+        /// The key of the resource.
+        key: Key,
+        /// What to ask.
+        ask: Ask,
+        /// Whom to tell.
+        tag: T,
+    },
+    /// A claim is done with a token: its key shall go.
+    Settle {
+        /// The key of the resource.
+        key: Key,
+        /// Whose key.
+        token: Token,
+        /// Whom to tell.
+        tag: T,
+    },
+    /// Is the master alive?
+    Probe(T),
+    /// A dialled connection was greeted: authenticated, scripts loaded, ready for commands.
+    Connected {
+        /// Its number, from [`LinkEffect::Dial`].
+        epoch: u64,
+        /// Its client id, if the master told it.
+        client_id: Option<u64>,
+        /// The master's run id, if it told it.
+        run_id: Option<RunId>,
+    },
+    /// A dialled connection did not come up, or an open one broke.
+    Closed {
+        /// Its number.
+        epoch: u64,
+        /// Why, in words for a person.
+        why: Arc<str>,
+        /// A random number, for the jitter of the next try.
+        random: u64,
+    },
+    /// The oldest unanswered command of this connection was answered.
+    Answered {
+        /// The connection's number.
+        epoch: u64,
+        /// What the master said.
+        answer: Answer,
+    },
+    /// [`Link::next_wake`] has come.
+    Wake,
+    /// No new votes from now on; what is owed is still paid.
+    ShutDown,
+}
+
+/// What a link wants done, in this order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LinkEffect<T> {
+    /// Write this to the current connection, behind everything written before.
+    Write(Command),
+    /// Open a connection with this number. One at a time: a newer number replaces an older try.
+    Dial(u64),
+    /// Give up the connection, or the try, with this number, by a reset.
+    Close(u64),
+    /// Tell whoever asked.
+    Tell(T, Answer),
+}
+
+/// Whether a link can collect votes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LinkState {
+    /// Connected, and answering.
+    Up,
+    /// Connected, but commands have been unanswered for too long.
+    Stalled,
+    /// Not connected, and why, if it is known.
+    Down(Arc<str>),
+}
+
+/// The machine.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Link<T> {
+    bounds: Bounds,
+    open: Option<Open<T>>,
+    /// The number of the last connection that was dialled.
+    epoch: u64,
+    dial: Dial,
+    /// Tries in a row that failed.
+    failures: u32,
+    down: Arc<str>,
+    ledger: BTreeMap<Token, Debt>,
+    /// When debts that met an error are paid again.
+    pay_again: Option<Time>,
+    /// Old connections that a new one must kill before anything else.
+    to_kill: Vec<(RunId, u64)>,
+    shut_down: bool,
+}
+
+/// Most old connections that are remembered to be killed. More than a few pile up only where a
+/// master accepts connections and drops each before it has answered a single `CLIENT KILL`.
+const MAX_TO_KILL: usize = 64;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Open<T> {
+    epoch: u64,
+    client_id: Option<u64>,
+    run_id: Option<RunId>,
+    unanswered: VecDeque<Sent<T>>,
+    bytes: usize,
+    stalled: bool,
+    /// Scripts were flushed, and are being loaded again.
+    loading: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Sent<T> {
+    at: Time,
+    bytes: usize,
+    expect: Expect,
+    purpose: Purpose,
+    tag: Option<T>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Purpose {
+    /// A vote is collected, or the master is probed.
+    Ask,
+    /// A debt is paid.
+    Pay(Token),
+    /// An old connection is killed.
+    Kill(u64),
+    /// A script is loaded again.
+    Load,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Dial {
+    /// Nothing to do: connected, or never to be again.
+    Idle,
+    /// Under way, under the number `epoch`.
+    Trying,
+    /// The next try starts then.
+    At(Time),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Debt {
+    key: Key,
+    state: DebtState,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum DebtState {
+    /// The claim lives: its key is wanted.
+    Claimed,
+    /// The key shall go; nothing that says so is under way.
+    Owed,
+    /// The compare-and-delete is under way on the current connection.
+    Paying,
+}
+
+impl<T> Link<T> {
+    /// A link that dials its first connection.
+    pub fn start(bounds: Bounds, out: &mut Vec<LinkEffect<T>>) -> Self {
+        let mut link = Self {
+            bounds,
+            open: None,
+            epoch: 0,
+            dial: Dial::Idle,
+            failures: 0,
+            down: Arc::from("connecting"),
+            ledger: BTreeMap::new(),
+            pay_again: None,
+            to_kill: Vec::new(),
+            shut_down: false,
+        };
+        link.dial(out);
+        link
+    }
+
+    /// Takes one input and says what is to be done.
+    ///
+    /// `Send`, `Settle` and `Probe` never tell anybody but their own tag at once, so a driver
+    /// may hold its claim's lock meanwhile.
+    pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
+        match input {
+            LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),
+            LinkInput::Settle { key, token, tag } => self.settle(now, key, token, tag, out),
+            LinkInput::Probe(tag) => match self.refusal() {
+                Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
+                None => self.write(now, Command::Ping, Purpose::Ask, Some(tag), out),
+            },
+            LinkInput::Connected { epoch, client_id, run_id } => {
+                self.connected(now, epoch, client_id, run_id, out);
+            }
+            LinkInput::Closed { epoch, why, random } => self.closed(now, epoch, why, random, out),
+            LinkInput::Answered { epoch, answer } => self.answered(now, epoch, answer, out),
+            LinkInput::Wake => self.wake(now, out),
+            LinkInput::ShutDown => self.shut_down = true,
+        }
+    }
+
+    fn send(&mut self, now: Time, key: Key, ask: Ask, tag: T, out: &mut Vec<LinkEffect<T>>) {
+        if let Some(cause) = self.refusal() {
+            // Never sent, so nothing is owed for it.
+            return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
+        }
+        let (command, token) = match ask {
+            Ask::Set { token, ttl_ms } => (Command::Set { key: key.clone(), token, ttl_ms }, token),
+            Ask::Keep { token, ttl_ms, repair } => {
+                (Command::Keep { key: key.clone(), token, ttl_ms, repair }, token)
+            }
+        };
+        // Before it is queued (R5). An entry that is owed already stays owed: the claim is over.
+        self.ledger.entry(token).or_insert(Debt { key, state: DebtState::Claimed });
+        self.write(now, command, Purpose::Ask, Some(tag), out);
+    }
+
+    fn settle(&mut self, now: Time, key: Key, token: Token, tag: T, out: &mut Vec<LinkEffect<T>>) {
+        let refusal = self.refusal();
+        let debt = self.ledger.get_mut(&token);
+        if let (None, Some(cause)) = (&debt, &refusal) {
+            // Nothing was ever sent for this token, so nothing is owed, and a master that is
+            // in trouble is spared the question.
+            return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause.clone())));
+        }
+        if self.open.is_some() {
+            // Behind whatever was written for this token. A healthy master is asked even where
+            // nothing was: the caller wants to know.
+            self.ledger.insert(token, Debt { key: key.clone(), state: DebtState::Paying });
+            self.write(now, Command::Delete { key, token }, Purpose::Pay(token), Some(tag), out);
+        } else if let Some(debt) = debt {
+            debt.state = DebtState::Owed;
+            out.push(LinkEffect::Tell(tag, Answer::Unknown(Cause::Down(self.down.clone()))));
+        }
+    }
+
+    fn connected(
+        &mut self,
+        now: Time,
+        epoch: u64,
+        client_id: Option<u64>,
+        run_id: Option<RunId>,
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
+        if epoch != self.epoch || self.dial != Dial::Trying {
+            return out.push(LinkEffect::Close(epoch));
+        }
+        if let Some(old) = self.open.take() {
+            // The new connection was greeted first, so it is the old one that is dead.
+            out.push(LinkEffect::Close(old.epoch));
+            self.bury(old, out);
+        }
+        self.dial = Dial::Idle;
+        self.open = Some(Open {
+            epoch,
+            client_id,
+            run_id: run_id.clone(),
+            unanswered: VecDeque::new(),
+            bytes: 0,
+            stalled: false,
+            loading: false,
+        });
+        // Client ids start anew with every process: after a restart the old connections are
+        // gone with it, and their ids may be somebody else's.
+        self.to_kill.retain(|(of, _)| Some(of) == run_id.as_ref());
+        for (_, id) in self.to_kill.clone() {
+            self.write(now, Command::Kill { client_id: id }, Purpose::Kill(id), None, out);
+        }
+        self.pay_all(now, out);
+    }
+
+    fn closed(
+        &mut self,
+        now: Time,
+        epoch: u64,
+        why: Arc<str>,
+        random: u64,
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
+        if self.dial == Dial::Trying && epoch == self.epoch {
+            self.failures = self.failures.saturating_add(1);
+            self.down = why;
+            self.dial = Dial::At(now.plus(self.pause(random)));
+        } else if self.open.as_ref().is_some_and(|open| open.epoch == epoch) {
+            self.down = why;
+            if let Some(old) = self.open.take() {
+                self.bury(old, out);
+            }
+            // A try that is under way goes on. Else one starts at once: most broken connections
+            // are a restart, and masters restart fast. But one that broke before it answered
+            // anything would only break again.
+            if self.dial == Dial::Idle {
+                self.failures = self.failures.saturating_add(1);
+                if self.failures == 1 {
+                    self.dial(out);
+                } else {
+                    self.dial = Dial::At(now.plus(self.pause(random)));
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, now: Time, epoch: u64, answer: Answer, out: &mut Vec<LinkEffect<T>>) {
+        let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) else { return };
+        let Some(sent) = open.unanswered.pop_front() else {
+            // More answers than commands: nothing on this connection can be trusted.
+            return self.give_up(now, "an answer to no command", out);
+        };
+        open.bytes -= sent.bytes;
+        self.failures = 0;
+        if open.stalled {
+            // The master slept. Its connection is as good as ever: the second one is not needed.
+            open.stalled = false;
+            match self.dial {
+                Dial::Trying => out.push(LinkEffect::Close(self.epoch)),
+                Dial::At(_) | Dial::Idle => {}
+            }
+            self.dial = Dial::Idle;
+        }
+        let trust = !matches!(answer, Answer::Unknown(Cause::Garbage));
+        let no_script = answer == Answer::Unknown(Cause::NoScript);
+        match sent.purpose {
+            Purpose::Ask => {}
+            Purpose::Pay(token) => self.paid(now, token, &answer),
+            Purpose::Kill(id) => self.to_kill.retain(|(_, of)| *of != id),
+            Purpose::Load => self.loaded(now, &answer, out),
+        }
+        if let Some(tag) = sent.tag {
+            out.push(LinkEffect::Tell(tag, answer));
+        }
+        if no_script {
+            self.load_scripts(now, out);
+        }
+        if !trust {
+            self.give_up(now, "an answer that is not Redis's", out);
+        }
+    }
+
+    fn wake(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+        if let Some(open) = &mut self.open
+            && !open.stalled
+            && open.unanswered.front().is_some_and(|sent| now >= sent.at.plus(self.bounds.stall))
+        {
+            open.stalled = true;
+            if self.dial == Dial::Idle {
+                self.dial(out);
+            }
+        }
+        if let Dial::At(time) = self.dial
+            && now >= time
+        {
+            self.dial(out);
+        }
+        if self.pay_again.is_some_and(|time| now >= time) && self.open.is_some() {
+            self.pay_all(now, out);
+        }
+    }
+
+    /// When to call [`Link::handle`] with [`LinkInput::Wake`] next.
+    pub fn next_wake(&self) -> Time {
+        let mut next = Time::NEVER;
+        if let Some(open) = &self.open {
+            if let (false, Some(sent)) = (open.stalled, open.unanswered.front()) {
+                next = next.min(sent.at.plus(self.bounds.stall));
+            }
+            next = next.min(self.pay_again.unwrap_or(Time::NEVER));
+        }
+        if let Dial::At(time) = self.dial {
+            next = next.min(time);
+        }
+        next
+    }
+
+    /// Why no vote can be collected now, if it can't.
+    fn refusal(&self) -> Option<Cause> {
+        if self.shut_down {
+            return Some(Cause::ShutDown);
+        }
+        let Some(open) = &self.open else { return Some(Cause::Down(self.down.clone())) };
+        if open.stalled {
+            return Some(Cause::Stalled);
+        }
+        let full = open.unanswered.len() >= self.bounds.unanswered
+            || open.bytes >= self.bounds.unanswered_bytes
+            || self.ledger.len() >= self.bounds.ledger;
+        full.then_some(Cause::Overloaded)
+    }
+
+    fn write(
+        &mut self,
+        now: Time,
+        command: Command,
+        purpose: Purpose,
+        tag: Option<T>,
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
+        let Some(open) = &mut self.open else {
+            unreachable!("a command is written only to an open connection")
+        };
+        let bytes = command.size_hint();
+        open.bytes += bytes;
+        open.unanswered.push_back(Sent { at: now, bytes, expect: command.expect(), purpose, tag });
+        out.push(LinkEffect::Write(command));
+    }
+
+    /// The connection is gone: its commands are nobody's, its debts are owed again, and it is
+    /// to be killed in case the master still has its bytes.
+    fn bury(&mut self, old: Open<T>, out: &mut Vec<LinkEffect<T>>) {
+        for debt in self.ledger.values_mut().filter(|debt| debt.state == DebtState::Paying) {
+            debt.state = DebtState::Owed;
+        }
+        if let (Some(run_id), Some(id)) = (old.run_id, old.client_id)
+            && !old.unanswered.is_empty()
+        {
+            if self.to_kill.len() == MAX_TO_KILL {
+                self.to_kill.remove(0);
+            }
+            self.to_kill.push((run_id, id));
+        }
+        for tag in old.unanswered.into_iter().filter_map(|sent| sent.tag) {
+            out.push(LinkEffect::Tell(tag, Answer::Unknown(Cause::Disconnected)));
+        }
+    }
+
+    fn give_up(&mut self, now: Time, why: &str, out: &mut Vec<LinkEffect<T>>) {
+        let Some(old) = self.open.take() else { return };
+        out.push(LinkEffect::Close(old.epoch));
+        self.bury(old, out);
+        self.down = Arc::from(why);
+        if self.dial == Dial::Idle {
+            // Not at once: whoever talks nonsense will do so again.
+            self.dial = Dial::At(now.plus(self.bounds.retry_max));
+        }
+    }
+
+    fn paid(&mut self, now: Time, token: Token, answer: &Answer) {
+        match answer {
+            // The master itself said that no key of ours is there, and nothing of ours that
+            // could make one is behind: commands of one connection are answered in order.
+            Answer::Deleted | Answer::Absent | Answer::Taken(_) => {
+                self.ledger.remove(&token);
+            }
+            _ => {
+                if let Some(debt) = self.ledger.get_mut(&token) {
+                    debt.state = DebtState::Owed;
+                    // With NOSCRIPT the reload comes first, and pays.
+                    if *answer != Answer::Unknown(Cause::NoScript) {
+                        self.pay_again.get_or_insert(now.plus(self.bounds.retry_max));
+                    }
+                }
+            }
+        }
+    }
+
+    fn pay_all(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+        self.pay_again = None;
+        let mut owed = Vec::new();
+        for (token, debt) in &mut self.ledger {
+            if debt.state == DebtState::Owed {
+                debt.state = DebtState::Paying;
+                owed.push((*token, debt.key.clone()));
+            }
+        }
+        for (token, key) in owed {
+            self.write(now, Command::Delete { key, token }, Purpose::Pay(token), None, out);
+        }
+    }
+
+    fn load_scripts(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+        if let Some(open) = &mut self.open
+            && !open.loading
+        {
+            open.loading = true;
+            for load in Command::load_scripts() {
+                self.write(now, load, Purpose::Load, None, out);
+            }
+        }
+    }
+
+    fn loaded(&mut self, now: Time, answer: &Answer, out: &mut Vec<LinkEffect<T>>) {
+        if *answer != Answer::Alive {
+            return self.give_up(now, "the scripts could not be loaded", out);
+        }
+        if let Some(open) = &mut self.open
+            && !open.unanswered.iter().any(|sent| sent.purpose == Purpose::Load)
+        {
+            open.loading = false;
+            self.pay_all(now, out);
+        }
+    }
+
+    fn dial(&mut self, out: &mut Vec<LinkEffect<T>>) {
+        self.epoch += 1;
+        self.dial = Dial::Trying;
+        out.push(LinkEffect::Dial(self.epoch));
+    }
+
+    /// Doubles with every failure up to the maximum, the upper half of it at random, so that
+    /// clients do not come back in step.
+    fn pause(&self, random: u64) -> Duration {
+        let doubled = 1_u32.checked_shl(self.failures.saturating_sub(1)).unwrap_or(u32::MAX);
+        let full = self.bounds.retry_min.saturating_mul(doubled).min(self.bounds.retry_max);
+        let nanos = u64::try_from(full.as_nanos()).unwrap_or(u64::MAX) / 2;
+        Duration::from_nanos(nanos + random % (nanos + 1))
+    }
+
+    /// What the oldest unanswered command wants for an answer, so that it can be decoded, and
+    /// when it was written.
+    pub fn oldest(&self) -> Option<(Expect, Time)> {
+        let sent = self.open.as_ref()?.unanswered.front()?;
+        Some((sent.expect, sent.at))
+    }
+
+    /// The number of the connection that is written to.
+    pub fn epoch(&self) -> Option<u64> {
+        self.open.as_ref().map(|open| open.epoch)
+    }
+
+    /// Whether it can collect votes.
+    pub fn state(&self) -> LinkState {
+        match &self.open {
+            Some(open) if open.stalled => LinkState::Stalled,
+            Some(_) => LinkState::Up,
+            None => LinkState::Down(self.down.clone()),
+        }
+    }
+
+    /// Keys that shall go and that the master has not yet said to be gone.
+    pub fn owed(&self) -> usize {
+        self.ledger.values().filter(|debt| debt.state != DebtState::Claimed).count()
+    }
+
+    /// Keys that may be there and are still wanted.
+    pub fn claimed(&self) -> usize {
+        self.ledger.len() - self.owed()
+    }
+
+    /// Commands without an answer on the current connection.
+    pub fn unanswered(&self) -> usize {
+        self.open.as_ref().map_or(0, |open| open.unanswered.len())
+    }
+
+    /// Whether the first try to connect is still under way.
+    pub const fn is_first_dial(&self) -> bool {
+        self.epoch == 1 && matches!(self.dial, Dial::Trying)
+    }
+}

@@ -1,0 +1,100 @@
+//! Release: compare-and-delete on all masters, and what came of it (R8).
+
+use alloc::vec::Vec;
+
+use crate::effect::Effect;
+use crate::hold::Hold;
+use crate::quorum::NodeId;
+use crate::terms::Terms;
+use crate::time::Time;
+use crate::vote::{Answer, Ballot, verdict};
+
+/// What became of a released lease. Each is an answer, none an error.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// A quorum held the key until now and has deleted it: the lease was ours to the end.
+    Released,
+    /// So many masters had no key of ours that no quorum can have held it: the lease had
+    /// ended before.
+    AlreadyGone,
+    /// Too few masters answered to tell. The clean-up goes on in the background.
+    Unknown,
+}
+
+/// The machine.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Release {
+    terms: Terms,
+    ballot: Ballot,
+    outcome: Option<Outcome>,
+}
+
+impl Release {
+    /// Asks all masters.
+    pub(crate) fn start(now: Time, hold: &Hold, out: &mut Vec<Effect>) -> Self {
+        hold.settle(out);
+        let terms = hold.terms();
+        Self { terms, ballot: Ballot::open(terms.nodes(), now), outcome: None }
+    }
+
+    pub(crate) fn answered(
+        &mut self,
+        now: Time,
+        node: NodeId,
+        answer: Answer,
+        out: &mut Vec<Effect>,
+    ) {
+        if self.ballot.record(now, node, answer) {
+            self.judge(out);
+        }
+    }
+
+    pub(crate) fn wake(&mut self, now: Time, out: &mut Vec<Effect>) {
+        if now >= self.next_wake() {
+            self.ballot.close(now);
+            self.judge(out);
+        }
+    }
+
+    pub(crate) fn next_wake(&self) -> Time {
+        if self.outcome.is_some() {
+            Time::NEVER
+        } else {
+            self.ballot.opened().plus(self.terms.node_timeout())
+        }
+    }
+
+    fn judge(&mut self, out: &mut Vec<Effect>) {
+        if self.outcome.is_some() {
+            return;
+        }
+        let (nodes, quorum) = (self.terms.nodes(), self.terms.quorum());
+        let awaited = self.ballot.awaited().len();
+        let deleted = self.ballot.which(|answer| *answer == Answer::Deleted).len();
+        let gone =
+            self.ballot.which(|answer| matches!(answer, Answer::Absent | Answer::Taken(_))).len();
+        // The two can't both be true: quorum + (nodes − quorum + 1) masters are one too many.
+        let released = verdict(deleted, awaited, quorum);
+        let already_gone = verdict(gone, awaited, nodes - quorum + 1);
+        self.outcome = match (released, already_gone) {
+            (Some(true), _) => Some(Outcome::Released),
+            (_, Some(true)) => Some(Outcome::AlreadyGone),
+            (Some(false), Some(false)) => Some(Outcome::Unknown),
+            _ => None,
+        };
+        if self.outcome.is_some() {
+            out.push(Effect::Decided);
+        }
+    }
+
+    /// What came of it, once it is known.
+    pub const fn outcome(&self) -> Option<Outcome> {
+        self.outcome
+    }
+
+    /// What each master said.
+    pub const fn ballot(&self) -> &Ballot {
+        &self.ballot
+    }
+}

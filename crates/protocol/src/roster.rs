@@ -1,0 +1,52 @@
+//! Roster: which server process stands behind which master, so that none is counted twice.
+//!
+//! Two addresses can lead to one server (`localhost` and `127.0.0.1`, two names, a proxy), and
+//! a server that counts twice makes a quorum of fewer masters than it seems.
+
+use alloc::vec::Vec;
+
+use crate::link::RunId;
+use crate::quorum::NodeId;
+
+/// The run ids of a lock's masters, as far as they are known.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Roster(Vec<Option<RunId>>);
+
+impl Roster {
+    /// A roster of `nodes` masters of which nothing is known.
+    pub fn new(nodes: usize) -> Self {
+        Self(alloc::vec![None; nodes])
+    }
+
+    /// Enters what a new connection of `node` learnt.
+    ///
+    /// # Errors
+    /// The other master that is the same server process: the connection must not vote.
+    pub fn enter(&mut self, node: NodeId, run_id: &RunId) -> Result<(), NodeId> {
+        let same =
+            |other: &NodeId| *other != node && self.0[other.index()].as_ref() == Some(run_id);
+        if let Some(other) = NodeId::all(self.0.len()).find(same) {
+            return Err(other);
+        }
+        self.0[node.index()] = Some(run_id.clone());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::sync::Arc;
+
+    #[test]
+    fn one_server_is_entered_once() {
+        let id = |text: &str| RunId(Arc::from(text));
+        let (first, second) = (NodeId::new(0), NodeId::new(1));
+        let mut roster = Roster::new(2);
+        assert_eq!(roster.enter(first, &id("a")), Ok(()));
+        assert_eq!(roster.enter(first, &id("a")), Ok(()), "a reconnect is no second server");
+        assert_eq!(roster.enter(second, &id("a")), Err(first));
+        assert_eq!(roster.enter(first, &id("b")), Ok(()), "a restart gives a new id");
+        assert_eq!(roster.enter(second, &id("a")), Ok(()));
+    }
+}

@@ -1,0 +1,262 @@
+//! The terms of a lease: TTL, drift, node timeout, quorum, checked against each other once.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::quorum::{MAX_NODES, quorum};
+
+/// The longest TTL: a day. A lock that is held longer wants to be extended, not to be granted.
+pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Allowance for clocks that run at different rates: a share of the TTL, rounded up, plus a
+/// fixed part.
+///
+/// The default, 1 % + 2 ms, is the one of the algorithm's reference description: clocks that
+/// are kept in step by NTP differ in rate by 0.05 % at most, and Redis expires with a
+/// resolution of 1 ms.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Drift {
+    /// Millionths of the TTL.
+    pub ppm: u32,
+    /// The fixed part.
+    pub fixed: Duration,
+}
+
+impl Default for Drift {
+    fn default() -> Self {
+        Self { ppm: 10_000, fixed: Duration::from_millis(2) }
+    }
+}
+
+impl Drift {
+    /// What is deducted from a TTL of this length; rounded up, because it hurts the holder.
+    pub fn of(self, ttl: Duration) -> Duration {
+        let share = ttl.as_nanos().saturating_mul(u128::from(self.ppm)).div_ceil(1_000_000);
+        let share = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
+        share.saturating_add(self.fixed)
+    }
+}
+
+/// What one lease is granted on. Made by [`Terms::new`], which checks that it makes sense.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Terms {
+    nodes: usize,
+    ttl: Duration,
+    drift: Drift,
+    node_timeout: Duration,
+}
+
+impl Terms {
+    /// Checks the options against each other.
+    ///
+    /// The TTL is rounded down to whole milliseconds, the unit of `PX`.
+    ///
+    /// # Errors
+    /// The first option that is out of its range or does not fit the others.
+    pub fn new(
+        nodes: usize,
+        ttl: Duration,
+        drift: Drift,
+        node_timeout: Duration,
+    ) -> Result<Self, BadOption> {
+        if nodes == 0 {
+            return Err(BadOption::NoMasters);
+        }
+        if nodes > MAX_NODES {
+            return Err(BadOption::TooManyMasters { masters: nodes });
+        }
+        if node_timeout < Duration::from_millis(1) {
+            return Err(BadOption::NodeTimeoutTooShort { node_timeout });
+        }
+        if ttl > MAX_TTL {
+            return Err(BadOption::TtlTooLong { ttl });
+        }
+        // Bounded by MAX_TTL, so whole milliseconds fit.
+        let ttl = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        let terms = Self { nodes, ttl, drift, node_timeout };
+        if drift.of(ttl).saturating_add(node_timeout) >= ttl {
+            return Err(BadOption::TtlTooShort { ttl, drift: drift.of(ttl), node_timeout });
+        }
+        Ok(terms)
+    }
+
+    /// The same terms with another TTL, checked again.
+    ///
+    /// # Errors
+    /// As [`Terms::new`].
+    pub fn with_ttl(self, ttl: Duration) -> Result<Self, BadOption> {
+        Self::new(self.nodes, ttl, self.drift, self.node_timeout)
+    }
+
+    /// How many masters there are.
+    pub const fn nodes(self) -> usize {
+        self.nodes
+    }
+
+    /// How many masters are enough.
+    pub const fn quorum(self) -> usize {
+        quorum(self.nodes)
+    }
+
+    /// How long a master keeps the key.
+    pub const fn ttl(self) -> Duration {
+        self.ttl
+    }
+
+    /// The same in milliseconds, as `PX` wants it.
+    pub fn ttl_ms(self) -> u64 {
+        u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// How long a lease lives, counted from before its first byte was sent: TTL − drift.
+    pub fn validity(self) -> Duration {
+        self.ttl.saturating_sub(self.drift.of(self.ttl))
+    }
+
+    /// How long one round waits for the masters' answers.
+    pub const fn node_timeout(self) -> Duration {
+        self.node_timeout
+    }
+}
+
+/// An option that is out of its range, or two that do not fit together. The message names the
+/// option and what would be right.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum BadOption {
+    /// A lock needs at least one master.
+    NoMasters,
+    /// More masters than a lock can have.
+    TooManyMasters {
+        /// How many were given.
+        masters: usize,
+    },
+    /// The resource has no name.
+    ResourceEmpty,
+    /// The name of the resource, with the prefix, is too long for a key.
+    ResourceTooLong {
+        /// How long it is, in bytes.
+        length: usize,
+        /// How long it may be.
+        longest: usize,
+    },
+    /// The node timeout is below a millisecond.
+    NodeTimeoutTooShort {
+        /// The one that was given.
+        node_timeout: Duration,
+    },
+    /// The connect timeout is below the node timeout.
+    ConnectTimeoutTooShort {
+        /// The one that was given.
+        connect_timeout: Duration,
+        /// How long a round may take.
+        node_timeout: Duration,
+    },
+    /// The TTL is above [`MAX_TTL`].
+    TtlTooLong {
+        /// The one that was given.
+        ttl: Duration,
+    },
+    /// Nothing would be left of the TTL after the drift and one node timeout.
+    TtlTooShort {
+        /// The one that was given, rounded down to milliseconds.
+        ttl: Duration,
+        /// What is deducted from it.
+        drift: Duration,
+        /// How long a round may take.
+        node_timeout: Duration,
+    },
+}
+
+impl fmt::Display for BadOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMasters => f.write_str("no masters given: name at least one, better five"),
+            Self::TooManyMasters { masters } => {
+                write!(f, "{masters} masters given: at most {MAX_NODES} are supported")
+            }
+            Self::ResourceEmpty => f.write_str("the resource is empty: name what is to be locked"),
+            Self::ResourceTooLong { length, longest } => write!(
+                f,
+                "the resource is too long: {length} bytes with the prefix, at most {longest} are \
+                 supported; lock a hash of it instead"
+            ),
+            Self::NodeTimeoutTooShort { node_timeout } => {
+                write!(f, "node timeout of {node_timeout:?} is too short: set at least 1ms")
+            }
+            Self::ConnectTimeoutTooShort { connect_timeout, node_timeout } => write!(
+                f,
+                "connect timeout of {connect_timeout:?} is too short: set at least the node \
+                 timeout ({node_timeout:?})"
+            ),
+            Self::TtlTooLong { ttl } => write!(
+                f,
+                "ttl of {ttl:?} is too long: set at most {MAX_TTL:?} and extend the lease instead"
+            ),
+            Self::TtlTooShort { ttl, drift, node_timeout } => write!(
+                f,
+                "ttl of {ttl:?} is too short: it must be longer than drift ({drift:?}) + node \
+                 timeout ({node_timeout:?}); raise the ttl or lower the node timeout"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for BadOption {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(ttl: Duration) -> Result<Terms, BadOption> {
+        Terms::new(5, ttl, Drift::default(), Duration::from_millis(50))
+    }
+
+    #[test]
+    fn drift_is_rounded_up_and_validity_down() {
+        let drift = Drift::default();
+        assert_eq!(drift.of(Duration::from_secs(10)), Duration::from_millis(102));
+        assert_eq!(drift.of(Duration::from_nanos(1)), Duration::from_nanos(2_000_001));
+        let terms = terms(Duration::from_micros(1_000_999)).unwrap();
+        assert_eq!(terms.ttl(), Duration::from_secs(1));
+        assert_eq!(terms.validity(), Duration::from_millis(988));
+    }
+
+    #[test]
+    fn a_ttl_must_leave_something_after_drift_and_node_timeout() {
+        for ttl in [0, 1, 52] {
+            let ttl = Duration::from_millis(ttl);
+            assert!(matches!(terms(ttl), Err(BadOption::TtlTooShort { .. })), "{ttl:?}");
+        }
+        assert!(terms(Duration::from_millis(53)).is_ok());
+        assert!(terms(MAX_TTL).is_ok());
+        for ttl in
+            [MAX_TTL + Duration::from_nanos(1), Duration::from_millis(1 << 63), Duration::MAX]
+        {
+            assert!(matches!(terms(ttl), Err(BadOption::TtlTooLong { .. })), "{ttl:?}");
+        }
+    }
+
+    #[test]
+    fn no_drift_however_large_wraps_around() {
+        let drift = Drift { ppm: u32::MAX, fixed: Duration::MAX };
+        assert_eq!(drift.of(Duration::MAX), Duration::MAX);
+        assert!(Terms::new(5, MAX_TTL, drift, Duration::from_millis(1)).is_err());
+    }
+
+    #[test]
+    fn messages_name_the_option() {
+        let ms = Duration::from_millis;
+        let says = |nodes, ttl, timeout| {
+            alloc::format!(
+                "{}",
+                Terms::new(nodes, ms(ttl), Drift::default(), ms(timeout)).unwrap_err()
+            )
+        };
+        assert!(says(0, 1000, 50).starts_with("no masters given"));
+        assert!(says(65, 1000, 50).starts_with("65 masters given"));
+        assert!(says(5, 1000, 0).starts_with("node timeout of 0ns is too short"));
+        assert!(says(5, 50, 50).starts_with("ttl of 50ms is too short"));
+        assert!(says(5, 1 << 40, 50).contains("is too long: set at most 86400s"));
+    }
+}

@@ -1,0 +1,72 @@
+//! One client's time: nanoseconds since an origin of its own.
+//!
+//! Every calculation saturates, so that no TTL, however absurd, can wrap a deadline around.
+
+use core::fmt;
+use core::time::Duration;
+
+/// An instant on one client's monotonic clock, in nanoseconds since an arbitrary origin.
+///
+/// Instants of two clients cannot be compared: each has its own origin and its own rate.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(u64);
+
+impl Time {
+    /// The origin.
+    pub const ZERO: Self = Self(0);
+    /// Later than anything that happens; stands for "never".
+    pub const NEVER: Self = Self(u64::MAX);
+
+    /// The instant `nanos` nanoseconds after the origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// The instant `millis` milliseconds after the origin.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1_000_000))
+    }
+
+    /// Nanoseconds since the origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// This instant plus `length`; [`Time::NEVER`] where that does not fit.
+    #[must_use]
+    pub fn plus(self, length: Duration) -> Self {
+        Self(self.0.saturating_add(nanos(length)))
+    }
+
+    /// How much later this is than `earlier`; zero if it is not later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::NEVER {
+            f.write_str("never")
+        } else {
+            fmt::Debug::fmt(&Duration::from_nanos(self.0), f)
+        }
+    }
+}
+
+fn nanos(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates_at_both_ends() {
+        assert_eq!(Time::NEVER.plus(Duration::MAX), Time::NEVER);
+        assert_eq!(Time::from_nanos(1).plus(Duration::MAX), Time::NEVER);
+        assert_eq!(Time::ZERO.since(Time::NEVER), Duration::ZERO);
+        assert_eq!(Time::NEVER.since(Time::ZERO), Duration::from_nanos(u64::MAX));
+    }
+}

@@ -1,0 +1,205 @@
+//! Hello: what is said on a new connection before anything else, and what it must answer.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+
+use super::{Command, Expect, Frame, readable, write_command};
+use crate::link::RunId;
+use crate::vote::Answer;
+
+/// Whom to be on a new connection. `Debug` shows no secret.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Hello {
+    /// ACL user; without one, the default user.
+    pub username: Option<String>,
+    /// Password; without one, no `AUTH` is sent.
+    pub password: Option<String>,
+    /// Database number; 0 is not selected explicitly.
+    pub database: u32,
+}
+
+impl fmt::Debug for Hello {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hello")
+            .field("username", &self.username)
+            .field("password", &self.password.as_ref().map(|_| "<hidden>"))
+            .field("database", &self.database)
+            .finish()
+    }
+}
+
+/// What a master said of itself.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Greeting {
+    /// The id of this connection; `None` where ACLs forbid to ask.
+    pub client_id: Option<u64>,
+    /// The identity of the master's process; `None` where ACLs forbid to ask.
+    pub run_id: Option<RunId>,
+}
+
+/// Why a connection may not be used.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Unfit(pub Arc<str>);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Auth,
+    Select,
+    ClientId,
+    Info,
+    Load(super::Script),
+}
+
+impl Hello {
+    fn questions(&self) -> Vec<Asked> {
+        let mut asked = Vec::new();
+        if self.password.is_some() {
+            asked.push(Asked::Auth);
+        }
+        if self.database != 0 {
+            asked.push(Asked::Select);
+        }
+        asked.extend([Asked::ClientId, Asked::Info]);
+        asked.extend(Command::load_scripts().iter().filter_map(|command| match command {
+            Command::Load(script) => Some(Asked::Load(*script)),
+            _ => None,
+        }));
+        asked
+    }
+
+    /// Appends everything that is to be said to `out`; it is written at once.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        for asked in self.questions() {
+            match asked {
+                Asked::Auth => {
+                    let mut args: Vec<&[u8]> = Vec::from([&b"AUTH"[..]]);
+                    args.extend(self.username.as_deref().map(str::as_bytes));
+                    args.extend(self.password.as_deref().map(str::as_bytes));
+                    write_command(out, &args);
+                }
+                Asked::Select => {
+                    let database = super::decimal(self.database.into(), &mut [0; 20]).to_vec();
+                    write_command(out, &[b"SELECT", &database]);
+                }
+                Asked::ClientId => write_command(out, &[b"CLIENT", b"ID"]),
+                Asked::Info => write_command(out, &[b"INFO", b"server"]),
+                Asked::Load(script) => Command::Load(script).encode(out),
+            }
+        }
+    }
+
+    /// How many answers to await.
+    pub fn answers(&self) -> usize {
+        self.questions().len()
+    }
+
+    /// Reads answer number `index` into `greeting`.
+    ///
+    /// # Errors
+    /// [`Unfit`] if the connection may not be used. A master that forbids `CLIENT ID` or `INFO`
+    /// is used, without what they are for.
+    pub fn read(
+        &self,
+        index: usize,
+        frame: &Frame<'_>,
+        greeting: &mut Greeting,
+    ) -> Result<(), Unfit> {
+        let Some(asked) = self.questions().get(index).copied() else {
+            return Err(Unfit(Arc::from("an answer to no command")));
+        };
+        match (asked, frame) {
+            // Only the code of the error: an old server repeats the arguments in its text.
+            (Asked::Auth, Frame::Error(text)) => {
+                let code = text.split(|byte| !byte.is_ascii_uppercase()).next().unwrap_or_default();
+                Err(unfit("authentication failed", code))
+            }
+            (Asked::Auth | Asked::Select, Frame::Simple(b"OK")) => Ok(()),
+            (Asked::Select, Frame::Error(text)) => {
+                Err(unfit("the database was not selected", text))
+            }
+            (Asked::ClientId, Frame::Integer(id)) => {
+                greeting.client_id = u64::try_from(*id).ok();
+                Ok(())
+            }
+            (Asked::Info, Frame::Bulk(text)) => {
+                greeting.run_id = run_id(text);
+                Ok(())
+            }
+            // A master that asks for a password says so to every question; it is told apart
+            // from one that forbids only these two.
+            (Asked::ClientId | Asked::Info, Frame::Error(text)) if !text.starts_with(b"NOAUTH") => {
+                Ok(())
+            }
+            (Asked::ClientId | Asked::Info, Frame::Error(text)) => {
+                Err(unfit("a password is needed", text))
+            }
+            (Asked::Load(script), frame) => match Expect::Load(script).read(frame) {
+                Answer::Alive => Ok(()),
+                Answer::Unknown(cause) => {
+                    Err(Unfit(Arc::from(alloc::format!("a script was not loaded: {cause}"))))
+                }
+                _ => Err(Unfit(Arc::from("a script was not loaded"))),
+            },
+            _ => Err(Unfit(Arc::from("an answer that is not Redis's"))),
+        }
+    }
+}
+
+fn unfit(what: &str, text: &[u8]) -> Unfit {
+    Unfit(Arc::from(alloc::format!("{what}: {}", readable(text))))
+}
+
+fn run_id(info: &[u8]) -> Option<RunId> {
+    let text = core::str::from_utf8(info).ok()?;
+    let id = text.lines().find_map(|line| line.trim().strip_prefix("run_id:"))?;
+    (!id.is_empty() && id.len() <= 64).then(|| RunId(Arc::from(id)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(hello: &Hello, frames: &[Frame<'_>]) -> Result<Greeting, Unfit> {
+        let mut greeting = Greeting::default();
+        for (index, frame) in frames.iter().enumerate() {
+            hello.read(index, frame, &mut greeting)?;
+        }
+        Ok(greeting)
+    }
+
+    #[test]
+    fn a_greeting_tells_who_the_master_is_and_who_we_are() {
+        let info = Frame::Bulk(b"# Server\r\nredis_version:7.0.15\r\nrun_id:0a1b\r\n");
+        let loads = [
+            Frame::Bulk(super::super::DELETE.sha1.as_bytes()),
+            Frame::Bulk(super::super::KEEP.sha1.as_bytes()),
+        ];
+        let frames = [Frame::Integer(7), info, loads[0].clone(), loads[1].clone()];
+        assert_eq!(Hello::default().answers(), frames.len());
+        let greeting = read(&Hello::default(), &frames).unwrap();
+        assert_eq!(greeting.client_id, Some(7));
+        assert_eq!(greeting.run_id, Some(RunId(Arc::from("0a1b"))));
+        // and another script under the same name is refused
+        let swapped = [frames[0].clone(), frames[1].clone(), loads[1].clone()];
+        assert!(read(&Hello::default(), &swapped).is_err());
+    }
+
+    #[test]
+    fn no_error_repeats_the_password() {
+        let hello = Hello { password: Some("hunter2".into()), ..Hello::default() };
+        let echo = Frame::Error(b"ERR unknown command 'AUTH', with args beginning with: 'hunter2'");
+        let unfit = read(&hello, &[echo]).unwrap_err();
+        assert_eq!(&*unfit.0, "authentication failed: ERR");
+        assert!(!alloc::format!("{hello:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_master_that_forbids_to_ask_is_used_and_one_that_wants_a_password_is_not() {
+        let denied = Frame::Error(b"NOPERM this user has no permissions to run 'client|id'");
+        assert_eq!(read(&Hello::default(), &[denied.clone(), denied]), Ok(Greeting::default()));
+        let wanted = Frame::Error(b"NOAUTH Authentication required.");
+        assert!(read(&Hello::default(), &[wanted]).is_err());
+    }
+}
