@@ -1,0 +1,231 @@
+//! The requests for a lease, and the future that waits for one.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use redquorum_protocol::{BadOption, Claim, Failure, Input, Key, Patience, Terms, Time};
+use tokio::time::Sleep;
+
+use crate::claim::ClaimCell;
+use crate::error::AcquireError;
+use crate::fleet::Fleet;
+use crate::lease::Lease;
+use crate::stats::count;
+use crate::trace;
+
+/// A request for a lease that waits while the resource is taken. Made by
+/// [`Redlock::acquire`](crate::Redlock::acquire); `.await` sends it.
+#[must_use = "nothing is sent before the request is awaited"]
+#[derive(Clone)]
+pub struct Acquire {
+    request: Request,
+}
+
+/// A request for a lease that makes one attempt. Made by
+/// [`Redlock::try_acquire`](crate::Redlock::try_acquire); `.await` sends it.
+#[must_use = "nothing is sent before the request is awaited"]
+#[derive(Clone)]
+pub struct TryAcquire {
+    request: Request,
+}
+
+#[derive(Clone)]
+struct Request {
+    fleet: Arc<Fleet>,
+    key: Result<Key, BadOption>,
+    ttl: Option<Duration>,
+    wait: Option<Duration>,
+    explain: bool,
+}
+
+impl Acquire {
+    pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
+        let (fleet, key) = (fleet.clone(), fleet.key(resource));
+        Self { request: Request { fleet, key, ttl: None, wait: None, explain: true } }
+    }
+
+    /// How long the masters keep the key, instead of the lock's own
+    /// [TTL](crate::Builder::ttl). Same bounds.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.request.ttl = Some(ttl);
+        self
+    }
+
+    /// How long to wait while the resource is taken or no quorum answers, instead of the lock's
+    /// own [wait](crate::Builder::wait). Zero makes one attempt.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.request.wait = Some(wait);
+        self
+    }
+}
+
+impl TryAcquire {
+    pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
+        let (fleet, key) = (fleet.clone(), fleet.key(resource));
+        let wait = Some(Duration::ZERO);
+        Self { request: Request { fleet, key, ttl: None, wait, explain: false } }
+    }
+
+    /// How long the masters keep the key, instead of the lock's own
+    /// [TTL](crate::Builder::ttl). Same bounds.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.request.ttl = Some(ttl);
+        self
+    }
+}
+
+impl Request {
+    fn check(&self) -> Result<(Key, Terms, Patience), AcquireError> {
+        if self.fleet.shut_down.load(std::sync::atomic::Ordering::Acquire) {
+            return Err(AcquireError::ShutDown);
+        }
+        let key = self.key.clone().map_err(AcquireError::Options)?;
+        let terms = self.ttl.map_or(Ok(self.fleet.terms), |ttl| self.fleet.terms.with_ttl(ttl));
+        let patience =
+            Patience { wait: self.wait.unwrap_or(self.fleet.wait), explain: self.explain };
+        Ok((key, terms.map_err(AcquireError::Options)?, patience))
+    }
+}
+
+impl IntoFuture for Acquire {
+    type Output = Result<Lease, AcquireError>;
+    type IntoFuture = Acquiring;
+
+    fn into_future(self) -> Acquiring {
+        Acquiring { request: self.request, claim: None, timer: None, armed: Time::NEVER }
+    }
+}
+
+impl IntoFuture for TryAcquire {
+    type Output = Result<Option<Lease>, AcquireError>;
+    type IntoFuture = TryAcquiring;
+
+    fn into_future(self) -> TryAcquiring {
+        TryAcquiring(Acquire { request: self.request }.into_future())
+    }
+}
+
+/// The future of an [`Acquire`].
+///
+/// # Cancel safety
+/// Dropping it gives the attempt up: what it may have set is deleted in the background.
+#[must_use = "futures do nothing unless polled"]
+pub struct Acquiring {
+    request: Request,
+    claim: Option<Arc<ClaimCell>>,
+    timer: Option<Pin<Box<Sleep>>>,
+    armed: Time,
+}
+
+/// The future of a [`TryAcquire`].
+///
+/// # Cancel safety
+/// Dropping it gives the attempt up: what it may have set is deleted in the background.
+#[must_use = "futures do nothing unless polled"]
+pub struct TryAcquiring(Acquiring);
+
+impl Future for Acquiring {
+    type Output = Result<Lease, AcquireError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let claim = match &this.claim {
+            Some(claim) => claim.clone(),
+            None => {
+                let (key, terms, patience) = match this.request.check() {
+                    Ok(checked) => checked,
+                    Err(error) => return Poll::Ready(Err(error)),
+                };
+                let claim = ClaimCell::start(this.request.fleet.clone(), key, terms, patience);
+                this.claim.insert(claim).clone()
+            }
+        };
+        let clock = this.request.fleet.clock;
+        loop {
+            enum Seen {
+                Won,
+                Granted,
+                Failed(AcquireError),
+                Wait(Time),
+            }
+            let seen = claim.view_and_wait(cx.waker(), |state| match state {
+                Claim::Acquiring(acquire) if acquire.is_won() => Seen::Won,
+                Claim::Acquiring(acquire) => match acquire.failure() {
+                    Some(why) => Seen::Failed(failed(&claim, acquire, why)),
+                    None => Seen::Wait(acquire.next_wake()),
+                },
+                Claim::Holding(_) => Seen::Granted,
+                _ => unreachable!("a claim is not released before its lease is handed out"),
+            });
+            match seen {
+                // Comes for it with a fresh look at the clock, the last one (R1).
+                Seen::Won => claim.apply_now(Input::Collect),
+                Seen::Granted => {
+                    // The lease answers for the claim from here on.
+                    this.claim = None;
+                    return Poll::Ready(Ok(Lease::new(claim)));
+                }
+                Seen::Failed(error) => {
+                    this.claim = None;
+                    return Poll::Ready(Err(error));
+                }
+                Seen::Wait(next) if clock.now() >= next => claim.apply_now(Input::Wake),
+                Seen::Wait(next) => {
+                    let timer = this.timer.get_or_insert_with(|| {
+                        Box::pin(tokio::time::sleep_until(clock.timer(next)))
+                    });
+                    if this.armed != next {
+                        this.armed = next;
+                        timer.as_mut().reset(clock.timer(next));
+                    }
+                    if timer.as_mut().poll(cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    // Fired, but by another clock than the one that counts.
+                    this.armed = Time::NEVER;
+                }
+            }
+        }
+    }
+}
+
+fn failed(claim: &ClaimCell, acquire: &redquorum_protocol::Acquire, why: Failure) -> AcquireError {
+    let (report, attempts) = (claim.report(acquire.ballot()), acquire.attempt());
+    let counters = &claim.fleet.counters;
+    let (counter, name) = match why {
+        _ if claim.is_shut_down() => return AcquireError::ShutDown,
+        Failure::NoQuorum => (&counters.no_quorum, "no quorum"),
+        Failure::TooLate => (&counters.too_late, "too late"),
+        _ => (&counters.taken, "taken"),
+    };
+    count(counter);
+    trace::not_acquired(&claim.key, attempts, name, &report);
+    match why {
+        Failure::NoQuorum => AcquireError::NoQuorum { report, attempts },
+        Failure::TooLate => AcquireError::TooLate { report, attempts },
+        _ => AcquireError::Taken { report, attempts },
+    }
+}
+
+impl Drop for Acquiring {
+    fn drop(&mut self) {
+        if let Some(claim) = &self.claim {
+            claim.apply_now(Input::Abandon);
+        }
+    }
+}
+
+impl Future for TryAcquiring {
+    type Output = Result<Option<Lease>, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map(|result| match result {
+            Ok(lease) => Ok(Some(lease)),
+            Err(AcquireError::Taken { .. }) => Ok(None),
+            Err(error) => Err(error),
+        })
+    }
+}

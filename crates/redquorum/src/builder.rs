@@ -1,0 +1,300 @@
+//! Builder: the masters and options of a lock, checked once.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redquorum_protocol::{Backoff, BadOption, Bounds, Drift, NodeId, Roster, Terms};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use crate::alarm::Alarm;
+use crate::claim::RetryPolicy;
+use crate::clock::Clock;
+use crate::driver::{LinkCell, drive};
+use crate::endpoint::{BadUrl, Endpoint};
+use crate::error::BuildError;
+use crate::fleet::Fleet;
+use crate::health;
+use crate::node::Node;
+use crate::redlock::Redlock;
+use crate::stats::Counters;
+
+/// Describes a [`Redlock`]. Made by [`Redlock::builder`].
+///
+/// Options are checked when the lock is built, against each other, once:
+/// drift + node timeout < TTL ≤ 24 h.
+#[must_use = "nothing happens before `build`"]
+pub struct Builder {
+    masters: Vec<Result<Master, BadUrl>>,
+    ttl: Duration,
+    wait: Duration,
+    node_timeout: Duration,
+    connect_timeout: Duration,
+    drift: Drift,
+    prefix: Vec<u8>,
+    retry: RetryPolicy,
+    require_quorum: bool,
+    tokio_clock: bool,
+    #[cfg(feature = "tls")]
+    tls: crate::tls::Certificates,
+}
+
+enum Master {
+    Endpoint(Endpoint),
+    Own(Arc<dyn Node>),
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            masters: Vec::new(),
+            ttl: Duration::from_secs(10),
+            wait: Duration::from_secs(10),
+            node_timeout: Duration::from_millis(100),
+            connect_timeout: Duration::from_secs(1),
+            drift: Drift::default(),
+            prefix: Vec::new(),
+            retry: RetryPolicy::Backoff(Backoff::default()),
+            require_quorum: false,
+            tokio_clock: false,
+            #[cfg(feature = "tls")]
+            tls: crate::tls::Certificates::default(),
+        }
+    }
+}
+
+impl Builder {
+    /// Adds a master by its URL:
+    /// `redis://[[user]:password@]host[:port][/database]`, `rediss://…` for TLS (feature
+    /// `tls`), `unix:///path[?db=0&user=…&pass=…]`.
+    ///
+    /// What is wrong with it is told by [`build`](Builder::build).
+    pub fn url(mut self, url: impl AsRef<str>) -> Self {
+        self.masters.push(Endpoint::from_url(url.as_ref()).map(Master::Endpoint));
+        self
+    }
+
+    /// Adds masters by their URLs: [`url`](Builder::url) for each.
+    pub fn urls<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Self {
+        urls.into_iter().fold(self, Self::url)
+    }
+
+    /// Adds a master by a client of the `redis` crate: its address, user and database are
+    /// used, its connections and timeouts are not.
+    #[cfg(feature = "redis-client")]
+    pub fn client(mut self, client: &redis::Client) -> Self {
+        let endpoint = Endpoint::from_info(client.get_connection_info());
+        self.masters.push(endpoint.map(Master::Endpoint));
+        self
+    }
+
+    /// Adds a master that is reached in a way of your own.
+    pub fn node(mut self, node: impl Node) -> Self {
+        self.masters.push(Ok(Master::Own(Arc::new(node))));
+        self
+    }
+
+    /// How long a master keeps a key, unless a request says otherwise.
+    ///
+    /// Default 10 s, at most 24 h, rounded down to milliseconds; it must be longer than drift
+    /// plus node timeout. A longer one costs availability after a crash of its holder: others
+    /// wait for it to expire. A shorter one costs work: the holder must extend more often, and
+    /// a longer pause of the process loses the lease.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long [`acquire`](Redlock::acquire) waits, unless a request says otherwise. Default 10 s.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long one round waits for a master's answer.
+    ///
+    /// Default 100 ms, at least 1 ms. It is waited only where a quorum has not answered: one
+    /// slow master does not slow a lock down. Set it well above the usual round trip.
+    pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
+        self.node_timeout = node_timeout;
+        self
+    }
+
+    /// How long a connection may take to come up, in the background. Default 1 s.
+    pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
+        self.connect_timeout = connect_timeout;
+        self
+    }
+
+    /// The allowance for clocks that run at different rates: millionths of the TTL, and a fixed
+    /// part. Default 10 000 (1 %) and 2 ms.
+    ///
+    /// It is deducted from every lease. A clock that drifts by more than this breaks mutual
+    /// exclusion, so lower it only if you know your clocks.
+    pub fn drift(mut self, ppm: u32, fixed: Duration) -> Self {
+        self.drift = Drift { ppm, fixed };
+        self
+    }
+
+    /// What is put in front of every resource to make its key. Default nothing.
+    pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
+        self.prefix = prefix.as_ref().to_vec();
+        self
+    }
+
+    /// How long an acquire that waits pauses between attempts. Default: at random up to 10 ms,
+    /// doubled with every attempt up to 250 ms.
+    pub fn retry(mut self, backoff: Backoff) -> Self {
+        self.retry = RetryPolicy::Backoff(backoff);
+        self
+    }
+
+    /// The same by a function of the attempt that failed, counted from 1, and a random number.
+    /// Less than a millisecond is taken for a millisecond.
+    pub fn retry_by(
+        mut self,
+        policy: impl Fn(u32, u64) -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        self.retry = RetryPolicy::Own(Box::new(policy));
+        self
+    }
+
+    /// Whether [`build`](Builder::build) fails where no quorum of masters is reachable. Default
+    /// no: a service can start before its masters do.
+    pub fn require_quorum(mut self, require: bool) -> Self {
+        self.require_quorum = require;
+        self
+    }
+
+    /// Takes the time from Tokio's clock, which tests can pause, instead of the system's. That
+    /// clock stops while the machine is suspended, so it is for tests.
+    pub fn tokio_clock_for_tests(mut self) -> Self {
+        self.tokio_clock = true;
+        self
+    }
+
+    /// Trusts the certificate authorities in this PEM text, instead of those of the operating
+    /// system.
+    #[cfg(feature = "tls")]
+    pub fn tls_ca(mut self, pem: impl AsRef<[u8]>) -> Self {
+        self.tls.ca = Some(pem.as_ref().to_vec());
+        self
+    }
+
+    /// Shows masters this certificate chain, signed with this key; both are PEM text.
+    #[cfg(feature = "tls")]
+    pub fn tls_identity(mut self, chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
+        self.tls.identity = Some((chain.as_ref().to_vec(), key.as_ref().to_vec()));
+        self
+    }
+
+    /// Checks everything, starts to connect to all masters, and returns once each was tried:
+    /// after the connect timeout at the latest, whether or not they are up.
+    ///
+    /// # Errors
+    /// * [`BuildError::Options`], [`Address`](BuildError::Address),
+    ///   [`Duplicate`](BuildError::Duplicate), [`Tls`](BuildError::Tls): fix what it names.
+    /// * [`BuildError::NoQuorum`]: only with [`require_quorum`](Builder::require_quorum).
+    /// * [`BuildError::NoRuntime`]: it was not called inside a Tokio runtime.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the lock.
+    pub async fn build(self) -> Result<Redlock, BuildError> {
+        let (require_quorum, lock) = (self.require_quorum, self.start()?);
+        lock.tried().await;
+        if require_quorum && lock.connected() < lock.quorum() {
+            return Err(BuildError::NoQuorum(health::probe(&lock.fleet).await.report));
+        }
+        Ok(lock)
+    }
+
+    fn start(self) -> Result<Redlock, BuildError> {
+        let terms = Terms::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
+            .map_err(BuildError::Options)?;
+        if self.connect_timeout < self.node_timeout {
+            return Err(BuildError::Options(BadOption::ConnectTimeoutTooShort {
+                connect_timeout: self.connect_timeout,
+                node_timeout: self.node_timeout,
+            }));
+        }
+        let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        let nodes = self.nodes()?;
+        let clock = if self.tokio_clock { Clock::tokio() } else { Clock::System };
+        let changed = Arc::new(Notify::new());
+        let bounds = Bounds::for_node_timeout(self.node_timeout);
+        let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name().into()).collect();
+        let cell = |(node, name): (NodeId, &Arc<str>)| {
+            Arc::new(LinkCell::new(node, name.clone(), clock, bounds, changed.clone()))
+        };
+        let links: Vec<_> = NodeId::all(names.len()).zip(&names).map(cell).collect();
+        let roster = Arc::new(Mutex::new(Roster::new(links.len())));
+        for (link, node) in links.iter().zip(nodes) {
+            runtime.spawn(drive(link.clone(), node, self.connect_timeout, roster.clone()));
+        }
+        let alarm = Arc::new(Alarm::default());
+        runtime.spawn(alarm.clone().run(clock));
+        let fleet = Fleet {
+            links,
+            names,
+            clock,
+            alarm,
+            terms,
+            wait: self.wait,
+            prefix: self.prefix,
+            retry: self.retry,
+            counters: Counters::default(),
+            shut_down: AtomicBool::new(false),
+            changed,
+        };
+        Ok(Redlock { fleet: Arc::new(fleet) })
+    }
+
+    fn nodes(&self) -> Result<Vec<Arc<dyn Node>>, BuildError> {
+        let mut nodes: Vec<Arc<dyn Node>> = Vec::new();
+        let mut seen = HashMap::new();
+        for (index, master) in self.masters.iter().enumerate() {
+            let number = index + 1;
+            let node = match master {
+                Ok(Master::Own(node)) => node.clone(),
+                Ok(Master::Endpoint(endpoint)) => self.connectable(endpoint)?,
+                Err(error) => return Err(BuildError::Address { number, error: error.clone() }),
+            };
+            if let Some(first) = seen.insert(node.name(), number) {
+                return Err(BuildError::Duplicate { first, second: number, name: node.name() });
+            }
+            nodes.push(node);
+        }
+        Ok(nodes)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unnecessary_wraps, reason = "certificates can be wrong where there are some")]
+    fn connectable(&self, endpoint: &Endpoint) -> Result<Arc<dyn Node>, BuildError> {
+        Ok(Arc::new(endpoint.clone()))
+    }
+
+    #[cfg(feature = "tls")]
+    fn connectable(&self, endpoint: &Endpoint) -> Result<Arc<dyn Node>, BuildError> {
+        let mut endpoint = endpoint.clone();
+        if endpoint.is_tls() {
+            endpoint.set_tls(self.tls.client().map_err(BuildError::Tls)?);
+        }
+        Ok(Arc::new(endpoint))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("masters", &self.masters.len())
+            .field("ttl", &self.ttl)
+            .field("wait", &self.wait)
+            .field("node_timeout", &self.node_timeout)
+            .field("connect_timeout", &self.connect_timeout)
+            .field("drift", &self.drift)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,246 @@
+//! ClaimCell: one claim machine behind a lock, its effects carried out on the links.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use redquorum_protocol::{
+    Claim, Dice, Effect, Extension, Input, Key, LinkInput, NodeSet, Patience, Step, Terms, Time,
+    Token,
+};
+use tokio::sync::Notify;
+
+use crate::error::Lost;
+use crate::fleet::Fleet;
+use crate::report::Report;
+use crate::stats::count;
+use crate::tag::Tag;
+use crate::trace;
+
+pub(crate) struct ClaimCell {
+    pub(crate) fleet: Arc<Fleet>,
+    pub(crate) key: Key,
+    this: Weak<Self>,
+    state: Mutex<State>,
+    /// Told when the state changed in a way that a holder may wait for.
+    changed: Notify,
+}
+
+struct State {
+    claim: Claim,
+    effects: Vec<Effect>,
+    /// The future that acquires or releases.
+    waiting: Option<Waker>,
+    /// When the alarm rings for this claim; it does so only for held leases.
+    alarm: Option<Time>,
+    /// What was counted and told of it already.
+    seen: (u32, Extension),
+    loss_seen: bool,
+}
+
+impl ClaimCell {
+    /// A claim that starts to acquire. Nothing is sent before `now` was read (R1).
+    pub(crate) fn start(
+        fleet: Arc<Fleet>,
+        key: Key,
+        terms: Terms,
+        patience: Patience,
+    ) -> Arc<Self> {
+        let now = fleet.clock.now();
+        let mut effects = Vec::with_capacity(terms.nodes());
+        let claim = Claim::acquire(now, terms, patience, &mut fleet.dice(), &mut effects);
+        let cell = Arc::new_cyclic(|this| {
+            let state = State {
+                claim,
+                effects,
+                waiting: None,
+                alarm: None,
+                seen: (0, Extension::Extended),
+                loss_seen: false,
+            };
+            Self {
+                fleet,
+                key,
+                this: this.clone(),
+                state: Mutex::new(state),
+                changed: Notify::new(),
+            }
+        });
+        cell.carry_out(now, cell.lock());
+        cell
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The machine does not panic halfway through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives the machine one input and does what it says.
+    pub(crate) fn apply(&self, now: Time, input: Input) {
+        let mut state = self.lock();
+        let State { claim, effects, .. } = &mut *state;
+        claim.handle(now, input, &mut self.fleet.dice(), effects);
+        self.carry_out(now, state);
+    }
+
+    /// The same, with the clock read here.
+    pub(crate) fn apply_now(&self, input: Input) {
+        self.apply(self.fleet.clock.now(), input);
+    }
+
+    /// Carries the effects out, under the claim's lock: an attempt that fails while its last
+    /// `SET` is not yet queued must not have its clean-up queued first.
+    fn carry_out(&self, now: Time, mut state: MutexGuard<'_, State>) {
+        let mut touched = NodeSet::EMPTY;
+        let mut decided = false;
+        let mut next = 0;
+        while let Some(effect) = state.effects.get(next).cloned() {
+            next += 1;
+            let (node, step, input) = match effect {
+                Effect::Send { node, step, ask } => (
+                    node,
+                    step,
+                    LinkInput::Send { key: self.key.clone(), ask, tag: self.tag(step) },
+                ),
+                Effect::Settle { node, step, token } => (
+                    node,
+                    step,
+                    LinkInput::Settle { key: self.key.clone(), token, tag: self.tag(step) },
+                ),
+                _ => {
+                    decided = true;
+                    continue;
+                }
+            };
+            touched.insert(node);
+            if let Some((_, answer)) = self.fleet.links[node.index()].enter(now, input) {
+                let State { claim, effects, .. } = &mut *state;
+                let input = Input::Answered { node, step, answer };
+                claim.handle(now, input, &mut self.fleet.dice(), effects);
+            }
+        }
+        state.effects.clear();
+        self.observe(&mut state);
+        self.keep(&mut state);
+        let waiting = if decided { state.waiting.take() } else { None };
+        drop(state);
+        for link in self.fleet.links.iter().filter(|link| touched.contains(link.node)) {
+            link.flush();
+        }
+        if let Some(waiting) = waiting {
+            waiting.wake();
+        }
+        if decided {
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn tag(&self, step: Step) -> Tag {
+        Tag::Claim(self.this.clone(), step)
+    }
+
+    /// Counts and tells what became of a held lease, whoever asked for it.
+    fn observe(&self, state: &mut State) {
+        let Claim::Holding(hold) = &state.claim else { return };
+        let counters = &self.fleet.counters;
+        if hold.extension() != state.seen {
+            state.seen = hold.extension();
+            match state.seen.1 {
+                Extension::Pending => {}
+                Extension::Extended => count(&counters.extended),
+                _ => {
+                    count(&counters.not_extended);
+                    trace::not_extended(&self.key, &Report::new(hold.ballot(), &self.fleet.names));
+                }
+            }
+        }
+        if let (Some(loss), false) = (hold.lost(), state.loss_seen) {
+            state.loss_seen = true;
+            count(&counters.lost);
+            trace::lost(&self.key, Lost(loss).why());
+        }
+    }
+
+    /// Sets the alarm for this claim in time, if it is a held lease.
+    fn keep(&self, state: &mut State) {
+        let wanted = match &state.claim {
+            Claim::Holding(hold) if hold.lost().is_none() => Some(state.claim.next_wake()),
+            _ => None,
+        };
+        match (state.alarm, wanted) {
+            // It is woken early enough, and then looks again.
+            (Some(kept), Some(wanted)) if kept <= wanted => {}
+            (None, None) => {}
+            (kept, wanted) => {
+                self.fleet.alarm.replace(kept, wanted, &self.this);
+                state.alarm = wanted;
+            }
+        }
+    }
+
+    /// The alarm rings.
+    pub(crate) fn ring(&self, now: Time) {
+        self.lock().alarm = None;
+        self.apply(now, Input::Wake);
+    }
+
+    /// Looks at the claim.
+    pub(crate) fn view<R>(&self, look: impl FnOnce(&Claim) -> R) -> R {
+        look(&self.lock().claim)
+    }
+
+    /// Looks at the claim, and has `waker` woken at the next decision.
+    pub(crate) fn view_and_wait<R>(&self, waker: &Waker, look: impl FnOnce(&Claim) -> R) -> R {
+        let mut state = self.lock();
+        if !state.waiting.as_ref().is_some_and(|waiting| waiting.will_wake(waker)) {
+            state.waiting = Some(waker.clone());
+        }
+        look(&state.claim)
+    }
+
+    /// Waits until `look` finds something.
+    pub(crate) async fn until<R>(&self, mut look: impl FnMut(&Claim) -> Option<R>) -> R {
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // Enlisted before the look: nothing that changes after it is missed.
+            changed.as_mut().enable();
+            if let Some(found) = self.view(&mut look) {
+                return found;
+            }
+            changed.await;
+        }
+    }
+
+    pub(crate) fn report(&self, ballot: &redquorum_protocol::Ballot) -> Report {
+        Report::new(ballot, &self.fleet.names)
+    }
+
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.fleet.shut_down.load(Ordering::Acquire)
+    }
+}
+
+/// Random tokens from the operating system's source, and the lock's policy for pauses.
+pub(crate) struct ShellDice<'a>(pub(crate) &'a RetryPolicy);
+
+/// How long to pause between attempts.
+pub(crate) enum RetryPolicy {
+    Backoff(redquorum_protocol::Backoff),
+    Own(Box<dyn Fn(u32, u64) -> Duration + Send + Sync>),
+}
+
+impl Dice for ShellDice<'_> {
+    fn token(&mut self) -> Token {
+        Token::new(rand::random())
+    }
+
+    fn pause(&mut self, attempt: u32) -> Duration {
+        let random = rand::random();
+        match self.0 {
+            RetryPolicy::Backoff(backoff) => backoff.pause(attempt, random),
+            // A pause of nothing would spin.
+            RetryPolicy::Own(policy) => policy(attempt, random).max(Duration::from_millis(1)),
+        }
+    }
+}

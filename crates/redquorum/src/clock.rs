@@ -1,0 +1,132 @@
+//! The clock that leases are judged by, and the deadlines read from it.
+//!
+//! `std::time::Instant` stops while a machine is suspended on Linux and macOS, and a lease that
+//! outlives its TTL in its holder's eyes is the very thing a lock must not hand out. So this
+//! reads the clock that goes on. Timers are Tokio's, which may fire late after a suspend;
+//! whatever they wake looks at this clock before it acts.
+
+use std::fmt;
+use std::time::Duration;
+
+use redquorum_protocol::Time;
+
+/// Where time comes from.
+#[derive(Clone, Copy)]
+pub(crate) enum Clock {
+    /// The system's, suspended time included; the origin is the system's own.
+    System,
+    /// Tokio's, which tests can pause; the origin is when the clock was made.
+    Tokio(tokio::time::Instant),
+}
+
+impl Clock {
+    pub(crate) fn tokio() -> Self {
+        Self::Tokio(tokio::time::Instant::now())
+    }
+
+    pub(crate) fn now(self) -> Time {
+        match self {
+            Self::System => system_now(),
+            Self::Tokio(origin) => Time::ZERO.plus(origin.elapsed()),
+        }
+    }
+
+    /// The instant of Tokio's clock at which a timer for `time` should fire.
+    pub(crate) fn timer(self, time: Time) -> tokio::time::Instant {
+        /// Far enough to be "never", near enough to be added to any instant.
+        const LONGEST: Duration = Duration::from_secs(60 * 60 * 24 * 30);
+        tokio::time::Instant::now() + time.since(self.now()).min(LONGEST)
+    }
+}
+
+#[cfg(unix)]
+fn system_now() -> Time {
+    // Linux: counts suspended time, which CLOCK_MONOTONIC does not. macOS and the BSDs:
+    // CLOCK_MONOTONIC does count it.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
+    let now = rustix::time::clock_gettime(ID);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    Time::ZERO
+        .plus(Duration::from_secs(seconds))
+        .plus(Duration::from_nanos(u64::try_from(now.tv_nsec).unwrap_or(0)))
+}
+
+#[cfg(not(unix))]
+fn system_now() -> Time {
+    // The performance counter, which goes on during a suspend.
+    static ORIGIN: std::sync::OnceLock<tokio::time::Instant> = std::sync::OnceLock::new();
+    let now = tokio::time::Instant::now().into_std();
+    let origin = ORIGIN.get_or_init(tokio::time::Instant::now).into_std();
+    Time::ZERO.plus(now.saturating_duration_since(origin))
+}
+
+/// The instant after which a lease must be taken for lost.
+///
+/// It is not an [`Instant`](std::time::Instant): that clock stops while the machine is
+/// suspended, and a deadline on it would come too late. Deadlines of one process can be compared.
+#[derive(Clone, Copy)]
+pub struct Deadline {
+    clock: Clock,
+    time: Time,
+}
+
+impl Deadline {
+    pub(crate) const fn new(clock: Clock, time: Time) -> Self {
+        Self { clock, time }
+    }
+
+    /// What is left until it, zero once it has passed. The value rots as soon as it is read:
+    /// ask again before you rely on it.
+    pub fn remaining(self) -> Duration {
+        self.time.since(self.clock.now())
+    }
+
+    /// Whether it has passed.
+    pub fn has_passed(self) -> bool {
+        self.clock.now() >= self.time
+    }
+
+    /// Ends as soon as it has passed; within 250 ms if the machine was suspended meanwhile.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn passed(self) {
+        while !self.has_passed() {
+            let next = self.clock.now().plus(NAP).min(self.time);
+            tokio::time::sleep_until(self.clock.timer(next)).await;
+        }
+    }
+}
+
+/// How long a timer sleeps at a stretch: the system's timers do not count suspended time, so
+/// this bounds how late it notices.
+pub(crate) const NAP: Duration = Duration::from_millis(250);
+
+impl PartialEq for Deadline {
+    fn eq(&self, other: &Self) -> bool {
+        self.time == other.time
+    }
+}
+
+impl Eq for Deadline {}
+
+impl PartialOrd for Deadline {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Deadline {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.time.cmp(&other.time)
+    }
+}
+
+impl fmt::Debug for Deadline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Deadline(in {:?})", self.remaining())
+    }
+}

@@ -1,0 +1,222 @@
+//! The errors. What a caller does differently is a variant; what each master said rides along.
+
+use std::fmt;
+use std::time::Duration;
+
+use redquorum_protocol::{BadOption, Loss};
+
+use crate::endpoint::BadUrl;
+use crate::report::Report;
+
+/// Why a lock could not be built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// An option is out of its range or does not fit another.
+    Options(BadOption),
+    /// The address of a master cannot be used.
+    Address {
+        /// Which one, counted from 1.
+        number: usize,
+        /// What is wrong with it.
+        error: BadUrl,
+    },
+    /// Two masters have the same name: one server must not vote twice.
+    Duplicate {
+        /// The first, counted from 1.
+        first: usize,
+        /// The second, counted from 1.
+        second: usize,
+        /// Their name.
+        name: String,
+    },
+    /// The certificates cannot be used.
+    Tls(String),
+    /// There is no Tokio runtime here, or one without I/O and time.
+    NoRuntime,
+    /// A quorum was asked for, and too few masters are reachable.
+    NoQuorum(Report),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Options(bad) => bad.fmt(f),
+            Self::Address { number, error } => write!(f, "master {number}: {error}"),
+            Self::Duplicate { first, second, name } => write!(
+                f,
+                "masters {first} and {second} are both {name}, and one server must not vote twice: \
+                 give each master once"
+            ),
+            Self::Tls(why) => write!(f, "certificates: {why}"),
+            Self::NoRuntime => f.write_str("no Tokio runtime: build the lock inside one"),
+            Self::NoQuorum(report) => write!(f, "no quorum of masters is reachable: {report}"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Options(bad) => Some(bad),
+            Self::Address { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Why there is no lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// Somebody else held the resource for as long as was waited. Not a fault: try later.
+    Taken {
+        /// What the masters said at the last attempt, with who holds the key where they told.
+        report: Report,
+        /// How many attempts were made.
+        attempts: u32,
+    },
+    /// Too few masters answered: the lock is unavailable, whoever holds it.
+    NoQuorum {
+        /// What the masters said at the last attempt.
+        report: Report,
+        /// How many attempts were made.
+        attempts: u32,
+    },
+    /// A quorum granted, but the lease was over before it could be handed out: the TTL is too
+    /// short for the masters' latency, or this process was stopped meanwhile.
+    TooLate {
+        /// What the masters said at the last attempt.
+        report: Report,
+        /// How many attempts were made.
+        attempts: u32,
+    },
+    /// An option is out of its range or does not fit another. Nothing was sent.
+    Options(BadOption),
+    /// The lock was shut down. Nothing was sent.
+    ShutDown,
+}
+
+impl AcquireError {
+    /// What each master said at the last attempt, if one was made.
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Self::Taken { report, .. }
+            | Self::NoQuorum { report, .. }
+            | Self::TooLate { report, .. } => Some(report),
+            Self::Options(_) | Self::ShutDown => None,
+        }
+    }
+}
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (what, report, attempts) = match self {
+            Self::Taken { report, attempts } => ("taken by another", report, attempts),
+            Self::NoQuorum { report, attempts } => {
+                ("no quorum of masters answered", report, attempts)
+            }
+            Self::TooLate { report, attempts } => {
+                ("granted too late, when nothing was left of the ttl", report, attempts)
+            }
+            Self::Options(bad) => return bad.fmt(f),
+            Self::ShutDown => return f.write_str("the lock was shut down"),
+        };
+        let plural = if *attempts == 1 { "" } else { "s" };
+        write!(f, "{what} ({attempts} attempt{plural}; {report})")
+    }
+}
+
+impl std::error::Error for AcquireError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let Self::Options(bad) = self { Some(bad) } else { None }
+    }
+}
+
+/// Why a lease was not extended. Its old deadline stands, unless it is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// Too few masters confirmed that the key is still ours. Trying again may help.
+    NoQuorum(Report),
+    /// So many masters answered that the key is gone that no quorum holds it: somebody else may
+    /// hold the resource already. Stop, although the deadline has not passed.
+    QuorumGone(Report),
+    /// The lease was lost, before or meanwhile.
+    Lost(Lost),
+    /// An option is out of its range or does not fit another. Nothing was sent.
+    Options(BadOption),
+}
+
+impl fmt::Display for ExtendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoQuorum(report) => {
+                write!(f, "not extended, the old deadline stands: no quorum confirmed ({report})")
+            }
+            Self::QuorumGone(report) => {
+                write!(f, "not extended: the key is gone from a quorum of masters ({report})")
+            }
+            Self::Lost(lost) => lost.fmt(f),
+            Self::Options(bad) => bad.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ExtendError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Lost(lost) => Some(lost),
+            Self::Options(bad) => Some(bad),
+            _ => None,
+        }
+    }
+}
+
+/// A lease is lost, for good: whoever acts on it from now on acts without a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lost(pub Loss);
+
+impl Lost {
+    pub(crate) const fn why(self) -> &'static str {
+        match self.0 {
+            Loss::Expired => "its deadline passed",
+            Loss::MaxHold => "it was kept alive for as long as was allowed",
+            Loss::QuorumGone => "the key is gone from a quorum of masters",
+            _ => "it is lost",
+        }
+    }
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the lease is lost: {}", self.why())
+    }
+}
+
+impl std::error::Error for Lost {}
+
+/// What a shutdown could not finish in its time. The keys expire within one TTL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Unfinished {
+    /// Keys, counted per master, that shall go and are not yet said to be gone.
+    pub owed: usize,
+    /// Keys, counted per master, of leases that are still alive.
+    pub held: usize,
+    /// How long was waited.
+    pub waited: Duration,
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owed, held, waited } = self;
+        write!(
+            f,
+            "not everything was cleaned up within {waited:?}: {owed} keys owed, {held} keys of \
+             living leases; they expire within one ttl"
+        )
+    }
+}
+
+impl std::error::Error for Unfinished {}

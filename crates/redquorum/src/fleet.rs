@@ -1,0 +1,65 @@
+//! Fleet: what all claims of one lock share: its links, its clock, its options, its counters.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use redquorum_protocol::{BadOption, Key, Terms};
+use tokio::sync::Notify;
+
+use crate::alarm::Alarm;
+use crate::claim::{RetryPolicy, ShellDice};
+use crate::clock::Clock;
+use crate::driver::LinkCell;
+use crate::stats::Counters;
+
+/// Longest key, prefix included.
+const MAX_KEY: usize = 1 << 20;
+
+pub(crate) struct Fleet {
+    pub(crate) links: Vec<Arc<LinkCell>>,
+    pub(crate) names: Vec<Arc<str>>,
+    pub(crate) clock: Clock,
+    pub(crate) alarm: Arc<Alarm>,
+    pub(crate) terms: Terms,
+    pub(crate) wait: Duration,
+    pub(crate) prefix: Vec<u8>,
+    pub(crate) retry: RetryPolicy,
+    pub(crate) counters: Counters,
+    pub(crate) shut_down: AtomicBool,
+    /// Told whenever a link came up, went down, or was paid.
+    pub(crate) changed: Arc<Notify>,
+}
+
+impl Fleet {
+    pub(crate) fn dice(&self) -> ShellDice<'_> {
+        ShellDice(&self.retry)
+    }
+
+    /// The key of a resource.
+    pub(crate) fn key(&self, resource: &[u8]) -> Result<Key, BadOption> {
+        let length = self.prefix.len() + resource.len();
+        match (resource.len(), length) {
+            (0, _) => Err(BadOption::ResourceEmpty),
+            (_, length) if length > MAX_KEY => {
+                Err(BadOption::ResourceTooLong { length, longest: MAX_KEY })
+            }
+            _ if self.prefix.is_empty() => Ok(Key::from(resource)),
+            _ => Ok(Key::from([&self.prefix, resource].concat())),
+        }
+    }
+
+    /// Keys that are owed to go, and keys of living claims, over all masters.
+    pub(crate) fn ledger(&self) -> (usize, usize) {
+        let each = self.links.iter().map(|link| link.view(|link, _| (link.owed(), link.claimed())));
+        each.fold((0, 0), |sum, link| (sum.0 + link.0, sum.1 + link.1))
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // The tasks outlive the lock until nothing is owed.
+        self.links.iter().for_each(|link| link.close());
+        self.alarm.close();
+    }
+}

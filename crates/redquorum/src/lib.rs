@@ -1,0 +1,89 @@
+//! A Redlock quorum lock over independent Redis masters, that says exactly what it promises.
+//!
+//! ```no_run
+//! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
+//! use redquorum::Redlock;
+//!
+//! let lock = Redlock::builder()
+//!     .urls(["redis://db1", "redis://db2", "redis://db3", "redis://db4", "redis://db5"])
+//!     .build()
+//!     .await?;
+//! let lease = lock.acquire("invoice:42").await?;
+//! lease.run(async { /* what nobody else may do meanwhile */ }).await?;
+//! lease.release().await;
+//! # Ok(()) }
+//! ```
+//!
+//! # What it promises
+//!
+//! Of all clients that follow the protocol, at most one holds a resource at a time, from the
+//! return of `acquire` to its deadline, **provided that** the masters are independent and do
+//! not forget a key before its TTL is over (no restart without persistence, no failover to a
+//! replica, no `FLUSHALL`, no eviction), that their clocks do not step, and that all clocks run
+//! at the same rate to within the drift allowance. A minority of masters may be down, hung or
+//! unreachable, connections may break at any point, and clients may stop for any time.
+//!
+//! # What it does not promise
+//!
+//! * That a holder acts only while it holds: a process that is paused between its last look at
+//!   the deadline and its write writes without a lock. Where that matters, the resource itself
+//!   must refuse.
+//! * Anything when a majority of masters forgets, or when the clock of a master steps.
+//! * Order among waiters.
+//!
+//! `docs/safety.md` in the repository has the whole list, with the reason for each default.
+//!
+//! # Words
+//!
+//! A *resource* is what is locked; a *master* is one independent Redis server; a *quorum* is
+//! more than half of them; a *lease* is what a successful acquire returns, over at its
+//! *deadline*; the *TTL* is how long a master keeps the key; the *validity* is what is left
+//! until the deadline; *drift* is the allowance for clocks that run at different rates.
+//!
+//! # Reading order
+//!
+//! [`Redlock`], [`Lease`], [`AcquireError`]; then [`Builder`] for the options, and
+//! [`Redlock::shutdown`] before you put it into a service. For tests of your own code there is
+//! `memory` (feature `memory`): masters that live in the process and work under paused time.
+//!
+//! # Features
+//!
+//! `tls` for `rediss://`, `redis-client` for masters given as `redis::Client`s, `memory`,
+//! `tracing`. None is on by default.
+
+mod acquire;
+mod alarm;
+mod builder;
+mod claim;
+mod clock;
+mod driver;
+mod endpoint;
+mod error;
+mod fleet;
+mod health;
+mod lease;
+#[cfg(feature = "memory")]
+pub mod memory;
+mod node;
+mod redlock;
+mod report;
+mod stats;
+mod tag;
+#[cfg(feature = "tls")]
+mod tls;
+mod trace;
+
+pub use acquire::{Acquire, Acquiring, TryAcquire, TryAcquiring};
+pub use builder::Builder;
+pub use clock::Deadline;
+pub use endpoint::BadUrl;
+pub use error::{AcquireError, BuildError, ExtendError, Lost, Unfinished};
+pub use health::Health;
+pub use lease::{Lease, Released};
+pub use node::{Connecting, Connection, Hello, Node};
+pub use redlock::Redlock;
+pub use redquorum_protocol::{
+    Answer, Backoff, BadOption, Cause, Holder, LinkState, Loss, Outcome, Token,
+};
+pub use report::{MasterReport, Report};
+pub use stats::{Latency, MasterStats, Stats};

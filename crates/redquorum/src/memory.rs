@@ -1,0 +1,328 @@
+//! Masters that live in the process, for tests of code that locks.
+//!
+//! They speak Redis's protocol as far as a lock does, over pipes in memory, and take the time
+//! from Tokio: under [paused time](https://docs.rs/tokio/latest/tokio/time/fn.pause.html) a
+//! lease of ten seconds expires at once when nothing else is to be done. They can be stopped,
+//! killed and made to forget, so that a test can show what its code does then.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! tokio::time::pause();
+//! let masters = redquorum::memory::Masters::new(5);
+//! let lock = masters.builder().build().await?;
+//! let lease = lock.acquire("invoice:42").await?;
+//! assert!(lock.try_acquire("invoice:42").await?.is_none());
+//! let lost = lease.lost().await; // ten virtual seconds later
+//! println!("{lost}");
+//! # Ok(()) }
+//! ```
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redquorum_protocol::wire::{DELETE, Frame, KEEP, parse};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::builder::Builder;
+use crate::node::{Connecting, Connection, Node};
+use crate::redlock::Redlock;
+
+/// Bytes that fit into a connection's pipe before its writer has to wait.
+const PIPE: usize = 64 * 1024;
+
+/// A set of masters in memory. They are counted from 1. Clones are the same masters.
+#[derive(Clone)]
+pub struct Masters(Vec<Arc<Master>>);
+
+struct Master {
+    number: usize,
+    state: Mutex<State>,
+    stopped: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct State {
+    keys: HashMap<Vec<u8>, Entry>,
+    connections: HashMap<u64, AbortHandle>,
+    last_id: u64,
+    restarts: u64,
+    dead: bool,
+}
+
+struct Entry {
+    value: Vec<u8>,
+    expires: Option<Instant>,
+}
+
+impl Masters {
+    /// `count` masters, running and empty.
+    pub fn new(count: usize) -> Self {
+        let master = |number| {
+            let (state, stopped) = (Mutex::default(), watch::Sender::new(false));
+            Arc::new(Master { number, state, stopped })
+        };
+        Self((1..=count).map(master).collect())
+    }
+
+    /// The description of a lock over these masters, under Tokio's clock.
+    pub fn builder(&self) -> Builder {
+        let add = |builder: Builder, master: &Arc<Master>| builder.node(Pipe(master.clone()));
+        self.0.iter().fold(Redlock::builder().tokio_clock_for_tests(), add)
+    }
+
+    fn master(&self, number: usize) -> &Arc<Master> {
+        assert!(
+            (1..=self.0.len()).contains(&number),
+            "there is no master {number}: they are counted from 1"
+        );
+        &self.0[number - 1]
+    }
+
+    /// Stops a master, as `SIGSTOP` does: it takes commands and answers none, until it is
+    /// [resumed](Masters::resume).
+    pub fn stop(&self, number: usize) {
+        self.master(number).stopped.send_replace(true);
+    }
+
+    /// Lets a stopped master go on: it executes and answers what it got meanwhile.
+    pub fn resume(&self, number: usize) {
+        self.master(number).stopped.send_replace(false);
+    }
+
+    /// Kills a master: its connections break, and no new ones come up until it is
+    /// [restarted](Masters::restart).
+    pub fn kill(&self, number: usize) {
+        let mut state = self.master(number).lock();
+        state.dead = true;
+        state.connections.drain().for_each(|(_, connection)| connection.abort());
+    }
+
+    /// Starts a killed master again, without its memory: Redis without persistence.
+    pub fn restart(&self, number: usize) {
+        self.kill(number);
+        let mut state = self.master(number).lock();
+        state.keys.clear();
+        state.restarts += 1;
+        state.dead = false;
+    }
+
+    /// Makes a master forget all keys: `FLUSHALL`.
+    pub fn forget(&self, number: usize) {
+        self.master(number).lock().keys.clear();
+    }
+
+    /// The value of a key on one master, if it is there.
+    pub fn value(&self, number: usize, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
+        Some(self.master(number).lock().live(key.as_ref())?.value.clone())
+    }
+
+    /// Sets a key on one master, whoever holds it: without a TTL it stays.
+    pub fn set(
+        &self,
+        number: usize,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Option<Duration>,
+    ) {
+        let expires = ttl.map(|ttl| Instant::now() + ttl);
+        let entry = Entry { value: value.as_ref().to_vec(), expires };
+        self.master(number).lock().keys.insert(key.as_ref().to_vec(), entry);
+    }
+
+    /// The keys on one master.
+    pub fn keys(&self, number: usize) -> Vec<Vec<u8>> {
+        let mut state = self.master(number).lock();
+        state.keys.retain(|_, entry| entry.is_live());
+        state.keys.keys().cloned().collect()
+    }
+}
+
+impl fmt::Debug for Masters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Masters({} in memory)", self.0.len())
+    }
+}
+
+/// The address of a master in memory.
+struct Pipe(Arc<Master>);
+
+impl Node for Pipe {
+    fn name(&self) -> String {
+        format!("memory-{}", self.0.number)
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let mut state = self.0.lock();
+            if state.dead {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            let (ours, theirs) = duplex(PIPE);
+            state.last_id += 1;
+            let id = state.last_id;
+            let serving = tokio::spawn(serve(self.0.clone(), id, theirs));
+            state.connections.insert(id, serving.abort_handle());
+            Ok(Box::new(ours) as Box<dyn Connection>)
+        })
+    }
+}
+
+/// Serves one connection until it breaks or is aborted.
+async fn serve(master: Arc<Master>, id: u64, mut pipe: DuplexStream) {
+    let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
+    let mut stopped = master.stopped.subscribe();
+    while pipe.read_buf(&mut incoming).await.is_ok_and(|count| count > 0) {
+        let mut used = 0;
+        loop {
+            // A stopped master is stopped between two commands as well as between two reads.
+            if stopped.wait_for(|stopped| !stopped).await.is_err() {
+                return;
+            }
+            match parse(&incoming[used..], usize::MAX) {
+                Ok(None) => break,
+                Ok(Some((Frame::Array(args), length))) => {
+                    master.execute(id, &args, &mut outgoing);
+                    used += length;
+                }
+                _ => return,
+            }
+        }
+        incoming.drain(..used);
+        if pipe.write_all(&outgoing).await.is_err() {
+            break;
+        }
+        outgoing.clear();
+    }
+    master.lock().connections.remove(&id);
+}
+
+impl Entry {
+    fn is_live(&self) -> bool {
+        self.expires.is_none_or(|expires| Instant::now() < expires)
+    }
+
+    /// As `PTTL`: −1 without a TTL.
+    fn left_ms(&self) -> i64 {
+        self.expires.map_or(-1, |expires| {
+            i64::try_from((expires - Instant::now()).as_millis()).unwrap_or(i64::MAX)
+        })
+    }
+}
+
+impl State {
+    fn live(&mut self, key: &[u8]) -> Option<&mut Entry> {
+        if self.keys.get(key).is_some_and(|entry| !entry.is_live()) {
+            self.keys.remove(key);
+        }
+        self.keys.get_mut(key)
+    }
+
+    fn create(&mut self, key: &[u8], value: &[u8], ttl: Duration) {
+        let entry = Entry { value: value.to_vec(), expires: Some(Instant::now() + ttl) };
+        self.keys.insert(key.to_vec(), entry);
+    }
+}
+
+impl Master {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn execute(&self, id: u64, args: &[Frame<'_>], out: &mut Vec<u8>) {
+        let args: Vec<&[u8]> = args
+            .iter()
+            .map(|arg| match arg {
+                Frame::Bulk(bytes) => *bytes,
+                _ => &[],
+            })
+            .collect();
+        let mut state = self.lock();
+        match args.as_slice() {
+            [b"CLIENT", b"ID"] => integer(out, i64::try_from(id).unwrap_or(i64::MAX)),
+            [b"INFO", ..] => {
+                bulk(
+                    out,
+                    format!("run_id:memory-{}-{}\r\n", self.number, state.restarts).as_bytes(),
+                );
+            }
+            [b"SCRIPT", b"LOAD", source] => {
+                match [DELETE, KEEP].iter().find(|script| script.source.as_bytes() == *source) {
+                    Some(script) => bulk(out, script.sha1.as_bytes()),
+                    None => {
+                        out.extend(b"-ERR masters in memory run only the lock's own scripts\r\n")
+                    }
+                }
+            }
+            [b"CLIENT", b"KILL", b"ID", old] => {
+                let old = milliseconds(old);
+                let killed = state.connections.remove(&old);
+                integer(out, i64::from(killed.is_some()));
+                if let Some(connection) = killed {
+                    connection.abort();
+                }
+            }
+            [b"SET", key, value, b"NX", b"PX", ttl] => {
+                if state.live(key).is_some() {
+                    out.extend(b"$-1\r\n");
+                } else {
+                    state.create(key, value, Duration::from_millis(milliseconds(ttl)));
+                    out.extend(b"+OK\r\n");
+                }
+            }
+            [b"EVALSHA", sha, b"1", key, token] if *sha == DELETE.sha1.as_bytes() => {
+                match state.live(key) {
+                    Some(entry) if entry.value == *token => {
+                        state.keys.remove(*key);
+                        integer(out, 1);
+                    }
+                    Some(entry) => taken(out, entry),
+                    None => integer(out, 0),
+                }
+            }
+            [b"EVALSHA", sha, b"1", key, token, ttl, repair] if *sha == KEEP.sha1.as_bytes() => {
+                let ttl = Duration::from_millis(milliseconds(ttl));
+                match state.live(key) {
+                    Some(entry) if entry.value == *token => {
+                        entry.expires = entry.expires.max(Some(Instant::now() + ttl));
+                        integer(out, 1);
+                    }
+                    Some(entry) => taken(out, entry),
+                    None if *repair == b"0" => integer(out, 0),
+                    None => {
+                        state.create(key, token, ttl);
+                        integer(out, 2);
+                    }
+                }
+            }
+            [b"PING"] => out.extend(b"+PONG\r\n"),
+            _ => out.extend(b"-ERR masters in memory know only a lock's commands\r\n"),
+        }
+    }
+}
+
+fn milliseconds(digits: &[u8]) -> u64 {
+    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+fn integer(out: &mut Vec<u8>, number: i64) {
+    out.extend(format!(":{number}\r\n").into_bytes());
+}
+
+fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
+    out.extend(format!("${}\r\n", bytes.len()).into_bytes());
+    out.extend_from_slice(bytes);
+    out.extend(b"\r\n");
+}
+
+fn taken(out: &mut Vec<u8>, entry: &Entry) {
+    out.extend(b"*2\r\n");
+    integer(out, entry.left_ms());
+    bulk(out, &entry.value[..entry.value.len().min(64)]);
+}

@@ -1,0 +1,165 @@
+//! Redlock: the lock itself, a cheap handle that everybody shares.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use redquorum_protocol::LinkState;
+
+use crate::acquire::{Acquire, TryAcquire};
+use crate::builder::Builder;
+use crate::error::Unfinished;
+use crate::fleet::Fleet;
+use crate::health::{self, Health};
+use crate::stats::{MasterStats, Stats};
+
+/// A lock over N independent Redis masters. See the [crate](crate) for what it promises.
+///
+/// It is a cheap handle: clone it into every task. The connections live in background tasks of
+/// the runtime in which it was built, and end when the last clone and the last lease are gone
+/// and nothing is owed any more.
+#[derive(Clone)]
+pub struct Redlock {
+    pub(crate) fleet: Arc<Fleet>,
+}
+
+impl Redlock {
+    /// Starts to describe a lock.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Asks for a resource, and waits while it is taken.
+    ///
+    /// The resource is any bytes, at least one and with the prefix at most 1 MiB. Set the TTL
+    /// and the wait of this request on what is returned; `.await` sends it.
+    ///
+    /// ```no_run
+    /// # async fn f(lock: redquorum::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// let lease = lock.acquire("invoice:42").ttl(Duration::from_secs(30)).await?;
+    /// # lease.release().await; Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// * [`Taken`](crate::AcquireError::Taken): somebody else held it for as long as was waited.
+    /// * [`NoQuorum`](crate::AcquireError::NoQuorum): too few masters answered.
+    /// * [`TooLate`](crate::AcquireError::TooLate): nothing was left of the TTL.
+    /// * [`Options`](crate::AcquireError::Options): the resource or the TTL is out of bounds.
+    /// * [`ShutDown`](crate::AcquireError::ShutDown): after [`shutdown`](Redlock::shutdown).
+    ///
+    /// It returns at the latest two node timeouts after the wait is over.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the attempt up: what it may have set is deleted in the
+    /// background.
+    pub fn acquire(&self, resource: impl AsRef<[u8]>) -> Acquire {
+        Acquire::new(&self.fleet, resource.as_ref())
+    }
+
+    /// Asks for a resource once: `None` means that somebody else has it.
+    ///
+    /// # Errors
+    /// As [`acquire`](Redlock::acquire), but without `Taken`, and within one node timeout.
+    ///
+    /// # Cancel safety
+    /// As [`acquire`](Redlock::acquire).
+    pub fn try_acquire(&self, resource: impl AsRef<[u8]>) -> TryAcquire {
+        TryAcquire::new(&self.fleet, resource.as_ref())
+    }
+
+    /// Asks every master whether it is alive, in one round trip; ends after one node timeout at
+    /// the latest. For readiness probes.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost by dropping the future.
+    pub async fn health(&self) -> Health {
+        health::probe(&self.fleet).await
+    }
+
+    /// What was seen so far.
+    pub fn stats(&self) -> Stats {
+        let masters = self.fleet.links.iter().map(|cell| {
+            cell.view(|link, tally| MasterStats {
+                name: cell.name.clone(),
+                state: link.state(),
+                granted: tally.granted,
+                refused: tally.refused,
+                unknown: tally.unknown,
+                connected: tally.connected,
+                owed: link.owed(),
+                unanswered: link.unanswered(),
+                latency: tally.latency(),
+            })
+        });
+        self.fleet.counters.snapshot(masters.collect())
+    }
+
+    /// How many masters it has.
+    pub fn masters(&self) -> usize {
+        self.fleet.terms.nodes()
+    }
+
+    /// How many of them must agree.
+    pub fn quorum(&self) -> usize {
+        self.fleet.terms.quorum()
+    }
+
+    /// Ends the lock, for all clones: from now on nothing is acquired or extended, and what is
+    /// owed to the masters is paid. Returns once that is done and all leases are given back.
+    /// Call it before the runtime ends: a task that is gone pays nothing, and its keys stay for
+    /// up to one TTL.
+    ///
+    /// # Errors
+    /// [`Unfinished`] if `timeout` passes first. What is left expires within one TTL.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the lock shut down, and what is owed is paid all the same.
+    pub async fn shutdown(&self, timeout: Duration) -> Result<(), Unfinished> {
+        self.fleet.shut_down.store(true, Ordering::Release);
+        self.fleet.links.iter().for_each(|link| link.shut_down());
+        let paid = async {
+            loop {
+                let mut changed = std::pin::pin!(self.fleet.changed.notified());
+                changed.as_mut().enable();
+                if self.fleet.ledger() == (0, 0) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        if tokio::time::timeout(timeout, paid).await.is_ok() {
+            return Ok(());
+        }
+        match self.fleet.ledger() {
+            (0, 0) => Ok(()),
+            (owed, held) => Err(Unfinished { owed, held, waited: timeout }),
+        }
+    }
+
+    /// Waits until every master was tried once.
+    pub(crate) async fn tried(&self) {
+        loop {
+            let mut changed = std::pin::pin!(self.fleet.changed.notified());
+            changed.as_mut().enable();
+            if !self.fleet.links.iter().any(|cell| cell.view(|link, _| link.is_first_dial())) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(crate) fn connected(&self) -> usize {
+        let up = |cell: &&Arc<crate::driver::LinkCell>| {
+            cell.view(|link, _| !matches!(link.state(), LinkState::Down(_)))
+        };
+        self.fleet.links.iter().filter(up).count()
+    }
+}
+
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redlock").field("masters", &self.fleet.names).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,188 @@
+//! Stats: what a lock has seen so far, as a snapshot of plain numbers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use redquorum_protocol::{Answer, LinkState};
+
+/// A snapshot of what a lock has seen since it was built.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Leases granted.
+    pub acquired: u64,
+    /// Acquires that ended because the resource was taken.
+    pub taken: u64,
+    /// Acquires that ended because too few masters answered.
+    pub no_quorum: u64,
+    /// Acquires that ended because a quorum granted too late.
+    pub too_late: u64,
+    /// Extensions that succeeded, the watchdog's included.
+    pub extended: u64,
+    /// Extensions that failed, the watchdog's included.
+    pub not_extended: u64,
+    /// Leases lost before they were released or dropped.
+    pub lost: u64,
+    /// Leases given back by [`Lease::release`](crate::Lease::release).
+    pub released: u64,
+    /// Each master, in order.
+    pub masters: Vec<MasterStats>,
+}
+
+/// What was seen of one master.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MasterStats {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether it can vote now.
+    pub state: LinkState,
+    /// Keys it created for us.
+    pub granted: u64,
+    /// Requests it refused because of somebody else's key.
+    pub refused: u64,
+    /// Requests whose outcome is unknown: never sent, never answered, or answered by an error.
+    pub unknown: u64,
+    /// Connections that came up; all but the first are reconnects.
+    pub connected: u64,
+    /// Keys that shall go and that it has not yet said to be gone.
+    pub owed: usize,
+    /// Commands that it has not answered yet.
+    pub unanswered: usize,
+    /// How long it took to answer.
+    pub latency: Latency,
+}
+
+/// How long a master took to answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Latency {
+    /// Answers counted.
+    pub count: u64,
+    /// Half of them were at most this long, give or take a quarter.
+    pub p50: Duration,
+    /// 99 of 100 were at most this long, give or take a quarter.
+    pub p99: Duration,
+    /// The longest.
+    pub max: Duration,
+}
+
+/// One lock's counters.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) acquired: AtomicU64,
+    pub(crate) taken: AtomicU64,
+    pub(crate) no_quorum: AtomicU64,
+    pub(crate) too_late: AtomicU64,
+    pub(crate) extended: AtomicU64,
+    pub(crate) not_extended: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) released: AtomicU64,
+}
+
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(crate) fn snapshot(&self, masters: Vec<MasterStats>) -> Stats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            acquired: read(&self.acquired),
+            taken: read(&self.taken),
+            no_quorum: read(&self.no_quorum),
+            too_late: read(&self.too_late),
+            extended: read(&self.extended),
+            not_extended: read(&self.not_extended),
+            lost: read(&self.lost),
+            released: read(&self.released),
+            masters,
+        }
+    }
+}
+
+/// Four buckets for every doubling of nanoseconds, up to where 64 bits end.
+const BUCKETS: usize = 4 * 64;
+
+/// One master's counters, kept under its link's lock.
+pub(crate) struct Tally {
+    pub(crate) granted: u64,
+    pub(crate) refused: u64,
+    pub(crate) unknown: u64,
+    pub(crate) connected: u64,
+    max: Duration,
+    buckets: Box<[u64; BUCKETS]>,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        let buckets = Box::new([0; BUCKETS]);
+        Self { granted: 0, refused: 0, unknown: 0, connected: 0, max: Duration::ZERO, buckets }
+    }
+}
+
+impl Tally {
+    pub(crate) fn count(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Created => self.granted += 1,
+            Answer::Taken(_) => self.refused += 1,
+            Answer::Unknown(_) => self.unknown += 1,
+            _ => {}
+        }
+    }
+
+    pub(crate) fn took(&mut self, time: Duration) {
+        self.max = self.max.max(time);
+        self.buckets[bucket(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))] += 1;
+    }
+
+    pub(crate) fn latency(&self) -> Latency {
+        let count: u64 = self.buckets.iter().sum();
+        let quantile = |share: u64| {
+            let mut left = (count * share).div_ceil(100);
+            let found = self.buckets.iter().position(|in_bucket| {
+                let reached = left <= *in_bucket && left > 0;
+                left = left.saturating_sub(*in_bucket);
+                reached
+            });
+            found.map_or(Duration::ZERO, |index| {
+                Duration::from_nanos(upper_end(index)).min(self.max)
+            })
+        };
+        Latency { count, p50: quantile(50), p99: quantile(99), max: self.max }
+    }
+}
+
+fn bucket(nanos: u64) -> usize {
+    let doubling = nanos.max(4).ilog2();
+    let quarter = (nanos.max(4) >> (doubling - 2)) & 3;
+    usize::try_from(4 * u64::from(doubling) + quarter).unwrap_or(BUCKETS - 1)
+}
+
+fn upper_end(bucket: usize) -> u64 {
+    let (doubling, quarter) = (bucket / 4, bucket as u64 % 4);
+    let end = (u128::from(5 + quarter) << doubling.saturating_sub(2)) - 1;
+    u64::try_from(end).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_a_quarter_of_a_doubling() {
+        for nanos in [1, 7, 1_000, 123_456_789, u64::MAX] {
+            assert!(upper_end(bucket(nanos)) >= nanos, "{nanos}");
+        }
+        let mut tally = Tally::default();
+        assert_eq!(tally.latency(), Latency::default());
+        for micros in 1..=100 {
+            tally.took(Duration::from_micros(micros));
+        }
+        let Latency { count, p50, p99, max } = tally.latency();
+        assert_eq!((count, max), (100, Duration::from_micros(100)));
+        assert!(p50 >= Duration::from_micros(50) && p50 <= Duration::from_micros(63), "{p50:?}");
+        assert!(p99 >= Duration::from_micros(99) && p99 <= Duration::from_micros(100), "{p99:?}");
+    }
+}

@@ -1,0 +1,41 @@
+//! Tag: whom a link tells what its master answered.
+
+use std::fmt;
+use std::sync::Weak;
+
+use redquorum_protocol::{Answer, Input, NodeId, Step, Time};
+use tokio::sync::oneshot;
+
+use crate::claim::ClaimCell;
+
+pub(crate) enum Tag {
+    /// A claim, and what of it was asked. Weak: an answer to a caller who is gone is nobody's,
+    /// and a master that sleeps keeps nothing alive.
+    Claim(Weak<ClaimCell>, Step),
+    /// Whoever wanted to know whether the master is alive.
+    Probe(oneshot::Sender<Answer>),
+}
+
+impl Tag {
+    /// Must not be called under a link's lock.
+    pub(crate) fn tell(self, now: Time, node: NodeId, answer: Answer) {
+        match self {
+            Self::Claim(claim, step) => {
+                if let Some(claim) = claim.upgrade() {
+                    claim.apply(now, Input::Answered { node, step, answer });
+                }
+            }
+            // Whoever asked may have given up.
+            Self::Probe(asker) => drop(asker.send(answer)),
+        }
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Claim(_, step) => write!(f, "Claim({step:?})"),
+            Self::Probe(_) => f.write_str("Probe"),
+        }
+    }
+}
