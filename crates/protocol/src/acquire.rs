@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::effect::{Ask, Dice, Effect, Step};
-use crate::quorum::NodeId;
+use crate::quorum::{NodeId, NodeSet};
 use crate::terms::Terms;
 use crate::time::Time;
 use crate::token::Token;
@@ -45,6 +45,8 @@ pub struct Acquire {
     attempt: u32,
     token: Token,
     ballot: Ballot,
+    /// Masters that answered the clean-up of this attempt, whatever they said.
+    cleaned: NodeSet,
     state: State,
 }
 
@@ -78,6 +80,7 @@ impl Acquire {
             attempt: 0,
             token: dice.token(),
             ballot: Ballot::open(terms.nodes(), now),
+            cleaned: NodeSet::EMPTY,
             state: State::Voting,
         };
         acquire.ask(now, out);
@@ -89,6 +92,7 @@ impl Acquire {
     fn ask(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.attempt += 1;
         self.ballot = Ballot::open(self.terms.nodes(), now);
+        self.cleaned = NodeSet::EMPTY;
         self.state = State::Voting;
         let ask = Ask::Set { token: self.token, ttl_ms: self.terms.ttl_ms() };
         let step = Step::Attempt(self.attempt);
@@ -113,8 +117,9 @@ impl Acquire {
             Step::Cleanup(attempt) if attempt == self.attempt => {
                 if let Answer::Taken(holder) = answer {
                     self.ballot.explain(node, holder);
-                    self.check_explained(out);
                 }
+                self.cleaned.insert(node);
+                self.check_explained(out);
             }
             // An answer to an earlier attempt: its clean-up is in the links' hands.
             _ => {}
@@ -219,7 +224,8 @@ impl Acquire {
 
     fn check_explained(&mut self, out: &mut Vec<Effect>) {
         let open = self.ballot.which(|answer| *answer == Answer::Taken(Holder::NotAsked));
-        if open.is_empty() && matches!(self.state, State::Explaining { .. }) {
+        // A clean-up that names nobody is an answer too: the other one has let go meanwhile.
+        if open.and(self.cleaned) == open && matches!(self.state, State::Explaining { .. }) {
             self.state = State::Failed(Failure::Taken);
             out.push(Effect::Decided);
         }

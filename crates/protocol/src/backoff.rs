@@ -43,8 +43,8 @@ impl Backoff {
             Self::Fixed(pause) => pause,
             Self::Exponential { initial, max } => doubled(initial, max),
             Self::Jittered { initial, max } => {
-                let nanos = u64::try_from(doubled(initial, max).as_nanos()).unwrap_or(u64::MAX - 1);
-                Duration::from_nanos(random % (nanos + 1))
+                let nanos = u64::try_from(doubled(initial, max).as_nanos()).unwrap_or(u64::MAX);
+                Duration::from_nanos(random % nanos.saturating_add(1))
             }
         };
         pause.max(Duration::from_millis(1))
@@ -65,6 +65,8 @@ mod tests {
         assert_eq!(Backoff::Fixed(Duration::ZERO).pause(1, 0), MS);
         let jittered = Backoff::Jittered { initial: Duration::MAX, max: Duration::MAX };
         assert_eq!(jittered.pause(7, 0), MS);
+        let max = Duration::from_nanos(u64::MAX);
+        assert_eq!(Backoff::Jittered { initial: max, max }.pause(7, 0), MS);
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub enum Extension {
 pub struct Hold {
     terms: Terms,
     token: Token,
+    /// The attempt that won it: a late answer to an earlier one is no news of this lease.
+    attempt: u32,
     deadline: Time,
     /// Masters known to have held the key without a gap: only they vote on an extension.
     members: NodeSet,
@@ -87,6 +89,7 @@ impl Hold {
         Self {
             terms,
             token: won.token(),
+            attempt: won.attempt(),
             deadline: won.deadline(),
             members: won.ballot().which(|answer| *answer == Answer::Created),
             denied: won.ballot().which(|answer| matches!(answer, Answer::Taken(_))),
@@ -106,6 +109,11 @@ impl Hold {
     /// Starts a round of extending. A round under way gives way to it.
     pub(crate) fn extend(&mut self, now: Time, terms: Terms, out: &mut Vec<Effect>) {
         self.wake_deadline(now, out);
+        if self.is_extending() {
+            // It ends here, so that nobody waits for it for ever.
+            self.round.state = Extension::NoQuorum;
+            out.push(Effect::Decided);
+        }
         self.previous = Some(Box::new(self.round.clone()));
         self.round.number += 1;
         self.round.terms = terms;
@@ -142,10 +150,12 @@ impl Hold {
         answer: Answer,
         out: &mut Vec<Effect>,
     ) {
+        // The answer may be ahead of the timer (R7).
+        self.wake_deadline(now, out);
         let current = match step {
             // A straggler's answer to the SET that won this lease. Once a round of extending
             // asked this master, only that answer counts.
-            Step::Attempt(_) if self.round.number == 0 => true,
+            Step::Attempt(attempt) if attempt == self.attempt && self.round.number == 0 => true,
             Step::Extend(number) => number == self.round.number,
             _ => return,
         };

@@ -33,8 +33,8 @@ use crate::wire::{Command, Expect};
 /// Bounds of a link (R9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bounds {
-    /// A command unanswered for this long makes the link stalled: no new votes, and a second
-    /// connection is tried.
+    /// Commands unanswered and nothing heard for this long make the link stalled: no new votes,
+    /// and a second connection is tried.
     pub stall: Duration,
     /// With this many commands unanswered, no new votes.
     pub unanswered: usize,
@@ -177,6 +177,8 @@ struct Open<T> {
     run_id: Option<RunId>,
     unanswered: VecDeque<Sent<T>>,
     bytes: usize,
+    /// When it was greeted, or last answered anything.
+    heard: Time,
     stalled: bool,
     /// Scripts were flushed, and are being loaded again.
     loading: bool,
@@ -229,6 +231,14 @@ enum DebtState {
     Paying,
 }
 
+impl<T> Open<T> {
+    /// When it is to be taken for stalled, unless it is heard before. A backlog that is worked
+    /// off, however old, is progress: a slow master is not dialled again at every answer.
+    fn stalls(&self, stall: Duration) -> Option<Time> {
+        Some(self.unanswered.front()?.at.max(self.heard).plus(stall))
+    }
+}
+
 impl<T> Link<T> {
     /// A link that dials its first connection.
     pub fn start(bounds: Bounds, out: &mut Vec<LinkEffect<T>>) -> Self {
@@ -256,7 +266,7 @@ impl<T> Link<T> {
         match input {
             LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),
             LinkInput::Settle { key, token, tag } => self.settle(now, key, token, tag, out),
-            LinkInput::Probe(tag) => match self.refusal() {
+            LinkInput::Probe(tag) => match self.refusal(None) {
                 Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
                 None => self.write(now, Command::Ping, Purpose::Ask, Some(tag), out),
             },
@@ -271,23 +281,23 @@ impl<T> Link<T> {
     }
 
     fn send(&mut self, now: Time, key: Key, ask: Ask, tag: T, out: &mut Vec<LinkEffect<T>>) {
-        if let Some(cause) = self.refusal() {
-            // Never sent, so nothing is owed for it.
-            return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
-        }
         let (command, token) = match ask {
             Ask::Set { token, ttl_ms } => (Command::Set { key: key.clone(), token, ttl_ms }, token),
             Ask::Keep { token, ttl_ms, repair } => {
                 (Command::Keep { key: key.clone(), token, ttl_ms, repair }, token)
             }
         };
+        if let Some(cause) = self.refusal(Some(token)) {
+            // Never sent, so nothing is owed for it.
+            return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
+        }
         // Before it is queued (R5). An entry that is owed already stays owed: the claim is over.
         self.ledger.entry(token).or_insert(Debt { key, state: DebtState::Claimed });
         self.write(now, command, Purpose::Ask, Some(tag), out);
     }
 
     fn settle(&mut self, now: Time, key: Key, token: Token, tag: T, out: &mut Vec<LinkEffect<T>>) {
-        let refusal = self.refusal();
+        let refusal = self.refusal(Some(token));
         let debt = self.ledger.get_mut(&token);
         if let (None, Some(cause)) = (&debt, &refusal) {
             // Nothing was ever sent for this token, so nothing is owed, and a master that is
@@ -319,7 +329,7 @@ impl<T> Link<T> {
         if let Some(old) = self.open.take() {
             // The new connection was greeted first, so it is the old one that is dead.
             out.push(LinkEffect::Close(old.epoch));
-            self.bury(old, out);
+            self.bury(old, true, out);
         }
         self.dial = Dial::Idle;
         self.open = Some(Open {
@@ -328,6 +338,7 @@ impl<T> Link<T> {
             run_id: run_id.clone(),
             unanswered: VecDeque::new(),
             bytes: 0,
+            heard: now,
             stalled: false,
             loading: false,
         });
@@ -355,7 +366,11 @@ impl<T> Link<T> {
         } else if self.open.as_ref().is_some_and(|open| open.epoch == epoch) {
             self.down = why;
             if let Some(old) = self.open.take() {
-                self.bury(old, out);
+                if now.since(old.heard) >= self.bounds.retry_max {
+                    // Closed for idleness, or a fault after long peace: not flapping.
+                    self.failures = 0;
+                }
+                self.bury(old, true, out);
             }
             // A try that is under way goes on. Else one starts at once: most broken connections
             // are a restart, and masters restart fast. But one that broke before it answered
@@ -378,7 +393,14 @@ impl<T> Link<T> {
             return self.give_up(now, "an answer to no command", out);
         };
         open.bytes -= sent.bytes;
-        self.failures = 0;
+        open.heard = now;
+        // Only what a healthy master says counts against flapping: one that hangs up at every
+        // clean-up has answered the kill of its last connection each time.
+        if matches!(sent.purpose, Purpose::Ask | Purpose::Pay(_))
+            && !matches!(answer, Answer::Unknown(_))
+        {
+            self.failures = 0;
+        }
         if open.stalled {
             // The master slept. Its connection is as good as ever: the second one is not needed.
             open.stalled = false;
@@ -393,7 +415,11 @@ impl<T> Link<T> {
         match sent.purpose {
             Purpose::Ask => {}
             Purpose::Pay(token) => self.paid(now, token, &answer),
-            Purpose::Kill(id) => self.to_kill.retain(|(_, of)| *of != id),
+            // Anything but garbage: it is dead, or killing is forbidden.
+            Purpose::Kill(id) if answer == Answer::Alive => {
+                self.to_kill.retain(|(_, of)| *of != id);
+            }
+            Purpose::Kill(_) => {}
             Purpose::Load => self.loaded(now, &answer, out),
         }
         if let Some(tag) = sent.tag {
@@ -410,7 +436,7 @@ impl<T> Link<T> {
     fn wake(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
         if let Some(open) = &mut self.open
             && !open.stalled
-            && open.unanswered.front().is_some_and(|sent| now >= sent.at.plus(self.bounds.stall))
+            && open.stalls(self.bounds.stall).is_some_and(|time| now >= time)
         {
             open.stalled = true;
             if self.dial == Dial::Idle {
@@ -431,8 +457,8 @@ impl<T> Link<T> {
     pub fn next_wake(&self) -> Time {
         let mut next = Time::NEVER;
         if let Some(open) = &self.open {
-            if let (false, Some(sent)) = (open.stalled, open.unanswered.front()) {
-                next = next.min(sent.at.plus(self.bounds.stall));
+            if let (false, Some(time)) = (open.stalled, open.stalls(self.bounds.stall)) {
+                next = next.min(time);
             }
             next = next.min(self.pay_again.unwrap_or(Time::NEVER));
         }
@@ -442,8 +468,8 @@ impl<T> Link<T> {
         next
     }
 
-    /// Why no vote can be collected now, if it can't.
-    fn refusal(&self) -> Option<Cause> {
+    /// Why nothing can be asked now, for this token or for none, if it can't.
+    fn refusal(&self, token: Option<Token>) -> Option<Cause> {
         if self.shut_down {
             return Some(Cause::ShutDown);
         }
@@ -453,7 +479,9 @@ impl<T> Link<T> {
         }
         let full = open.unanswered.len() >= self.bounds.unanswered
             || open.bytes >= self.bounds.unanswered_bytes
-            || self.ledger.len() >= self.bounds.ledger;
+            // An extension adds nothing: a full ledger must not cost the leases that fill it.
+            || self.ledger.len() >= self.bounds.ledger
+                && token.is_some_and(|token| !self.ledger.contains_key(&token));
         full.then_some(Cause::Overloaded)
     }
 
@@ -476,12 +504,12 @@ impl<T> Link<T> {
 
     /// The connection is gone: its commands are nobody's, its debts are owed again, and it is
     /// to be killed in case the master still has its bytes.
-    fn bury(&mut self, old: Open<T>, out: &mut Vec<LinkEffect<T>>) {
+    fn bury(&mut self, old: Open<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
         for debt in self.ledger.values_mut().filter(|debt| debt.state == DebtState::Paying) {
             debt.state = DebtState::Owed;
         }
         if let (Some(run_id), Some(id)) = (old.run_id, old.client_id)
-            && !old.unanswered.is_empty()
+            && !(trusted && old.unanswered.is_empty())
         {
             if self.to_kill.len() == MAX_TO_KILL {
                 self.to_kill.remove(0);
@@ -496,7 +524,8 @@ impl<T> Link<T> {
     fn give_up(&mut self, now: Time, why: &str, out: &mut Vec<LinkEffect<T>>) {
         let Some(old) = self.open.take() else { return };
         out.push(LinkEffect::Close(old.epoch));
-        self.bury(old, out);
+        // What it answered may have been the answer to something else.
+        self.bury(old, false, out);
         self.down = Arc::from(why);
         if self.dial == Dial::Idle {
             // Not at once: whoever talks nonsense will do so again.
@@ -613,6 +642,6 @@ impl<T> Link<T> {
 
     /// Whether the first try to connect is still under way.
     pub const fn is_first_dial(&self) -> bool {
-        self.epoch == 1 && matches!(self.dial, Dial::Trying)
+        self.epoch == 1 && matches!(self.dial, Dial::Trying) && !self.shut_down
     }
 }

@@ -92,7 +92,7 @@ impl ClaimCell {
     /// Carries the effects out, under the claim's lock: an attempt that fails while its last
     /// `SET` is not yet queued must not have its clean-up queued first.
     fn carry_out(&self, now: Time, mut state: MutexGuard<'_, State>) {
-        let mut touched = NodeSet::EMPTY;
+        let mut idle = NodeSet::EMPTY;
         let mut decided = false;
         let mut next = 0;
         while let Some(effect) = state.effects.get(next).cloned() {
@@ -113,8 +113,11 @@ impl ClaimCell {
                     continue;
                 }
             };
-            touched.insert(node);
-            if let Some((_, answer)) = self.fleet.links[node.index()].enter(now, input) {
+            let entered = self.fleet.links[node.index()].enter(now, input);
+            if entered.flush {
+                idle.insert(node);
+            }
+            if let Some((_, answer)) = entered.told {
                 let State { claim, effects, .. } = &mut *state;
                 let input = Input::Answered { node, step, answer };
                 claim.handle(now, input, &mut self.fleet.dice(), effects);
@@ -125,7 +128,7 @@ impl ClaimCell {
         self.keep(&mut state);
         let waiting = if decided { state.waiting.take() } else { None };
         drop(state);
-        for link in self.fleet.links.iter().filter(|link| touched.contains(link.node)) {
+        for link in self.fleet.links.iter().filter(|link| idle.contains(link.node)) {
             link.flush();
         }
         if let Some(waiting) = waiting {

@@ -1,28 +1,22 @@
-//! Driver: moves bytes between one [`Link`] and its master, and does nothing else.
+//! Driver: the task that moves bytes between one link machine and its master.
 //!
-//! A [`LinkCell`] is a link machine with its socket behind one lock. Callers enter it to queue a
-//! command: on an idle link they write it themselves, which saves a change of tasks; on a busy
-//! one the task of the cell does, which writes what has gathered at once. That task also reads,
-//! dials, and wakes the machine. Whatever is decided, is decided in the machine.
+//! It reads, dials, wakes the machine, and writes what callers left to it. Whatever is decided,
+//! is decided in the machine.
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redquorum_protocol::wire::{Greeting, MAX_REPLY, parse};
-use redquorum_protocol::{
-    Answer, Bounds, Cause, Link, LinkEffect, LinkInput, NodeId, Roster, Time,
-};
+use redquorum_protocol::{Answer, Cause, LinkInput, Roster, Time};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
-use tokio::sync::Notify;
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
+use crate::link::{LinkCell, State, Told};
 use crate::node::{Connection, Node};
-use crate::stats::Tally;
-use crate::tag::Tag;
 use crate::trace;
 
 /// How long the last clean-ups are tried after the lock and all its leases were dropped.
@@ -31,145 +25,199 @@ const LINGER: Duration = Duration::from_secs(30);
 /// How much is read at once.
 const CHUNK: usize = 8 * 1024;
 
-/// One master's link, socket and counters.
-pub(crate) struct LinkCell {
-    pub(crate) node: NodeId,
-    pub(crate) name: Arc<str>,
-    clock: Clock,
-    /// Told when a link was tried, and on every turn while it shuts down.
-    changed: Arc<Notify>,
-    state: Mutex<State>,
-}
-
-struct State {
-    name: Arc<str>,
-    link: Link<Tag>,
-    effects: Vec<LinkEffect<Tag>>,
+/// The current connection, and bytes on their way.
+#[derive(Default)]
+pub(crate) struct Io {
     connection: Option<(u64, Box<dyn Connection>)>,
     outgoing: Vec<u8>,
     written: usize,
     incoming: Vec<u8>,
     filled: usize,
-    /// What the task is to do about dialling.
-    dial: Option<Dial>,
-    /// When the task's timer fires.
-    armed: Time,
-    task: Option<Waker>,
-    shutting_down: bool,
-    /// Since when nobody uses the lock any more.
-    closing: Option<Time>,
-    tally: Tally,
 }
 
-#[derive(Clone, Copy)]
-enum Dial {
-    Start(u64),
-    Cancel,
+impl Io {
+    /// Takes over what is queued.
+    pub(crate) fn take(&mut self, state: &mut State) {
+        if self.outgoing.is_empty() {
+            std::mem::swap(&mut self.outgoing, &mut state.queued);
+        } else {
+            self.outgoing.append(&mut state.queued);
+        }
+    }
+
+    pub(crate) const fn is_written(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    pub(crate) fn write(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let Some((_, connection)) = &mut self.connection else {
+            // Of a connection that broke: its commands are the link's business.
+            self.outgoing.clear();
+            return Poll::Ready(Ok(()));
+        };
+        if self.outgoing.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut connection = Pin::new(connection);
+        while self.written < self.outgoing.len() {
+            match connection.as_mut().poll_write(cx, &self.outgoing[self.written..]) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+                }
+                Poll::Ready(Ok(count)) => self.written += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            }
+        }
+        // Also what a TLS stream holds back.
+        let flushed = connection.poll_flush(cx);
+        if flushed.is_ready() {
+            self.outgoing.clear();
+            self.written = 0;
+        }
+        flushed
+    }
+
+    /// Reads what is there, and says why nothing more will come if that is so.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        let Some((_, connection)) = &mut self.connection else { return Poll::Pending };
+        if self.filled == self.incoming.len() {
+            // The parser refuses an answer long before this grows out of hand.
+            self.incoming.resize((2 * self.filled).max(CHUNK), 0);
+        }
+        let mut buffer = ReadBuf::new(&mut self.incoming[self.filled..]);
+        match Pin::new(connection).poll_read(cx, &mut buffer) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(error.to_string()),
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
+                Poll::Ready("closed by the master".into())
+            }
+            Poll::Ready(Ok(())) => {
+                self.filled += buffer.filled().len();
+                Poll::Ready(String::new())
+            }
+        }
+    }
+
+    /// Gives the link the answers that have come.
+    fn answer(&mut self, state: &mut State, now: Time, told: &mut Told) {
+        let mut used = 0;
+        while let Some((epoch, _)) = self.connection
+            && used < self.filled
+        {
+            let oldest = state.link.oldest();
+            let answer = match parse(&self.incoming[used..self.filled], MAX_REPLY) {
+                Ok(None) => break,
+                Ok(Some((frame, length))) => {
+                    used += length;
+                    // An answer to no command is for the link to judge.
+                    oldest.map_or(Answer::Alive, |(expect, _)| expect.read(&frame))
+                }
+                Err(_) => Answer::Unknown(Cause::Garbage),
+            };
+            if let Some((_, sent)) = oldest {
+                state.tally.took(now.since(sent));
+            }
+            state.handle(now, LinkInput::Answered { epoch, answer }, told);
+            self.close(state);
+        }
+        // Nothing is left of a connection that was closed on the way.
+        self.incoming.copy_within(used.min(self.filled)..self.filled, 0);
+        self.filled = self.filled.saturating_sub(used);
+    }
+
+    /// Closes the current connection if the link says so. Tries are closed by the task.
+    fn close(&mut self, state: &mut State) {
+        let open = self.connection.as_ref().map(|(epoch, _)| *epoch);
+        if let Some(index) = state.close.iter().position(|epoch| Some(*epoch) == open) {
+            state.close.swap_remove(index);
+            if let Some((_, mut connection)) = self.connection.take() {
+                connection.abort();
+            }
+            self.forget();
+        }
+    }
+
+    fn forget(&mut self) {
+        self.outgoing.clear();
+        self.written = 0;
+        self.filled = 0;
+    }
+
+    /// The connection broke by itself.
+    fn broken(&mut self, state: &mut State, now: Time, why: &str, told: &mut Told) {
+        if let Some((epoch, _)) = self.connection.take() {
+            self.forget();
+            state.queued.clear();
+            state.closed(now, epoch, why, told);
+        }
+    }
 }
 
-type Told = Vec<(Tag, Answer)>;
+impl State {
+    fn closed(&mut self, now: Time, epoch: u64, why: &str, told: &mut Told) {
+        let input = LinkInput::Closed { epoch, why: why.into(), random: rand::random() };
+        self.handle(now, input, told);
+    }
+
+    fn next_timer(&self) -> Time {
+        let linger = self.closing.map_or(Time::NEVER, |since| since.plus(LINGER));
+        self.link.next_wake().min(linger)
+    }
+
+    fn is_finished(&self, now: Time) -> bool {
+        self.closing.is_some_and(|since| self.link.owed() == 0 || now >= since.plus(LINGER))
+    }
+}
 
 impl LinkCell {
-    pub(crate) fn new(
-        node: NodeId,
-        name: Arc<str>,
-        clock: Clock,
-        bounds: Bounds,
-        changed: Arc<Notify>,
-    ) -> Self {
-        let mut effects = Vec::new();
-        let link = Link::start(bounds, &mut effects);
-        let mut state = State {
-            name: name.clone(),
-            link,
-            effects,
-            connection: None,
-            outgoing: Vec::new(),
-            written: 0,
-            incoming: vec![0; CHUNK],
-            filled: 0,
-            dial: None,
-            armed: Time::NEVER,
-            task: None,
-            shutting_down: false,
-            closing: None,
-            tally: Tally::default(),
-        };
-        state.carry_out(&mut Vec::new());
-        Self { node, name, clock, changed, state: Mutex::new(state) }
+    fn lock_io(&self) -> MutexGuard<'_, Io> {
+        self.io.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing in here panics halfway through a change, so a poisoned lock is as good as any.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Gives the link one input from a caller. Nothing is written yet: see [`LinkCell::flush`].
-    ///
-    /// Returns what the link told the caller's own tag at once; it tells nobody else here.
-    pub(crate) fn enter(&self, now: Time, input: LinkInput<Tag>) -> Option<(Tag, Answer)> {
-        let mut told = Vec::new();
-        self.lock().handle(now, input, &mut told);
-        debug_assert!(told.len() <= 1, "a caller's input is answered to the caller alone");
-        told.pop()
-    }
-
-    /// Sees to it that what was queued gets written.
-    pub(crate) fn flush(&self) {
-        let mut state = self.lock();
-        if state.link.unanswered() <= 1 && !state.outgoing.is_empty() {
-            // With nobody to wake: if the socket is full or broken, the task finds out.
-            let _ = state.write(&mut Context::from_waker(Waker::noop()));
-        }
-        // Also if the task's timer would fire too late for what was queued.
-        if !state.outgoing.is_empty() || state.link.next_wake() < state.armed {
-            wake(state);
-        }
-    }
-
-    /// No new votes from now on; what is owed is still paid.
-    pub(crate) fn shut_down(&self) {
-        let mut state = self.lock();
-        state.shutting_down = true;
-        state.handle(self.clock.now(), LinkInput::ShutDown, &mut Vec::new());
-    }
-
-    /// Nobody uses the lock any more: the task ends once nothing is owed.
-    pub(crate) fn close(&self) {
-        let mut state = self.lock();
-        state.closing = Some(self.clock.now());
-        wake(state);
-    }
-
-    /// A look at the machine and its counters.
-    pub(crate) fn view<R>(&self, look: impl FnOnce(&Link<Tag>, &Tally) -> R) -> R {
-        let state = self.lock();
-        look(&state.link, &state.tally)
-    }
-
-    /// One turn of the task: reads, wakes the machine, writes and dials until nothing moves.
+    /// One turn of the driver, until nothing moves any more.
     fn turn(&self, cx: &mut Context<'_>, task: &mut Task) -> Poll<()> {
         loop {
             let mut told = Vec::new();
+            let mut io = self.lock_io();
+            {
+                // First of all, so that whatever is queued from here on wakes this task again.
+                let mut state = self.lock();
+                if !state.driver.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                    state.driver = Some(cx.waker().clone());
+                }
+            }
+            while let Poll::Ready(end) = io.read(cx) {
+                let now = self.clock.now();
+                let mut state = self.lock();
+                if end.is_empty() {
+                    io.answer(&mut state, now, &mut told);
+                } else {
+                    trace::disconnected(&self.name, &end);
+                    io.broken(&mut state, now, &end, &mut told);
+                }
+            }
             let now = self.clock.now();
             let mut state = self.lock();
-            if !state.task.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                state.task = Some(cx.waker().clone());
-            }
-            state.read(cx, now, &mut told);
             if now >= state.link.next_wake() {
                 state.handle(now, LinkInput::Wake, &mut told);
+                io.close(&mut state);
             }
-            if let Poll::Ready(Err(error)) = state.write(cx) {
-                state.broken(now, &error.to_string(), &mut told);
-            }
+            io.take(&mut state);
             let shutting_down = state.shutting_down;
-            let dial = state.dial.take();
             let finished = state.is_finished(now);
             let wanted = state.next_timer();
             state.armed = wanted.min(task.armed);
+            task.obey(&mut state);
             drop(state);
 
+            let mut again = false;
+            if let Poll::Ready(Err(error)) = io.write(cx) {
+                trace::disconnected(&self.name, &error.to_string());
+                io.broken(&mut self.lock(), now, &error.to_string(), &mut told);
+                again = true;
+            }
+            drop(io);
             self.deliver(now, told);
             if shutting_down {
                 self.changed.notify_waiters();
@@ -177,12 +225,6 @@ impl LinkCell {
             if finished {
                 return Poll::Ready(());
             }
-            match dial {
-                Some(Dial::Start(epoch)) => task.dial(epoch),
-                Some(Dial::Cancel) => task.dialling = None,
-                None => {}
-            }
-            let mut again = false;
             if let Some((epoch, dialling)) = &mut task.dialling
                 && let Poll::Ready(result) = dialling.as_mut().poll(cx)
             {
@@ -209,15 +251,17 @@ impl LinkCell {
         });
         let mut told = Vec::new();
         let now = self.clock.now();
+        let mut io = self.lock_io();
         let mut state = self.lock();
         match result {
             Ok((connection, Greeting { client_id, run_id })) => {
                 trace::connected(&self.name);
                 state.tally.connected += 1;
                 state.handle(now, LinkInput::Connected { epoch, client_id, run_id }, &mut told);
+                io.close(&mut state);
                 // The link may have changed its mind meanwhile.
                 if state.link.epoch() == Some(epoch) {
-                    state.connection = Some((epoch, connection));
+                    io.connection = Some((epoch, connection));
                 }
             }
             Err(why) => {
@@ -226,166 +270,34 @@ impl LinkCell {
             }
         }
         drop(state);
+        drop(io);
         self.deliver(now, told);
         self.changed.notify_waiters();
     }
 
-    /// Tells the claims. Never under the link's lock: a claim locks links.
+    /// Tells the claims. Never under a lock of the link.
     fn deliver(&self, now: Time, told: Told) {
         for (tag, answer) in told {
             tag.tell(now, self.node, answer);
         }
     }
 
-    /// The task is gone, with its runtime or because nothing is left to do.
+    /// The driver is gone, with its runtime or because nothing is left to do.
     fn abandon(&self) {
         let mut told = Vec::new();
         let now = self.clock.now();
+        let mut io = self.lock_io();
         let mut state = self.lock();
         state.handle(now, LinkInput::ShutDown, &mut told);
-        state.broken(now, "the runtime of the lock was shut down", &mut told);
+        io.broken(&mut state, now, "the runtime of the lock was shut down", &mut told);
         drop(state);
+        drop(io);
         self.deliver(now, told);
         self.changed.notify_waiters();
     }
 }
 
-fn wake(mut state: MutexGuard<'_, State>) {
-    let task = state.task.take();
-    drop(state);
-    if let Some(task) = task {
-        task.wake();
-    }
-}
-
-impl State {
-    fn handle(&mut self, now: Time, input: LinkInput<Tag>, told: &mut Told) {
-        self.link.handle(now, input, &mut self.effects);
-        self.carry_out(told);
-    }
-
-    fn carry_out(&mut self, told: &mut Told) {
-        let mut effects = std::mem::take(&mut self.effects);
-        for effect in effects.drain(..) {
-            match effect {
-                LinkEffect::Write(command) => command.encode(&mut self.outgoing),
-                LinkEffect::Dial(epoch) => self.dial = Some(Dial::Start(epoch)),
-                LinkEffect::Close(epoch) => self.close(epoch),
-                LinkEffect::Tell(tag, answer) => {
-                    self.tally.count(&answer);
-                    told.push((tag, answer));
-                }
-                other => unreachable!("an effect that this driver does not know: {other:?}"),
-            }
-        }
-        self.effects = effects;
-    }
-
-    fn close(&mut self, epoch: u64) {
-        if self.connection.as_ref().is_some_and(|(open, _)| *open == epoch) {
-            if let Some((_, mut connection)) = self.connection.take() {
-                connection.abort();
-            }
-            self.clear();
-        } else {
-            self.dial = Some(Dial::Cancel);
-        }
-    }
-
-    fn clear(&mut self) {
-        self.outgoing.clear();
-        self.written = 0;
-        self.filled = 0;
-    }
-
-    fn broken(&mut self, now: Time, why: &str, told: &mut Told) {
-        if let Some((epoch, _)) = self.connection.take() {
-            trace::disconnected(&self.name, why);
-            self.clear();
-            self.closed(now, epoch, why, told);
-        }
-    }
-
-    fn closed(&mut self, now: Time, epoch: u64, why: &str, told: &mut Told) {
-        self.handle(
-            now,
-            LinkInput::Closed { epoch, why: why.into(), random: rand::random() },
-            told,
-        );
-    }
-
-    fn read(&mut self, cx: &mut Context<'_>, now: Time, told: &mut Told) {
-        while let Some((_, connection)) = &mut self.connection {
-            let mut buffer = ReadBuf::new(&mut self.incoming[self.filled..]);
-            match Pin::new(connection).poll_read(cx, &mut buffer) {
-                Poll::Pending => return,
-                Poll::Ready(Err(error)) => self.broken(now, &error.to_string(), told),
-                Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                    self.broken(now, "closed by the master", told);
-                }
-                Poll::Ready(Ok(())) => {
-                    self.filled += buffer.filled().len();
-                    self.parse(now, told);
-                }
-            }
-        }
-    }
-
-    fn parse(&mut self, now: Time, told: &mut Told) {
-        let mut used = 0;
-        while let Some((epoch, _)) = self.connection {
-            let oldest = self.link.oldest();
-            let answer = match parse(&self.incoming[used..self.filled], MAX_REPLY) {
-                Ok(None) => break,
-                Ok(Some((frame, length))) => {
-                    used += length;
-                    // An answer to no command is for the link to judge.
-                    oldest.map_or(Answer::Alive, |(expect, _)| expect.read(&frame))
-                }
-                Err(_) => Answer::Unknown(Cause::Garbage),
-            };
-            if let Some((_, sent)) = oldest {
-                self.tally.took(now.since(sent));
-            }
-            self.handle(now, LinkInput::Answered { epoch, answer }, told);
-        }
-        // Zero if the connection was closed on the way.
-        self.incoming.copy_within(used.min(self.filled)..self.filled, 0);
-        self.filled = self.filled.saturating_sub(used);
-        if self.filled == self.incoming.len() {
-            self.incoming.resize(2 * self.filled, 0);
-        }
-    }
-
-    fn write(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        let Some((_, connection)) = &mut self.connection else { return Poll::Ready(Ok(())) };
-        let mut connection = Pin::new(connection);
-        while self.written < self.outgoing.len() {
-            match connection.as_mut().poll_write(cx, &self.outgoing[self.written..]) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => {
-                    return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
-                }
-                Poll::Ready(Ok(count)) => self.written += count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            }
-        }
-        self.outgoing.clear();
-        self.written = 0;
-        connection.poll_flush(cx)
-    }
-
-    fn next_timer(&self) -> Time {
-        let linger = self.closing.map_or(Time::NEVER, |since| since.plus(LINGER));
-        self.link.next_wake().min(linger)
-    }
-
-    fn is_finished(&self, now: Time) -> bool {
-        self.closing.is_some_and(|since| self.link.owed() == 0 || now >= since.plus(LINGER))
-    }
-}
-
-/// What the task of a cell owns alone.
+/// What the driver owns alone.
 struct Task {
     node: Arc<dyn Node>,
     connect_timeout: Duration,
@@ -400,17 +312,16 @@ type Dialling = Pin<Box<dyn Future<Output = Dialled> + Send>>;
 type Dialled = Result<(Box<dyn Connection>, Greeting), String>;
 
 impl Task {
-    fn dial(&mut self, epoch: u64) {
-        let (node, limit) = (self.node.clone(), self.connect_timeout);
-        self.dialling = Some((
-            epoch,
-            Box::pin(async move {
-                match tokio::time::timeout(limit, greet(&*node)).await {
-                    Ok(result) => result,
-                    Err(_) => Err(format!("no connection within the connect timeout ({limit:?})")),
-                }
-            }),
-        ));
+    /// Gives up tries and starts new ones, as the link says.
+    fn obey(&mut self, state: &mut State) {
+        for epoch in state.close.drain(..) {
+            state.dial = state.dial.filter(|next| *next != epoch);
+            self.dialling = self.dialling.take().filter(|(under_way, _)| *under_way != epoch);
+        }
+        if let Some(epoch) = state.dial.take() {
+            let (node, limit) = (self.node.clone(), self.connect_timeout);
+            self.dialling = Some((epoch, Box::pin(dial(node, limit))));
+        }
     }
 
     /// Arms the timer, unless it fires early enough anyway. Returns whether it has fired.
@@ -424,6 +335,13 @@ impl Task {
             self.armed = Time::NEVER;
         }
         fired
+    }
+}
+
+async fn dial(node: Arc<dyn Node>, limit: Duration) -> Dialled {
+    match tokio::time::timeout(limit, greet(&*node)).await {
+        Ok(result) => result,
+        Err(_) => Err(format!("no connection within the connect timeout ({limit:?})")),
     }
 }
 
@@ -451,21 +369,18 @@ async fn greet(node: &dyn Node) -> Dialled {
             incoming.drain(..used);
         }
     }
-    if incoming.is_empty() {
-        Ok((connection, greeting))
-    } else {
-        Err("more answers than commands".into())
-    }
+    let rest = incoming.is_empty();
+    if rest { Ok((connection, greeting)) } else { Err("more answers than commands".into()) }
 }
 
-/// Runs a cell until nothing is left for it to do, or its runtime ends.
+/// Drives a link until nothing is left to do for it, or its runtime ends.
 pub(crate) async fn drive(
     cell: Arc<LinkCell>,
     node: Arc<dyn Node>,
     connect_timeout: Duration,
     roster: Arc<Mutex<Roster>>,
 ) {
-    /// Whoever waits for an answer must not wait for a task that is gone.
+    /// Whoever waits for an answer must not wait for a driver that is gone.
     struct OnExit(Arc<LinkCell>);
     impl Drop for OnExit {
         fn drop(&mut self) {

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::alarm::Alarm;
 use crate::claim::{RetryPolicy, ShellDice};
 use crate::clock::Clock;
-use crate::driver::LinkCell;
+use crate::link::LinkCell;
 use crate::stats::Counters;
 
 /// Longest key, prefix included.

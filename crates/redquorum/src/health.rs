@@ -45,10 +45,13 @@ pub(crate) async fn probe(fleet: &Fleet) -> Health {
     let mut asked = Vec::with_capacity(fleet.links.len());
     for link in &fleet.links {
         let (asker, answer) = oneshot::channel();
-        if let Some((tag, answer)) = link.enter(start, LinkInput::Probe(Tag::Probe(asker))) {
+        let entered = link.enter(start, LinkInput::Probe(Tag::Probe(asker)));
+        if entered.flush {
+            link.flush();
+        }
+        if let Some((tag, answer)) = entered.told {
             tag.tell(start, link.node, answer);
         }
-        link.flush();
         asked.push((link.node, answer));
     }
     let end = fleet.clock.timer(start.plus(fleet.terms.node_timeout()));

@@ -62,6 +62,7 @@ mod error;
 mod fleet;
 mod health;
 mod lease;
+mod link;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod node;

@@ -256,7 +256,7 @@ impl Master {
                 match [DELETE, KEEP].iter().find(|script| script.source.as_bytes() == *source) {
                     Some(script) => bulk(out, script.sha1.as_bytes()),
                     None => {
-                        out.extend(b"-ERR masters in memory run only the lock's own scripts\r\n")
+                        out.extend(b"-ERR masters in memory run only the lock's own scripts\r\n");
                     }
                 }
             }

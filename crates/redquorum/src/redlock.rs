@@ -151,7 +151,7 @@ impl Redlock {
     }
 
     pub(crate) fn connected(&self) -> usize {
-        let up = |cell: &&Arc<crate::driver::LinkCell>| {
+        let up = |cell: &&Arc<crate::link::LinkCell>| {
             cell.view(|link, _| !matches!(link.state(), LinkState::Down(_)))
         };
         self.fleet.links.iter().filter(up).count()

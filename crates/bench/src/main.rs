@@ -1,0 +1,147 @@
+//! `just bench`: acquire and release, uncontended, beside a floor of bare connections and beside
+//! other locks. All take turns on the same five masters in the same run, and what counts is the
+//! ratio within a turn: the machine's own speed drops out.
+//!
+//! `--quick` makes a short run, to see that it works.
+
+mod contender;
+mod table;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use contender::{Contender, Kind, Pair};
+use redquorum_rig::Masters;
+use table::{Slice, Table};
+
+/// How long each contender runs in each turn, and how many turns there are.
+struct Plan {
+    slice: Duration,
+    turns: usize,
+}
+
+fn main() -> ExitCode {
+    let quick = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => false,
+        [arg] if arg == "--quick" => true,
+        _ => {
+            eprintln!("usage: redquorum-bench [--quick]");
+            return ExitCode::from(64);
+        }
+    };
+    let plan = if quick {
+        Plan { slice: Duration::from_millis(50), turns: 3 }
+    } else {
+        Plan { slice: Duration::from_millis(400), turns: 11 }
+    };
+    let masters = match Masters::start(5) {
+        Ok(masters) => masters,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(3);
+        }
+    };
+    println!("five masters on loopback, {} turns of {:?} each\n", plan.turns, plan.slice);
+    for threads in [1, 2] {
+        for tasks in [1, 64] {
+            let table = on_runtime(threads, healthy(&masters, &plan, tasks));
+            println!("### {tasks} task(s), {threads} worker thread(s)\n\n{table}");
+        }
+    }
+    for (state, table) in on_runtime(1, degraded(&masters, &plan)) {
+        println!("### 1 task, 1 worker thread, {state}\n\n{table}");
+    }
+    ExitCode::SUCCESS
+}
+
+fn on_runtime<T>(threads: usize, work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .enable_all()
+        .build()
+        .expect("a runtime starts");
+    let result = runtime.block_on(work);
+    runtime.shutdown_background();
+    result
+}
+
+async fn contenders(masters: &Masters) -> Vec<(Kind, Contender)> {
+    let mut contenders = Vec::new();
+    for kind in Kind::ALL.iter().copied() {
+        let mut contender = kind.connect(&masters.urls()).await;
+        contender.pair("bench:warm-up").await;
+        contenders.push((kind, contender));
+    }
+    contenders
+}
+
+/// Every contender takes its turns while all is well.
+async fn healthy(masters: &Masters, plan: &Plan, tasks: usize) -> Table {
+    let contenders = contenders(masters).await;
+    let mut table = Table::default();
+    for _ in 0..plan.turns {
+        for (kind, contender) in &contenders {
+            table.add(*kind, slice(contender, plan.slice, tasks).await);
+        }
+    }
+    table
+}
+
+/// In each turn all is well first, then master 5 is stopped; at last, it is killed.
+async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] {
+    let contenders = contenders(masters).await;
+    let [mut well, mut hung, mut killed] = [(); 3].map(|()| Table::default());
+    for _ in 0..plan.turns {
+        for (kind, contender) in &contenders {
+            well.add(*kind, slice(contender, plan.slice, 1).await);
+        }
+        masters.pause(5).expect("a master can be stopped");
+        for (kind, contender) in &contenders {
+            hung.add(*kind, slice(contender, plan.slice, 1).await);
+        }
+        masters.resume(5).expect("a master can be resumed");
+        // What it got meanwhile is answered, and nobody is short of a master any more.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    masters.kill(5).expect("a master can be killed");
+    for _ in 0..plan.turns {
+        for (kind, contender) in &contenders {
+            killed.add(*kind, slice(contender, plan.slice, 1).await);
+        }
+    }
+    [("all masters up", well), ("master 5 hung", hung), ("master 5 killed", killed)]
+}
+
+/// Runs `tasks` tasks for a while, each on resources of its own.
+async fn slice(contender: &Contender, length: Duration, tasks: usize) -> Slice {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (start, cpu) = (Instant::now(), cpu_time());
+    let running: Vec<_> = (0..tasks)
+        .map(|task| {
+            let (mut contender, stop) = (contender.clone(), stop.clone());
+            tokio::spawn(async move {
+                let mut pairs: Vec<Pair> = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    pairs.push(contender.pair(&format!("bench:{task}:{}", pairs.len())).await);
+                }
+                pairs
+            })
+        })
+        .collect();
+    tokio::time::sleep(length).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut pairs = Vec::new();
+    for task in running {
+        pairs.extend(task.await.expect("no contender panics"));
+    }
+    Slice::new(&pairs, start.elapsed(), cpu_time() - cpu)
+}
+
+/// What this process, all its threads, has used of the processors.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let part = |part: i64| u64::try_from(part).unwrap_or(0);
+    Duration::from_secs(part(time.tv_sec)) + Duration::from_nanos(part(time.tv_nsec))
+}

@@ -1,0 +1,85 @@
+//! The figures of a run, and the table they are printed in.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::contender::{Kind, Pair};
+
+/// The figures of one contender in one turn.
+#[derive(Clone, Copy)]
+pub(crate) struct Slice([f64; COLUMNS.len()]);
+
+const COLUMNS: [&str; 8] = [
+    "acquire p50 µs",
+    "acquire p99 µs",
+    "release p50 µs",
+    "release p99 µs",
+    "pair p50 µs",
+    "pair p99 µs",
+    "pairs/s",
+    "client CPU µs/pair",
+];
+
+impl Slice {
+    pub(crate) fn new(pairs: &[Pair], wall: Duration, cpu: Duration) -> Self {
+        let micros = |time: Duration| time.as_secs_f64() * 1e6;
+        let quantiles = |of: fn(&Pair) -> Duration| {
+            let mut times: Vec<f64> = pairs.iter().map(|pair| micros(of(pair))).collect();
+            times.sort_by(f64::total_cmp);
+            [quantile(&times, 0.5), quantile(&times, 0.99)]
+        };
+        let [acquire50, acquire99] = quantiles(|pair| pair.acquire);
+        let [release50, release99] = quantiles(|pair| pair.release);
+        let [pair50, pair99] = quantiles(|pair| pair.acquire + pair.release);
+        let count = pairs.len() as f64;
+        let (rate, cpu) = (count / wall.as_secs_f64(), micros(cpu) / count);
+        Self([acquire50, acquire99, release50, release99, pair50, pair99, rate, cpu])
+    }
+}
+
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
+    let index = ((sorted.len() as f64 - 1.0) * share).round() as usize;
+    sorted.get(index).copied().unwrap_or(f64::NAN)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    quantile(&values, 0.5)
+}
+
+/// All turns of all contenders in one setting. The floor is the first of each turn.
+#[derive(Default)]
+pub(crate) struct Table(Vec<(Kind, Slice)>);
+
+impl Table {
+    pub(crate) fn add(&mut self, kind: Kind, slice: Slice) {
+        self.0.push((kind, slice));
+    }
+
+    fn of(&self, kind: Kind) -> impl Iterator<Item = &Slice> {
+        self.0.iter().filter(move |(of, _)| *of == kind).map(|(_, slice)| slice)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "| | {} |", COLUMNS.join(" | "))?;
+        writeln!(f, "|---|{}", "---|".repeat(COLUMNS.len()))?;
+        for kind in Kind::ALL.iter().copied() {
+            write!(f, "| {} |", kind.name())?;
+            for column in 0..COLUMNS.len() {
+                let value = median(self.of(kind).map(|slice| slice.0[column]).collect());
+                write!(f, " {value:.0}")?;
+                if kind != Kind::Floor {
+                    let ratios = self.of(kind).zip(self.of(Kind::Floor));
+                    let ratios = ratios.map(|(own, floor)| own.0[column] / floor.0[column]);
+                    write!(f, " ({:.2} ×)", median(ratios.collect()))?;
+                }
+                f.write_str(" |")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
