@@ -1,0 +1,37 @@
+# What this project can do. Every recipe is a cargo command under a shorter name.
+
+# List the recipes.
+default:
+    @just --list --unsorted
+
+# Run all tests. Those that need real masters say so where no redis-server is found.
+test:
+    cargo test --workspace
+
+# Start real masters (five, or as many as named), print their URLs, stop them on Ctrl-C.
+masters count="5":
+    cargo run --quiet -p redquorum-rig --bin masters -- {{count}}
+
+# Measure acquire and release beside a floor of bare connections and beside rslock. `just bench --quick` for a short run.
+bench *args:
+    cargo run --release -p redquorum-bench --features rslock -- {{args}}
+
+# Format check, lints and documentation, as CI wants them.
+lint:
+    cargo fmt --all -- --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy --workspace --all-targets --all-features -- -D warnings
+    cargo clippy -p redquorum --no-default-features -- -D warnings
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+
+# Check that the oldest supported Rust still builds everything.
+msrv:
+    .ci/msrv
+
+# Build the documentation and open it.
+doc:
+    cargo doc -p redquorum --no-deps --all-features --open
+
+# All that CI runs.
+ci:
+    .ci/run
