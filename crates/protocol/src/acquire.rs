@@ -29,7 +29,8 @@ pub enum Failure {
 /// How long an acquire tries, and what it does when it is refused for good.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Patience {
-    /// No attempt is started later than this after the first. Zero: one attempt.
+    /// How long after the first attempt the last one starts, if none was won before. Zero: one
+    /// attempt.
     pub wait: Duration,
     /// Before reporting that the resource is taken, wait up to one node timeout for the
     /// clean-up to say who holds it.
@@ -90,7 +91,8 @@ impl Acquire {
     /// Asks all masters, in a new round. `now` becomes t0: nothing of this attempt was sent
     /// before it (R1).
     fn ask(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.attempt += 1;
+        // Around once in four thousand million attempts, of which no late answer is left by then.
+        self.attempt = self.attempt.wrapping_add(1);
         self.ballot = Ballot::open(self.terms.nodes(), now);
         self.cleaned = NodeSet::EMPTY;
         self.state = State::Voting;
@@ -203,6 +205,8 @@ impl Acquire {
             // The pause is cut at the end of the wait, where one last attempt is made.
             let until = now.plus(dice.pause(self.attempt)).min(self.give_up);
             self.state = State::Pausing { until };
+            // Its next wake lies before the end of the round, for which its driver waits.
+            out.push(Effect::Decided);
         } else if why == Failure::Taken && self.explain {
             self.state = State::Explaining { until: now.plus(self.terms.node_timeout()) };
             self.check_explained(out);
@@ -231,8 +235,10 @@ impl Acquire {
         }
     }
 
+    /// Whether there will never be a quorum again.
     fn is_shut_down(&self) -> bool {
-        !self.ballot.which(|answer| *answer == Answer::Unknown(Cause::ShutDown)).is_empty()
+        let gone = self.ballot.which(|answer| *answer == Answer::Unknown(Cause::ShutDown)).len();
+        gone > self.terms.nodes() - self.terms.quorum()
     }
 
     fn round_ends(&self) -> Time {

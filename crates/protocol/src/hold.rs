@@ -57,7 +57,8 @@ pub struct Hold {
     /// Masters whose latest word in this hold was that the key is not ours.
     denied: NodeSet,
     round: Round,
-    /// The round before, so that nobody misses how it ended.
+    /// The last round before it that the holder asked for: the watchdog may have renewed the
+    /// lease some times over before the holder comes for the answer.
     previous: Option<Box<Round>>,
     watchdog: Option<Watchdog>,
     lost: Option<Loss>,
@@ -71,6 +72,8 @@ struct Round {
     terms: Terms,
     /// Who may vote: the members when the round began.
     voters: NodeSet,
+    /// Asked for by the holder, not by the watchdog.
+    asked: bool,
     state: Extension,
 }
 
@@ -98,6 +101,7 @@ impl Hold {
                 ballot: won.ballot().clone(),
                 terms,
                 voters: NodeSet::EMPTY,
+                asked: false,
                 state: Extension::Extended,
             },
             previous: None,
@@ -106,16 +110,23 @@ impl Hold {
         }
     }
 
-    /// Starts a round of extending. A round under way gives way to it.
+    /// Starts a round of extending for the holder. A round under way gives way to it.
     pub(crate) fn extend(&mut self, now: Time, terms: Terms, out: &mut Vec<Effect>) {
+        self.start_round(now, terms, true, out);
+    }
+
+    fn start_round(&mut self, now: Time, terms: Terms, asked: bool, out: &mut Vec<Effect>) {
         self.wake_deadline(now, out);
         if self.is_extending() {
             // It ends here, so that nobody waits for it for ever.
             self.round.state = Extension::NoQuorum;
             out.push(Effect::Decided);
         }
-        self.previous = Some(Box::new(self.round.clone()));
-        self.round.number += 1;
+        if self.round.asked {
+            self.previous = Some(Box::new(self.round.clone()));
+        }
+        self.round.asked = asked;
+        self.round.number = self.round.number.wrapping_add(1);
         self.round.terms = terms;
         if let Some(loss) = self.lost {
             self.round.state = Extension::Lost(loss);
@@ -220,14 +231,15 @@ impl Hold {
     fn renew(&mut self, now: Time, watchdog: Watchdog, out: &mut Vec<Effect>) {
         // The last renewal is cut so that the deadline ends at the bound, not a TTL behind it.
         let room = watchdog.end.since(now);
-        let terms = if room >= self.terms.validity() {
-            Some(self.terms)
+        let (terms, least_gain) = if room >= self.terms.validity() {
+            (Some(self.terms), Duration::ZERO)
         } else {
-            self.terms.with_ttl(room).ok()
+            // Not again and again for what is less than a round may take.
+            (self.terms.with_ttl(room).ok(), self.terms.node_timeout())
         };
         match terms {
-            Some(terms) if now.plus(terms.validity()) > self.deadline => {
-                self.extend(now, terms, out);
+            Some(terms) if now.plus(terms.validity()) > self.deadline.plus(least_gain) => {
+                self.start_round(now, terms, false, out);
             }
             // Nothing to gain: the lease ends at its deadline.
             _ => self.watchdog = Some(Watchdog { next: Time::NEVER, ..watchdog }),
@@ -247,7 +259,10 @@ impl Hold {
         // Both deadlines must lie ahead: the old one, because lost is final; the new one, because of R1.
         if won && now < self.deadline && now < deadline {
             self.deadline = deadline;
-            self.terms = terms;
+            if self.round.asked {
+                // Not where the watchdog cut the last one short.
+                self.terms = terms;
+            }
             self.round.state = Extension::Extended;
             self.schedule(self.round.ballot.opened().plus(terms.ttl() / 3));
         } else if self.denied.len() > terms.nodes() - terms.quorum() {
@@ -311,7 +326,8 @@ impl Hold {
         (self.round.number, self.round.state)
     }
 
-    /// How round `number` ended, if it has, and its votes; known of the latest two rounds.
+    /// How round `number` ended, if it has, and its votes; known of the latest
+    /// round, and of the latest that the holder asked for.
     pub fn ended(&self, number: u32) -> Option<(Extension, &Ballot)> {
         let rounds = [Some(&self.round), self.previous.as_deref()];
         let round = rounds.into_iter().flatten().find(|round| round.number == number)?;

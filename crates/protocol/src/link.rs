@@ -182,6 +182,8 @@ struct Open<T> {
     stalled: bool,
     /// Scripts were flushed, and are being loaded again.
     loading: bool,
+    /// They were loaded again, and no debt has been paid since.
+    reloaded: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -341,6 +343,7 @@ impl<T> Link<T> {
             heard: now,
             stalled: false,
             loading: false,
+            reloaded: false,
         });
         // Client ids start anew with every process: after a restart the old connections are
         // gone with it, and their ids may be somebody else's.
@@ -412,14 +415,14 @@ impl<T> Link<T> {
         }
         let trust = !matches!(answer, Answer::Unknown(Cause::Garbage));
         let no_script = answer == Answer::Unknown(Cause::NoScript);
+        let killed = answer == Answer::Alive;
+        let mut kill_failed = false;
         match sent.purpose {
             Purpose::Ask => {}
             Purpose::Pay(token) => self.paid(now, token, &answer),
-            // Anything but garbage: it is dead, or killing is forbidden.
-            Purpose::Kill(id) if answer == Answer::Alive => {
-                self.to_kill.retain(|(_, of)| *of != id);
-            }
-            Purpose::Kill(_) => {}
+            // It is dead, or killing is forbidden.
+            Purpose::Kill(id) if killed => self.to_kill.retain(|(_, of)| *of != id),
+            Purpose::Kill(_) => kill_failed = true,
             Purpose::Load => self.loaded(now, &answer, out),
         }
         if let Some(tag) = sent.tag {
@@ -430,6 +433,9 @@ impl<T> Link<T> {
         }
         if !trust {
             self.give_up(now, "an answer that is not Redis's", out);
+        } else if kill_failed {
+            // Whatever was paid behind it may have been paid too early: once more, on another one.
+            self.give_up(now, "an older connection could not be killed", out);
         }
     }
 
@@ -539,6 +545,9 @@ impl<T> Link<T> {
             // could make one is behind: commands of one connection are answered in order.
             Answer::Deleted | Answer::Absent | Answer::Taken(_) => {
                 self.ledger.remove(&token);
+                if let Some(open) = &mut self.open {
+                    open.reloaded = false;
+                }
             }
             _ => {
                 if let Some(debt) = self.ledger.get_mut(&token) {
@@ -585,7 +594,13 @@ impl<T> Link<T> {
             && !open.unanswered.iter().any(|sent| sent.purpose == Purpose::Load)
         {
             open.loading = false;
-            self.pay_all(now, out);
+            // A master that loads scripts and does not know them (a proxy with several servers
+            // behind it, say) would otherwise be asked again and again without a pause.
+            if core::mem::replace(&mut open.reloaded, true) {
+                self.pay_again.get_or_insert(now.plus(self.bounds.retry_max));
+            } else {
+                self.pay_all(now, out);
+            }
         }
     }
 

@@ -13,10 +13,11 @@ use crate::vote::{Answer, Ballot, verdict};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// A quorum held the key until now and has deleted it: the lease was ours to the end.
+    /// A quorum held the key until now, before the deadline, and has deleted it: the lease was
+    /// ours to the end.
     Released,
-    /// So many masters had no key of ours that no quorum can have held it: the lease had
-    /// ended before.
+    /// The lease had ended before: it was lost already, or so many masters had no key of ours
+    /// that no quorum can have held it.
     AlreadyGone,
     /// Too few masters answered to tell. The clean-up goes on in the background.
     Unknown,
@@ -27,6 +28,8 @@ pub enum Outcome {
 pub struct Release {
     terms: Terms,
     ballot: Ballot,
+    /// The lease was lost before: what a quorum still deletes is no lease any more.
+    lost: bool,
     outcome: Option<Outcome>,
 }
 
@@ -35,7 +38,8 @@ impl Release {
     pub(crate) fn start(now: Time, hold: &Hold, out: &mut Vec<Effect>) -> Self {
         hold.settle(out);
         let terms = hold.terms();
-        Self { terms, ballot: Ballot::open(terms.nodes(), now), outcome: None }
+        let lost = hold.lost().is_some() || now >= hold.deadline();
+        Self { terms, ballot: Ballot::open(terms.nodes(), now), lost, outcome: None }
     }
 
     pub(crate) fn answered(
@@ -78,6 +82,7 @@ impl Release {
         let released = verdict(deleted, awaited, quorum);
         let already_gone = verdict(gone, awaited, nodes - quorum + 1);
         self.outcome = match (released, already_gone) {
+            (Some(true), _) if self.lost => Some(Outcome::AlreadyGone),
             (Some(true), _) => Some(Outcome::Released),
             (_, Some(true)) => Some(Outcome::AlreadyGone),
             (Some(false), Some(false)) => Some(Outcome::Unknown),

@@ -31,6 +31,12 @@ impl Roster {
         self.0[node.index()] = Some(run_id.clone());
         Ok(())
     }
+
+    /// Takes `node` out: it has no connection. Else two masters that swapped their addresses
+    /// would keep each other out for ever.
+    pub fn leave(&mut self, node: NodeId) {
+        self.0[node.index()] = None;
+    }
 }
 
 #[cfg(test)]
@@ -48,5 +54,18 @@ mod tests {
         assert_eq!(roster.enter(second, &id("a")), Err(first));
         assert_eq!(roster.enter(first, &id("b")), Ok(()), "a restart gives a new id");
         assert_eq!(roster.enter(second, &id("a")), Ok(()));
+    }
+
+    #[test]
+    fn two_masters_may_swap_their_addresses() {
+        let id = |text: &str| RunId(Arc::from(text));
+        let (first, second) = (NodeId::new(0), NodeId::new(1));
+        let mut roster = Roster::new(2);
+        roster.enter(first, &id("a")).unwrap();
+        roster.enter(second, &id("b")).unwrap();
+        assert_eq!(roster.enter(first, &id("b")), Err(second));
+        roster.leave(first);
+        assert_eq!(roster.enter(second, &id("a")), Ok(()));
+        assert_eq!(roster.enter(first, &id("b")), Ok(()));
     }
 }

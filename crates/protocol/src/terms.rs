@@ -8,6 +8,9 @@ use crate::quorum::{MAX_NODES, quorum};
 /// The longest TTL: a day. A lock that is held longer wants to be extended, not to be granted.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The least drift: the resolution with which Redis expires keys.
+const MIN_DRIFT: Duration = Duration::from_millis(1);
+
 /// Allowance for clocks that run at different rates: a share of the TTL, rounded up, plus a
 /// fixed part.
 ///
@@ -73,6 +76,9 @@ impl Terms {
         }
         // Bounded by MAX_TTL, so whole milliseconds fit.
         let ttl = Duration::from_millis(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        if drift.of(ttl) < MIN_DRIFT {
+            return Err(BadOption::DriftTooSmall { drift: drift.of(ttl) });
+        }
         let terms = Self { nodes, ttl, drift, node_timeout };
         if drift.of(ttl).saturating_add(node_timeout) >= ttl {
             return Err(BadOption::TtlTooShort { ttl, drift: drift.of(ttl), node_timeout });
@@ -157,6 +163,11 @@ pub enum BadOption {
         /// The one that was given.
         ttl: Duration,
     },
+    /// The drift is below the resolution with which Redis expires keys.
+    DriftTooSmall {
+        /// The one that was given, for this TTL.
+        drift: Duration,
+    },
     /// Nothing would be left of the TTL after the drift and one node timeout.
     TtlTooShort {
         /// The one that was given, rounded down to milliseconds.
@@ -192,6 +203,11 @@ impl fmt::Display for BadOption {
             Self::TtlTooLong { ttl } => write!(
                 f,
                 "ttl of {ttl:?} is too long: set at most {MAX_TTL:?} and extend the lease instead"
+            ),
+            Self::DriftTooSmall { drift } => write!(
+                f,
+                "drift of {drift:?} is too small: redis expires keys to within 1ms, so allow at \
+                 least that"
             ),
             Self::TtlTooShort { ttl, drift, node_timeout } => write!(
                 f,
@@ -257,6 +273,10 @@ mod tests {
         assert!(says(65, 1000, 50).starts_with("65 masters given"));
         assert!(says(5, 1000, 0).starts_with("node timeout of 0ns is too short"));
         assert!(says(5, 50, 50).starts_with("ttl of 50ms is too short"));
+        let none = Drift { ppm: 0, fixed: Duration::ZERO };
+        assert!(Terms::new(5, ms(1000), none, ms(50)).is_err_and(|bad| {
+            alloc::format!("{bad}").starts_with("drift of 0ns is too small")
+        }));
         assert!(says(5, 1 << 40, 50).contains("is too long: set at most 86400s"));
     }
 }

@@ -141,7 +141,14 @@ impl Expect {
     /// which nothing more on its connection can be trusted.
     pub fn read(self, frame: &Frame<'_>) -> Answer {
         match (self, frame) {
-            (Self::Kill, Frame::Integer(_) | Frame::Simple(_) | Frame::Error(_)) => Answer::Alive,
+            // Also where there is no such client any more, or where it is forbidden: but not from
+            // a master that could not look, and will execute what the old connection holds.
+            (Self::Kill, Frame::Error(text))
+                if [&b"BUSY"[..], b"LOADING"].iter().all(|code| !text.starts_with(code)) =>
+            {
+                Answer::Alive
+            }
+            (Self::Kill, Frame::Integer(_) | Frame::Simple(_)) => Answer::Alive,
             (_, Frame::Error(text)) if text.starts_with(b"NOSCRIPT") => {
                 Answer::Unknown(Cause::NoScript)
             }

@@ -95,6 +95,22 @@ impl Hello {
         self.questions().len()
     }
 
+    /// A master's answer as it may be shown: an error that repeats the password is cut down to
+    /// its code.
+    pub fn conceal<'a>(&self, frame: Frame<'a>) -> Frame<'a> {
+        let secret = self.password.as_deref().unwrap_or_default().as_bytes();
+        let repeats = |text: &[u8]| {
+            !secret.is_empty() && text.windows(secret.len()).any(|part| part == secret)
+        };
+        match frame {
+            Frame::Error(text) if repeats(text) => {
+                let code = code(text);
+                Frame::Error(if repeats(code) { b"" } else { code })
+            }
+            frame => frame,
+        }
+    }
+
     /// Reads answer number `index` into `greeting`.
     ///
     /// # Errors
@@ -109,12 +125,9 @@ impl Hello {
         let Some(asked) = self.questions().get(index).copied() else {
             return Err(Unfit(Arc::from("an answer to no command")));
         };
-        match (asked, frame) {
+        match (asked, &self.conceal(frame.clone())) {
             // Only the code of the error: an old server repeats the arguments in its text.
-            (Asked::Auth, Frame::Error(text)) => {
-                let code = text.split(|byte| !byte.is_ascii_uppercase()).next().unwrap_or_default();
-                Err(unfit("authentication failed", code))
-            }
+            (Asked::Auth, Frame::Error(text)) => Err(unfit("authentication failed", code(text))),
             (Asked::Auth | Asked::Select, Frame::Simple(b"OK")) => Ok(()),
             (Asked::Select, Frame::Error(text)) => {
                 Err(unfit("the database was not selected", text))
@@ -145,6 +158,11 @@ impl Hello {
             _ => Err(Unfit(Arc::from("an answer that is not Redis's"))),
         }
     }
+}
+
+/// The word in capitals that an error of Redis starts with.
+fn code(error: &[u8]) -> &[u8] {
+    error.split(|byte| !byte.is_ascii_uppercase()).next().unwrap_or_default()
 }
 
 fn unfit(what: &str, text: &[u8]) -> Unfit {

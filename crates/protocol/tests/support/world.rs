@@ -1,0 +1,306 @@
+//! The world of the driver: time, model masters, the connections to them, and their faults.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{Answer, Dice, Holder, Input, Key, RunId, TOKEN_LEN, Time, Token};
+
+/// splitmix64: small, and the same for ever, so that a seed always means the same run.
+#[derive(Clone)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    pub(crate) fn index(&mut self, length: usize) -> usize {
+        usize::try_from(self.below(length as u64)).expect("an index fits")
+    }
+}
+
+impl Dice for Random {
+    fn token(&mut self) -> Token {
+        let mut bytes = [0; TOKEN_LEN];
+        bytes
+            .chunks_mut(8)
+            .for_each(|part| part.copy_from_slice(&self.next().to_le_bytes()[..part.len()]));
+        Token::new(bytes)
+    }
+
+    fn pause(&mut self, _attempt: u32) -> Duration {
+        Duration::from_micros(2_000 + self.below(20_000))
+    }
+}
+
+/// A model master: it executes the very commands that links write.
+#[derive(Default)]
+pub(crate) struct Master {
+    /// Values with their expiry. What expired stays until it is touched, so that a test can
+    /// find a key that nobody cleaned up.
+    pub(crate) keys: BTreeMap<Key, (Token, Time)>,
+    stopped: bool,
+    down: bool,
+    restarts: u64,
+    clients: u64,
+}
+
+impl Master {
+    fn execute(&mut self, now: Time, command: &Command) -> Answer {
+        match command {
+            Command::Set { key, token, ttl_ms } => match self.found(now, key) {
+                Some(_) => Answer::Taken(Holder::NotAsked),
+                None => self.create(now, key, *token, *ttl_ms),
+            },
+            Command::Keep { key, token, ttl_ms, repair } => match self.found(now, key) {
+                Some((ours, expiry)) if ours == *token => {
+                    let expiry = expiry.max(now.plus(Duration::from_millis(*ttl_ms)));
+                    self.keys.insert(key.clone(), (ours, expiry));
+                    Answer::Kept
+                }
+                Some(other) => taken(now, other),
+                None if *repair => self.create(now, key, *token, *ttl_ms),
+                None => Answer::Absent,
+            },
+            Command::Delete { key, token } => match self.found(now, key) {
+                Some((ours, _)) if ours == *token => {
+                    self.keys.remove(key);
+                    Answer::Deleted
+                }
+                Some(other) => taken(now, other),
+                None => Answer::Absent,
+            },
+            Command::Kill { .. } | Command::Load(_) | Command::Ping => Answer::Alive,
+        }
+    }
+
+    fn found(&mut self, now: Time, key: &Key) -> Option<(Token, Time)> {
+        if self.keys.get(key).is_some_and(|(_, expiry)| now >= *expiry) {
+            self.keys.remove(key);
+        }
+        self.keys.get(key).copied()
+    }
+
+    fn create(&mut self, now: Time, key: &Key, token: Token, ttl_ms: u64) -> Answer {
+        self.keys.insert(key.clone(), (token, now.plus(Duration::from_millis(ttl_ms))));
+        Answer::Created
+    }
+}
+
+fn taken(now: Time, (token, expiry): (Token, Time)) -> Answer {
+    let left_ms = u64::try_from(expiry.since(now).as_millis()).expect("a TTL fits");
+    Answer::Taken(Holder::Lease { token, left_ms })
+}
+
+/// A connection: of a client, to a master, with the link's number for it.
+pub(crate) type WireId = (usize, usize, u64);
+
+/// Bytes arrive in the order in which they were written, however late.
+pub(crate) struct Wire {
+    client_id: u64,
+    /// Arrived at the master and not yet executed: a stopped master's socket buffer.
+    inbox: VecDeque<Request>,
+    /// When the latest bytes of each direction arrive.
+    last: [Time; 2],
+    /// The client has given it up; what it wrote is on its way all the same.
+    given_up: bool,
+    /// The master has dropped it, with all that was not executed.
+    dropped: bool,
+}
+
+pub(crate) enum Request {
+    Hello,
+    Run(Command),
+}
+
+pub(crate) enum Reply {
+    Greeting(u64, RunId),
+    Answer(Answer),
+    Reset,
+}
+
+pub(crate) enum Event {
+    /// A request is in the master's socket buffer.
+    Arrived(WireId, Request),
+    /// The master gets to this connection.
+    Served(WireId),
+    /// A reply is with the client.
+    Replied(WireId, Reply),
+    /// A link told one of its client's claims.
+    Told(usize, u64, Input),
+    /// A claim of a client decided something.
+    Decided(usize, u64),
+}
+
+pub(crate) struct World {
+    pub(crate) now: Time,
+    pub(crate) random: Random,
+    pub(crate) masters: Vec<Master>,
+    wires: BTreeMap<WireId, Wire>,
+    /// In the order of time, and of entry among those of one instant.
+    queue: BTreeMap<(Time, u64), Event>,
+    entered: u64,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, masters: usize) -> Self {
+        Self {
+            now: Time::ZERO,
+            random: Random(seed),
+            masters: (0..masters).map(|_| Master::default()).collect(),
+            wires: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            entered: 0,
+        }
+    }
+
+    pub(crate) fn next_event(&self) -> Time {
+        self.queue.keys().next().map_or(Time::NEVER, |(time, _)| *time)
+    }
+
+    /// Lets the next event happen. Returns it if it happens to a client.
+    pub(crate) fn happen(&mut self) -> Option<Event> {
+        match self.queue.pop_first()?.1 {
+            Event::Arrived(id, request) => {
+                self.wires.get_mut(&id)?.inbox.push_back(request);
+                self.serve(id);
+                None
+            }
+            Event::Served(id) => {
+                self.serve(id);
+                None
+            }
+            Event::Replied(id, _) if self.wires.get(&id)?.given_up => None,
+            event => Some(event),
+        }
+    }
+
+    pub(crate) fn give_up(&mut self, id: WireId) {
+        self.wires.get_mut(&id).expect("dialled").given_up = true;
+    }
+
+    /// Enters an event.
+    pub(crate) fn enter(&mut self, time: Time, event: Event) {
+        self.entered += 1;
+        self.queue.insert((time, self.entered), event);
+    }
+
+    pub(crate) fn dial(&mut self, id: WireId) {
+        let master = &mut self.masters[id.1];
+        master.clients += 1;
+        let (client_id, dropped) = (master.clients, master.down);
+        let last = [self.now; 2];
+        let wire = Wire { client_id, inbox: VecDeque::new(), last, given_up: false, dropped };
+        self.wires.insert(id, wire);
+        if dropped {
+            self.reply(id, Reply::Reset);
+        } else {
+            self.transmit(id, Request::Hello);
+        }
+    }
+
+    pub(crate) fn transmit(&mut self, id: WireId, request: Request) {
+        let arrival = self.arrival(id, 0);
+        self.enter(arrival, Event::Arrived(id, request));
+    }
+
+    fn reply(&mut self, id: WireId, reply: Reply) {
+        let arrival = self.arrival(id, 1);
+        self.enter(arrival, Event::Replied(id, reply));
+    }
+
+    fn arrival(&mut self, id: WireId, direction: usize) -> Time {
+        let latency = Duration::from_micros(100 + self.random.below(3_000));
+        let last = &mut self.wires.get_mut(&id).expect("dialled").last[direction];
+        *last = self.now.plus(latency).max(*last);
+        *last
+    }
+
+    fn serve(&mut self, id: WireId) {
+        loop {
+            let (master, wire) =
+                (&mut self.masters[id.1], self.wires.get_mut(&id).expect("dialled"));
+            if master.stopped || wire.dropped {
+                return;
+            }
+            let Some(request) = wire.inbox.pop_front() else { return };
+            let reply = match request {
+                Request::Hello => {
+                    let run_id = RunId(Arc::from(format!("{}-{}", id.1, master.restarts)));
+                    Reply::Greeting(wire.client_id, run_id)
+                }
+                Request::Run(Command::Kill { client_id }) => {
+                    self.drop_wires(id.1, |wire| wire.client_id == client_id);
+                    Reply::Answer(Answer::Alive)
+                }
+                Request::Run(command) => Reply::Answer(master.execute(self.now, &command)),
+            };
+            self.reply(id, reply);
+        }
+    }
+
+    fn drop_wires(&mut self, master: usize, which: impl Fn(&Wire) -> bool) {
+        let chosen = |(id, wire): (&WireId, &Wire)| {
+            (id.1 == master && !wire.dropped && which(wire)).then_some(*id)
+        };
+        let chosen: Vec<WireId> = self.wires.iter().filter_map(chosen).collect();
+        for id in chosen {
+            self.wires.get_mut(&id).expect("found above").dropped = true;
+            self.reply(id, Reply::Reset);
+        }
+    }
+
+    // Faults, and their cures.
+
+    /// The master's process is stopped; its sockets fill up.
+    pub(crate) fn stop(&mut self, master: usize) {
+        self.masters[master].stopped = true;
+    }
+
+    /// It goes on, and gets to its connections one after the other, in any order.
+    pub(crate) fn resume(&mut self, master: usize) {
+        self.masters[master].stopped = false;
+        let ids: Vec<WireId> = self.wires.keys().filter(|id| id.1 == master).copied().collect();
+        for id in ids {
+            let turn = self.now.plus(Duration::from_micros(self.random.below(10_000)));
+            self.enter(turn, Event::Served(id));
+        }
+    }
+
+    /// The master's process ends; with `amnesia` it will remember nothing.
+    pub(crate) fn kill(&mut self, master: usize, amnesia: bool) {
+        self.masters[master].down = true;
+        self.drop_wires(master, |_| true);
+        if amnesia {
+            self.masters[master].keys.clear();
+        }
+    }
+
+    /// Another process is started in its place.
+    pub(crate) fn restart(&mut self, master: usize) {
+        let master = &mut self.masters[master];
+        if master.down {
+            (master.down, master.stopped) = (false, false);
+            master.restarts += 1;
+        }
+    }
+
+    /// Bytes on today's connection between the two arrive `length` later, even if the client
+    /// gives the connection up meanwhile. A new connection takes another path.
+    pub(crate) fn cut(&mut self, client: usize, master: usize, length: Duration) {
+        let healed = self.now.plus(length);
+        let today = self.wires.range_mut((client, master, 0)..=(client, master, u64::MAX)).last();
+        if let Some((_, wire)) = today {
+            wire.last = wire.last.map(|last| last.max(healed));
+        }
+    }
+}
