@@ -3,9 +3,10 @@
 use core::time::Duration;
 
 /// How long an acquire that waits pauses between its attempts.
+#[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backoff {
-    /// Always the same pause. Several waiters then collide in step: give it jitter.
+    /// Always the same pause. Several waiters then collide in step: prefer `Jittered`.
     Fixed(Duration),
     /// `initial`, doubled with every attempt up to `max`.
     Exponential {

@@ -57,6 +57,15 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// How long the key may live from when the master got this, in milliseconds.
+    pub const fn ttl_ms(self) -> u64 {
+        match self {
+            Self::Set { ttl_ms, .. } | Self::Keep { ttl_ms, .. } => ttl_ms,
+        }
+    }
+}
+
 /// What an answer belongs to. A number tells one attempt or round from the next, so that a
 /// late answer never counts for a newer question.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 use core::time::Duration;
 
 use crate::acquire::Acquire;
@@ -26,6 +27,16 @@ pub enum Loss {
     MaxHold,
     /// So many masters told the watchdog that the key is gone that no quorum can hold it.
     QuorumGone,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "its deadline passed",
+            Self::MaxHold => "it was kept alive for as long as was allowed",
+            Self::QuorumGone => "the key is gone from a quorum of masters",
+        })
+    }
 }
 
 /// How one round of extending ended.

@@ -221,6 +221,8 @@ enum Dial {
 struct Debt {
     key: Key,
     state: DebtState,
+    /// When the key has expired by itself, if everything that was sent for it was executed at once.
+    expires: Time,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -294,7 +296,11 @@ impl<T> Link<T> {
             return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
         }
         // Before it is queued (R5). An entry that is owed already stays owed: the claim is over.
-        self.ledger.entry(token).or_insert(Debt { key, state: DebtState::Claimed });
+        let expires = now.plus(Duration::from_millis(ask.ttl_ms()));
+        let debt = Debt { key, state: DebtState::Claimed, expires };
+        let debt = self.ledger.entry(token).or_insert(debt);
+        debug_assert!(debt.state == DebtState::Claimed, "a settled token is not used again");
+        debt.expires = debt.expires.max(expires);
         self.write(now, command, Purpose::Ask, Some(tag), out);
     }
 
@@ -309,7 +315,9 @@ impl<T> Link<T> {
         if self.open.is_some() {
             // Behind whatever was written for this token. A healthy master is asked even where
             // nothing was: the caller wants to know.
-            self.ledger.insert(token, Debt { key: key.clone(), state: DebtState::Paying });
+            let expires = debt.map_or(now, |debt| debt.expires);
+            let debt = Debt { key: key.clone(), state: DebtState::Paying, expires };
+            self.ledger.insert(token, debt);
             self.write(now, Command::Delete { key, token }, Purpose::Pay(token), Some(tag), out);
         } else if let Some(debt) = debt {
             debt.state = DebtState::Owed;
@@ -643,6 +651,14 @@ impl<T> Link<T> {
     /// Keys that shall go and that the master has not yet said to be gone.
     pub fn owed(&self) -> usize {
         self.ledger.values().filter(|debt| debt.state != DebtState::Claimed).count()
+    }
+
+    /// The same, but for keys that have expired by themselves on a master that is down.
+    pub fn owed_still(&self, now: Time) -> usize {
+        let counts = |debt: &&Debt| {
+            debt.state != DebtState::Claimed && (self.open.is_some() || now < debt.expires)
+        };
+        self.ledger.values().filter(counts).count()
     }
 
     /// Keys that may be there and are still wanted.

@@ -1,6 +1,7 @@
 //! Release: compare-and-delete on all masters, and what came of it (R8).
 
 use alloc::vec::Vec;
+use core::fmt;
 
 use crate::effect::Effect;
 use crate::hold::Hold;
@@ -21,6 +22,16 @@ pub enum Outcome {
     AlreadyGone,
     /// Too few masters answered to tell. The clean-up goes on in the background.
     Unknown,
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Released => "released",
+            Self::AlreadyGone => "already gone: the lease had ended before",
+            Self::Unknown => "unknown: too few masters answered, the clean-up goes on",
+        })
+    }
 }
 
 /// The machine.

@@ -10,6 +10,7 @@ use redquorum_protocol::{BadOption, Claim, Failure, Input, Key, Patience, Terms,
 use tokio::time::Sleep;
 
 use crate::claim::ClaimCell;
+use crate::clock::NAP;
 use crate::error::AcquireError;
 use crate::fleet::Fleet;
 use crate::lease::Lease;
@@ -95,7 +96,7 @@ impl IntoFuture for Acquire {
     type IntoFuture = Acquiring;
 
     fn into_future(self) -> Acquiring {
-        Acquiring { request: self.request, claim: None, timer: None, armed: Time::NEVER }
+        Acquiring { stage: Stage::Ready(self.request), timer: None, armed: Time::NEVER }
     }
 }
 
@@ -114,10 +115,18 @@ impl IntoFuture for TryAcquire {
 /// Dropping it gives the attempt up: what it may have set is deleted in the background.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring {
-    request: Request,
-    claim: Option<Arc<ClaimCell>>,
+    stage: Stage,
     timer: Option<Pin<Box<Sleep>>>,
     armed: Time,
+}
+
+enum Stage {
+    /// Nothing was sent yet.
+    Ready(Request),
+    /// Under way.
+    Claiming(Arc<ClaimCell>),
+    /// The result was handed out.
+    Done,
 }
 
 /// The future of a [`TryAcquire`].
@@ -132,18 +141,21 @@ impl Future for Acquiring {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        let claim = match &this.claim {
-            Some(claim) => claim.clone(),
-            None => {
-                let (key, terms, patience) = match this.request.check() {
-                    Ok(checked) => checked,
-                    Err(error) => return Poll::Ready(Err(error)),
-                };
-                let claim = ClaimCell::start(this.request.fleet.clone(), key, terms, patience);
-                this.claim.insert(claim).clone()
+        if let Stage::Ready(request) = &this.stage {
+            match request.check() {
+                Ok((key, terms, patience)) => {
+                    let claim = ClaimCell::start(request.fleet.clone(), key, terms, patience);
+                    this.stage = Stage::Claiming(claim);
+                }
+                Err(error) => {
+                    this.stage = Stage::Done;
+                    return Poll::Ready(Err(error));
+                }
             }
-        };
-        let clock = this.request.fleet.clock;
+        }
+        let Stage::Claiming(claim) = &this.stage else { panic!("polled after it was ready") };
+        let claim = claim.clone();
+        let clock = claim.fleet.clock;
         loop {
             enum Seen {
                 Won,
@@ -162,24 +174,31 @@ impl Future for Acquiring {
             });
             match seen {
                 // Comes for it with a fresh look at the clock, the last one (R1).
-                Seen::Won => claim.apply_now(Input::Collect),
+                Seen::Won => claim.apply(Input::Collect),
                 Seen::Granted => {
                     // The lease answers for the claim from here on.
-                    this.claim = None;
+                    this.stage = Stage::Done;
                     return Poll::Ready(Ok(Lease::new(claim)));
                 }
                 Seen::Failed(error) => {
-                    this.claim = None;
+                    this.stage = Stage::Done;
                     return Poll::Ready(Err(error));
                 }
-                Seen::Wait(next) if clock.now() >= next => claim.apply_now(Input::Wake),
+                Seen::Wait(_) if claim.is_shut_down() => {
+                    claim.apply(Input::Abandon);
+                    this.stage = Stage::Done;
+                    return Poll::Ready(Err(AcquireError::ShutDown));
+                }
+                Seen::Wait(next) if clock.now() >= next => claim.apply(Input::Wake),
                 Seen::Wait(next) => {
                     let timer = this.timer.get_or_insert_with(|| {
                         Box::pin(tokio::time::sleep_until(clock.timer(next)))
                     });
-                    if this.armed != next {
-                        this.armed = next;
-                        timer.as_mut().reset(clock.timer(next));
+                    // Too early does no harm. A nap at most, so that a long pause ends when the
+                    // lock is shut down, and when the machine wakes up from a suspend.
+                    if this.armed > next || this.armed == Time::NEVER {
+                        this.armed = next.min(clock.now().plus(NAP));
+                        timer.as_mut().reset(clock.timer(this.armed));
                     }
                     if timer.as_mut().poll(cx).is_pending() {
                         return Poll::Pending;
@@ -212,8 +231,8 @@ fn failed(claim: &ClaimCell, acquire: &redquorum_protocol::Acquire, why: Failure
 
 impl Drop for Acquiring {
     fn drop(&mut self) {
-        if let Some(claim) = &self.claim {
-            claim.apply_now(Input::Abandon);
+        if let Stage::Claiming(claim) = &self.stage {
+            claim.apply(Input::Abandon);
         }
     }
 }

@@ -75,7 +75,7 @@ impl Alarm {
                     let claim = due.remove();
                     drop(queue);
                     if let Some(claim) = claim.upgrade() {
-                        claim.ring(now);
+                        claim.ring();
                     }
                     continue;
                 }

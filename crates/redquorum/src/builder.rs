@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::panic::catch_unwind;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,7 +27,9 @@ use crate::stats::Counters;
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
 /// Options are checked when the lock is built, against each other, once:
-/// drift + node timeout < TTL ≤ 24 h.
+/// drift + node timeout < TTL ≤ 24 h, and 1 to 64 masters. With an even number of them one more
+/// must agree than with one master less, so it tolerates no more failures. Two masters of one name
+/// are refused; one server under two names is noticed when it is connected to, and votes once.
 #[must_use = "nothing happens before `build`"]
 pub struct Builder {
     masters: Vec<Result<Master, BadUrl>>,
@@ -124,7 +127,8 @@ impl Builder {
         self
     }
 
-    /// How long a connection may take to come up, in the background. Default 1 s.
+    /// How long a connection may take to come up, in the background. Default 1 s, at least the
+    /// node timeout. [`build`](Builder::build) waits this long where a master hangs.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
@@ -134,13 +138,14 @@ impl Builder {
     /// part. Default 10 000 (1 %) and 2 ms.
     ///
     /// It is deducted from every lease. A clock that drifts by more than this breaks mutual
-    /// exclusion, so lower it only if you know your clocks.
+    /// exclusion, so lower it only if you know your clocks. At least 1 ms in all.
     pub fn drift(mut self, ppm: u32, fixed: Duration) -> Self {
         self.drift = Drift { ppm, fixed };
         self
     }
 
-    /// What is put in front of every resource to make its key. Default nothing.
+    /// What is put in front of every resource to make its key, with nothing between. It counts
+    /// towards the 1 MiB that a key may have. Default nothing.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = prefix.as_ref().to_vec();
         self
@@ -153,8 +158,9 @@ impl Builder {
         self
     }
 
-    /// The same by a function of the attempt that failed, counted from 1, and a random number.
-    /// Less than a millisecond is taken for a millisecond.
+    /// How long an acquire that waits pauses, as [`retry`](Builder::retry), by a function of the
+    /// attempt that failed, counted from 1, and a random number of 64 even bits. Less than a
+    /// millisecond is taken for a millisecond. It must not block; if it panics, the pause is 250 ms.
     pub fn retry_by(
         mut self,
         policy: impl Fn(u32, u64) -> Duration + Send + Sync + 'static,
@@ -185,7 +191,7 @@ impl Builder {
         self
     }
 
-    /// Shows masters this certificate chain, signed with this key; both are PEM text.
+    /// Shows masters this certificate chain, and proves it by its private key; both are PEM text.
     #[cfg(feature = "tls")]
     pub fn tls_identity(mut self, chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
         self.tls.identity = Some((chain.as_ref().to_vec(), key.as_ref().to_vec()));
@@ -199,7 +205,7 @@ impl Builder {
     /// * [`BuildError::Options`], [`Address`](BuildError::Address),
     ///   [`Duplicate`](BuildError::Duplicate), [`Tls`](BuildError::Tls): fix what it names.
     /// * [`BuildError::NoQuorum`]: only with [`require_quorum`](Builder::require_quorum).
-    /// * [`BuildError::NoRuntime`]: it was not called inside a Tokio runtime.
+    /// * [`BuildError::NoRuntime`]: it was not called inside a Tokio runtime with timers.
     ///
     /// # Cancel safety
     /// Dropping the future drops the lock.
@@ -222,6 +228,10 @@ impl Builder {
             }));
         }
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        // Tokio can tell only by a panic that a runtime has no timers. Better here than in a
+        // task, where nobody would see it.
+        catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
+            .map_err(|_| BuildError::NoRuntime)?;
         let nodes = self.nodes()?;
         let clock = if self.tokio_clock { Clock::tokio() } else { Clock::System };
         let changed = Arc::new(Notify::new());

@@ -1,5 +1,6 @@
 //! ClaimCell: one claim machine behind a lock, its effects carried out on the links.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
@@ -11,7 +12,6 @@ use redquorum_protocol::{
 };
 use tokio::sync::Notify;
 
-use crate::error::Lost;
 use crate::fleet::Fleet;
 use crate::report::Report;
 use crate::stats::count;
@@ -76,17 +76,15 @@ impl ClaimCell {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the machine one input and does what it says.
-    pub(crate) fn apply(&self, now: Time, input: Input) {
+    /// Gives the machine one input and does what it says. The clock is read last, under the
+    /// lock: whatever time was lost on the way here counts, and time never runs backwards for a
+    /// claim.
+    pub(crate) fn apply(&self, input: Input) {
         let mut state = self.lock();
+        let now = self.fleet.clock.now();
         let State { claim, effects, .. } = &mut *state;
         claim.handle(now, input, &mut self.fleet.dice(), effects);
         self.carry_out(now, state);
-    }
-
-    /// The same, with the clock read here.
-    pub(crate) fn apply_now(&self, input: Input) {
-        self.apply(self.fleet.clock.now(), input);
     }
 
     /// Carries the effects out, under the claim's lock: an attempt that fails while its last
@@ -161,7 +159,7 @@ impl ClaimCell {
         if let (Some(loss), false) = (hold.lost(), state.loss_seen) {
             state.loss_seen = true;
             count(&counters.lost);
-            trace::lost(&self.key, Lost(loss).why());
+            trace::lost(&self.key, &loss.to_string());
         }
     }
 
@@ -183,9 +181,9 @@ impl ClaimCell {
     }
 
     /// The alarm rings.
-    pub(crate) fn ring(&self, now: Time) {
+    pub(crate) fn ring(&self) {
         self.lock().alarm = None;
-        self.apply(now, Input::Wake);
+        self.apply(Input::Wake);
     }
 
     /// Looks at the claim.
@@ -227,6 +225,9 @@ impl ClaimCell {
 /// Random tokens from the operating system's source, and the lock's policy for pauses.
 pub(crate) struct ShellDice<'a>(pub(crate) &'a RetryPolicy);
 
+/// The pause where the caller's own policy panicked.
+const PAUSE_AFTER_PANIC: Duration = Duration::from_millis(250);
+
 /// How long to pause between attempts.
 pub(crate) enum RetryPolicy {
     Backoff(redquorum_protocol::Backoff),
@@ -242,8 +243,13 @@ impl Dice for ShellDice<'_> {
         let random = rand::random();
         match self.0 {
             RetryPolicy::Backoff(backoff) => backoff.pause(attempt, random),
-            // A pause of nothing would spin.
-            RetryPolicy::Own(policy) => policy(attempt, random).max(Duration::from_millis(1)),
+            RetryPolicy::Own(policy) => {
+                // It may be called on the task that serves a master, for whom all others would
+                // have to suffer if it panicked there.
+                let pause = catch_unwind(AssertUnwindSafe(|| policy(attempt, random)));
+                // A pause of nothing would spin.
+                pause.unwrap_or(PAUSE_AFTER_PANIC).max(Duration::from_millis(1))
+            }
         }
     }
 }

@@ -66,7 +66,7 @@ fn system_now() -> Time {
 /// The instant after which a lease must be taken for lost.
 ///
 /// It is not an [`Instant`](std::time::Instant): that clock stops while the machine is
-/// suspended, and a deadline on it would come too late. Deadlines of one process can be compared.
+/// suspended, and a deadline on it would come too late. Deadlines of one lock can be compared.
 #[derive(Clone, Copy)]
 pub struct Deadline {
     clock: Clock,

@@ -3,14 +3,16 @@
 //! It reads, dials, wakes the machine, and writes what callers left to it. Whatever is decided,
 //! is decided in the machine.
 
+use std::any::Any;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Greeting, MAX_REPLY, parse};
-use redquorum_protocol::{Answer, Cause, LinkInput, Roster, Time};
+use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, parse};
+use redquorum_protocol::{Answer, Cause, LinkInput, LinkState, Roster, Time};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::Sleep;
 
@@ -29,6 +31,8 @@ const CHUNK: usize = 8 * 1024;
 #[derive(Default)]
 pub(crate) struct Io {
     connection: Option<(u64, Box<dyn Connection>)>,
+    /// What was said on it first: it holds the password that no answer may bring to light.
+    hello: Hello,
     outgoing: Vec<u8>,
     written: usize,
     incoming: Vec<u8>,
@@ -111,6 +115,7 @@ impl Io {
                 Ok(Some((frame, length))) => {
                     used += length;
                     // An answer to no command is for the link to judge.
+                    let frame = self.hello.conceal(frame);
                     oldest.map_or(Answer::Alive, |(expect, _)| expect.read(&frame))
                 }
                 Err(_) => Answer::Unknown(Cause::Garbage),
@@ -218,7 +223,7 @@ impl LinkCell {
                 again = true;
             }
             drop(io);
-            self.deliver(now, told);
+            self.deliver(told);
             if shutting_down {
                 self.changed.notify_waiters();
             }
@@ -240,13 +245,13 @@ impl LinkCell {
     }
 
     fn dialled(&self, epoch: u64, result: Dialled, roster: &Mutex<Roster>) {
-        let result = result.and_then(|(connection, greeting)| {
+        let result = result.and_then(|(connection, hello, greeting)| {
             let mut roster = roster.lock().unwrap_or_else(PoisonError::into_inner);
             match greeting.run_id.as_ref().map(|id| roster.enter(self.node, id)) {
                 Some(Err(twin)) => Err(format!(
                     "it is the same server as {twin}, and one server must not vote twice"
                 )),
-                _ => Ok((connection, greeting)),
+                _ => Ok((connection, hello, greeting)),
             }
         });
         let mut told = Vec::new();
@@ -254,7 +259,7 @@ impl LinkCell {
         let mut io = self.lock_io();
         let mut state = self.lock();
         match result {
-            Ok((connection, Greeting { client_id, run_id })) => {
+            Ok((connection, hello, Greeting { client_id, run_id })) => {
                 trace::connected(&self.name);
                 state.tally.connected += 1;
                 state.handle(now, LinkInput::Connected { epoch, client_id, run_id }, &mut told);
@@ -262,23 +267,30 @@ impl LinkCell {
                 // The link may have changed its mind meanwhile.
                 if state.link.epoch() == Some(epoch) {
                     io.connection = Some((epoch, connection));
+                    io.hello = hello;
                 }
             }
             Err(why) => {
-                trace::disconnected(&self.name, &why);
+                // Not again with every try.
+                if state.link.state() != LinkState::Down(why.as_str().into()) {
+                    trace::disconnected(&self.name, &why);
+                }
+                if state.link.epoch().is_none() {
+                    roster.lock().unwrap_or_else(PoisonError::into_inner).leave(self.node);
+                }
                 state.closed(now, epoch, &why, &mut told);
             }
         }
         drop(state);
         drop(io);
-        self.deliver(now, told);
+        self.deliver(told);
         self.changed.notify_waiters();
     }
 
     /// Tells the claims. Never under a lock of the link.
-    fn deliver(&self, now: Time, told: Told) {
+    fn deliver(&self, told: Told) {
         for (tag, answer) in told {
-            tag.tell(now, self.node, answer);
+            tag.tell(self.node, answer);
         }
     }
 
@@ -292,7 +304,7 @@ impl LinkCell {
         io.broken(&mut state, now, "the runtime of the lock was shut down", &mut told);
         drop(state);
         drop(io);
-        self.deliver(now, told);
+        self.deliver(told);
         self.changed.notify_waiters();
     }
 }
@@ -309,7 +321,7 @@ struct Task {
 
 type Dialling = Pin<Box<dyn Future<Output = Dialled> + Send>>;
 
-type Dialled = Result<(Box<dyn Connection>, Greeting), String>;
+type Dialled = Result<(Box<dyn Connection>, Hello, Greeting), String>;
 
 impl Task {
     /// Gives up tries and starts new ones, as the link says.
@@ -339,10 +351,25 @@ impl Task {
 }
 
 async fn dial(node: Arc<dyn Node>, limit: Duration) -> Dialled {
-    match tokio::time::timeout(limit, greet(&*node)).await {
-        Ok(result) => result,
-        Err(_) => Err(format!("no connection within the connect timeout ({limit:?})")),
-    }
+    let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greet(&*node)));
+    std::future::poll_fn(|cx| {
+        // A node of the caller's own may panic, and so does a socket in a runtime without I/O.
+        // That must not end the driver: what is owed to this master would never be paid.
+        match catch_unwind(AssertUnwindSafe(|| greeted.as_mut().poll(cx))) {
+            Ok(poll) => poll.map(|in_time| {
+                in_time.unwrap_or_else(|_| {
+                    Err(format!("no connection within the connect timeout ({limit:?})"))
+                })
+            }),
+            Err(panic) => Poll::Ready(Err(format!("the node panicked: {}", words(&*panic)))),
+        }
+    })
+    .await
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }
 
 /// Opens a connection and says hello.
@@ -369,8 +396,11 @@ async fn greet(node: &dyn Node) -> Dialled {
             incoming.drain(..used);
         }
     }
-    let rest = incoming.is_empty();
-    if rest { Ok((connection, greeting)) } else { Err("more answers than commands".into()) }
+    if incoming.is_empty() {
+        Ok((connection, hello, greeting))
+    } else {
+        Err("more answers than commands".into())
+    }
 }
 
 /// Drives a link until nothing is left to do for it, or its runtime ends.

@@ -51,16 +51,27 @@ impl std::error::Error for BadUrl {}
 
 impl Endpoint {
     pub(crate) fn from_url(url: &str) -> Result<Self, BadUrl> {
-        if !cfg!(feature = "tls") && ["rediss://", "valkeys://"].iter().any(|s| url.starts_with(s))
-        {
-            return Err(BadUrl("TLS is not built in: enable the feature `tls`".into()));
+        let scheme = url.split_once("://").map(|(scheme, rest)| (scheme.to_lowercase(), rest));
+        match scheme {
+            Some((scheme, rest)) if scheme == "rediss" || scheme == "valkeys" => secure(rest),
+            _ => Self::parse(url),
         }
+    }
+
+    fn parse(url: &str) -> Result<Self, BadUrl> {
         match url.into_connection_info() {
             Ok(info) => Self::from_info(&info),
-            Err(error) => Err(BadUrl(format!(
-                "not a Redis URL ({error}): write redis://[[user]:password@]host[:port][/database], \
-                 rediss://… or unix:///path"
-            ))),
+            Err(error) => {
+                // Its detail is a part of the URL.
+                let mut why = error.to_string();
+                if let Some(detail) = error.detail().filter(|detail| !detail.is_empty()) {
+                    why = why.replace(detail, "…");
+                }
+                Err(BadUrl(format!(
+                    "not a Redis URL ({why}): write \
+                     redis://[[user]:password@]host[:port][/database], rediss://… or unix:///path"
+                )))
+            }
         }
     }
 
@@ -79,13 +90,7 @@ impl Endpoint {
         let address = match info.addr() {
             ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port),
             #[cfg(feature = "tls")]
-            ConnectionAddr::TcpTls { insecure: true, .. } => {
-                return Err(BadUrl(
-                    "#insecure is not supported, since anybody could then answer for the master: \
-                     name its certificate authority by `tls_ca`"
-                        .into(),
-                ));
-            }
+            ConnectionAddr::TcpTls { insecure: true, .. } => return Err(insecure()),
             #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { tls_params: Some(_), .. } => {
                 return Err(BadUrl(
@@ -132,6 +137,35 @@ impl Endpoint {
             Address::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
         }
     }
+}
+
+/// What follows the scheme of a URL for TLS. The `redis` crate reads such URLs only with a TLS
+/// stack of its own, which is not used here and which does not build with every other of its
+/// features.
+#[cfg(feature = "tls")]
+fn secure(rest: &str) -> Result<Endpoint, BadUrl> {
+    if rest.contains('#') {
+        return Err(insecure());
+    }
+    let mut endpoint = Endpoint::parse(&format!("redis://{rest}"))?;
+    if let Address::Tcp(host, port) = endpoint.address {
+        endpoint.address = Address::Tls(host, port);
+    }
+    Ok(endpoint)
+}
+
+#[cfg(not(feature = "tls"))]
+fn secure(_: &str) -> Result<Endpoint, BadUrl> {
+    Err(BadUrl("TLS is not built in: enable the feature `tls`".into()))
+}
+
+#[cfg(feature = "tls")]
+fn insecure() -> BadUrl {
+    BadUrl(
+        "#insecure is not supported, since anybody could then answer for the master: name its \
+         certificate authority by `tls_ca`"
+            .into(),
+    )
 }
 
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {

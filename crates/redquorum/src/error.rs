@@ -32,7 +32,7 @@ pub enum BuildError {
     },
     /// The certificates cannot be used.
     Tls(String),
-    /// There is no Tokio runtime here, or one without I/O and time.
+    /// There is no Tokio runtime here, or one without timers.
     NoRuntime,
     /// A quorum was asked for, and too few masters are reachable.
     NoQuorum(Report),
@@ -49,27 +49,22 @@ impl fmt::Display for BuildError {
                  give each master once"
             ),
             Self::Tls(why) => write!(f, "certificates: {why}"),
-            Self::NoRuntime => f.write_str("no Tokio runtime: build the lock inside one"),
+            Self::NoRuntime => {
+                f.write_str("no Tokio runtime with timers here: build the lock inside one")
+            }
             Self::NoQuorum(report) => write!(f, "no quorum of masters is reachable: {report}"),
         }
     }
 }
 
-impl std::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Options(bad) => Some(bad),
-            Self::Address { error, .. } => Some(error),
-            _ => None,
-        }
-    }
-}
+impl std::error::Error for BuildError {}
 
-/// Why there is no lease.
+/// Why there is no lease. Where it shows a cause of its own, its text holds the cause's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Somebody else held the resource for as long as was waited. Not a fault: try later.
+    /// Others held the resource, or asked for it at the same moments, for as long as was
+    /// waited. Not a fault: try later.
     Taken {
         /// What the masters said at the last attempt, with who holds the key where they told.
         report: Report,
@@ -127,11 +122,7 @@ impl fmt::Display for AcquireError {
     }
 }
 
-impl std::error::Error for AcquireError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        if let Self::Options(bad) = self { Some(bad) } else { None }
-    }
-}
+impl std::error::Error for AcquireError {}
 
 /// Why a lease was not extended. Its old deadline stands, unless it is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,12 +131,26 @@ pub enum ExtendError {
     /// Too few masters confirmed that the key is still ours. Trying again may help.
     NoQuorum(Report),
     /// So many masters answered that the key is gone that no quorum holds it: somebody else may
-    /// hold the resource already. Stop, although the deadline has not passed.
+    /// hold the resource already. Stop, although the deadline has not passed: a failed extension
+    /// changes nothing, so [`run`](crate::Lease::run) and [`lost`](crate::Lease::lost) do not
+    /// stop for you. The watchdog, which nobody reads the errors of, does take it for a loss.
     QuorumGone(Report),
     /// The lease was lost, before or meanwhile.
     Lost(Lost),
     /// An option is out of its range or does not fit another. Nothing was sent.
     Options(BadOption),
+    /// The lock was shut down: its leases live on to their deadlines, and no longer.
+    ShutDown,
+}
+
+impl ExtendError {
+    /// What each master said, if they were asked.
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Self::NoQuorum(report) | Self::QuorumGone(report) => Some(report),
+            Self::Lost(_) | Self::Options(_) | Self::ShutDown => None,
+        }
+    }
 }
 
 impl fmt::Display for ExtendError {
@@ -159,44 +164,27 @@ impl fmt::Display for ExtendError {
             }
             Self::Lost(lost) => lost.fmt(f),
             Self::Options(bad) => bad.fmt(f),
+            Self::ShutDown => f.write_str("not extended: the lock was shut down"),
         }
     }
 }
 
-impl std::error::Error for ExtendError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Lost(lost) => Some(lost),
-            Self::Options(bad) => Some(bad),
-            _ => None,
-        }
-    }
-}
+impl std::error::Error for ExtendError {}
 
 /// A lease is lost, for good: whoever acts on it from now on acts without a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lost(pub Loss);
 
-impl Lost {
-    pub(crate) const fn why(self) -> &'static str {
-        match self.0 {
-            Loss::Expired => "its deadline passed",
-            Loss::MaxHold => "it was kept alive for as long as was allowed",
-            Loss::QuorumGone => "the key is gone from a quorum of masters",
-            _ => "it is lost",
-        }
-    }
-}
-
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the lease is lost: {}", self.why())
+        write!(f, "the lease is lost: {}", self.0)
     }
 }
 
 impl std::error::Error for Lost {}
 
-/// What a shutdown could not finish in its time. The keys expire within one TTL.
+/// What a shutdown could not finish in its time. The keys expire by themselves within one TTL
+/// of when their master got them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unfinished {

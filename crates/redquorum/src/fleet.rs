@@ -51,7 +51,10 @@ impl Fleet {
 
     /// Keys that are owed to go, and keys of living claims, over all masters.
     pub(crate) fn ledger(&self) -> (usize, usize) {
-        let each = self.links.iter().map(|link| link.view(|link, _| (link.owed(), link.claimed())));
+        let now = self.clock.now();
+        let ledger =
+            |link: &Arc<LinkCell>| link.view(|link, _| (link.owed_still(now), link.claimed()));
+        let each = self.links.iter().map(ledger);
         each.fold((0, 0), |sum, link| (sum.0 + link.0, sum.1 + link.1))
     }
 }

@@ -50,7 +50,7 @@ pub(crate) async fn probe(fleet: &Fleet) -> Health {
             link.flush();
         }
         if let Some((tag, answer)) = entered.told {
-            tag.tell(start, link.node, answer);
+            tag.tell(link.node, answer);
         }
         asked.push((link.node, answer));
     }

@@ -67,14 +67,26 @@ impl Lease {
     pub fn is_lost(&self) -> Option<Lost> {
         // The deadline counts, not whether the alarm has come around to it yet.
         if self.deadline().has_passed() {
-            self.claim.apply_now(Input::Wake);
+            self.claim.apply(Input::Wake);
         }
         self.claim.hold(Hold::lost).map(Lost)
     }
 
-    /// What each master said when the lease was granted.
+    /// What each master had said when the lease was granted. A quorum had; the slower ones are
+    /// without an answer here.
     pub fn report(&self) -> &Report {
         &self.grant
+    }
+
+    /// What each master has said by now in the latest round, the grant or an extension, finished
+    /// or not.
+    pub fn latest_report(&self) -> Report {
+        self.claim.report(&self.claim.hold(|hold| hold.ballot().clone()))
+    }
+
+    /// The resource, without the lock's prefix.
+    pub fn resource(&self) -> &[u8] {
+        &self.claim.key[self.claim.fleet.prefix.len()..]
     }
 
     /// Waits until the lease is lost, and says why. It is told by a local timer at the deadline,
@@ -83,7 +95,17 @@ impl Lease {
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
     pub async fn lost(&self) -> Lost {
-        Lost(self.claim.until(|claim| holding(claim)?.lost()).await)
+        let clock = self.claim.fleet.clock;
+        loop {
+            // One alarm does this for all leases of the lock, but it ends, or sleeps, with the
+            // runtime in which the lock was built. This timer runs where somebody waits (R7).
+            let deadline = clock.timer(self.claim.hold(Hold::deadline));
+            let lost = self.claim.until(|claim| holding(claim)?.lost());
+            match tokio::time::timeout_at(deadline, lost).await {
+                Ok(loss) => return Lost(loss),
+                Err(_) => self.claim.apply(Input::Wake),
+            }
+        }
     }
 
     /// Extends the lease by its TTL from now, in one round trip.
@@ -96,6 +118,7 @@ impl Lease {
     /// * [`ExtendError::NoQuorum`]: the old deadline stands; try again.
     /// * [`ExtendError::QuorumGone`]: no quorum holds the key any more; stop.
     /// * [`ExtendError::Lost`]: the lease was lost, before or meanwhile.
+    /// * [`ExtendError::ShutDown`]: the lock was shut down.
     ///
     /// # Cancel safety
     /// Dropping the future does not take the extension back: the masters may have been asked,
@@ -107,7 +130,7 @@ impl Lease {
 
     /// As [`extend`](Lease::extend), by another TTL, which further extensions then use too.
     ///
-    /// A shorter one moves the deadline forward at once, before anything is sent and whatever
+    /// A shorter one brings the deadline nearer at once, before anything is sent and whatever
     /// comes of it. It never shortens the key on a master.
     ///
     /// # Errors
@@ -118,8 +141,11 @@ impl Lease {
     /// As [`extend`](Lease::extend).
     pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, ExtendError> {
         let terms = self.claim.fleet.terms.with_ttl(ttl).map_err(ExtendError::Options)?;
+        if self.claim.is_shut_down() {
+            return Err(ExtendError::ShutDown);
+        }
         let _one_at_a_time = self.extending.lock().await;
-        self.claim.apply_now(Input::Extend(terms));
+        self.claim.apply(Input::Extend(terms));
         // The watchdog starts no round while a caller's is under way.
         let (round, _) = self.claim.hold(Hold::extension);
         let (result, ballot) = self
@@ -129,10 +155,13 @@ impl Lease {
                 Some((result, ballot.clone()))
             })
             .await;
-        match result {
-            Extension::Extended => Ok(self.deadline()),
-            Extension::QuorumGone => Err(ExtendError::QuorumGone(self.claim.report(&ballot))),
-            Extension::Lost(loss) => Err(ExtendError::Lost(Lost(loss))),
+        match (result, self.is_lost()) {
+            // Whoever was stopped since the last vote is not told that all is well.
+            (_, Some(lost)) => Err(ExtendError::Lost(lost)),
+            (Extension::Extended, None) => Ok(self.deadline()),
+            (Extension::QuorumGone, None) => {
+                Err(ExtendError::QuorumGone(self.claim.report(&ballot)))
+            }
             _ => Err(ExtendError::NoQuorum(self.claim.report(&ballot))),
         }
     }
@@ -140,11 +169,16 @@ impl Lease {
     /// Starts the watchdog: it extends the lease in the background, a third of the TTL after
     /// each success and sooner after a failure, until `max_hold` from now.
     ///
-    /// The deadline never moves beyond that bound, so a holder that hangs does not keep others
-    /// out for ever. The watchdog ends with the lease. If it learns that the key is gone from a
-    /// quorum of masters, the lease is lost at once.
+    /// It never moves the deadline beyond that bound, so a holder that hangs does not keep others
+    /// out for ever; nor does it bring the deadline nearer. What you extend yourself is not
+    /// bounded. The watchdog ends with the lease; called again, it starts anew with the new bound;
+    /// on a lost lease it does nothing. If it learns that the key is gone from a quorum of masters,
+    /// the lease is lost at once.
+    ///
+    /// It runs on the runtime in which the lock was built: one that stands still, as a
+    /// current-thread runtime does between two `block_on`s, renews nothing.
     pub fn keep_alive(&self, max_hold: Duration) {
-        self.claim.apply_now(Input::KeepAlive(max_hold));
+        self.claim.apply(Input::KeepAlive(max_hold));
     }
 
     /// Runs `work` while the lease lasts. At the deadline, or at an earlier loss, it is not
@@ -184,7 +218,7 @@ impl Lease {
     /// Dropping the future, polled or not, gives the resource back all the same; only the
     /// answer is lost.
     pub async fn release(self) -> Released {
-        self.claim.apply_now(Input::Release);
+        self.claim.apply(Input::Release);
         count(&self.claim.fleet.counters.released);
         let clock = self.claim.fleet.clock;
         let (outcome, ballot) = loop {
@@ -195,7 +229,7 @@ impl Lease {
             });
             match tokio::time::timeout_at(clock.timer(next), outcome).await {
                 Ok(found) => break found,
-                Err(_) => self.claim.apply_now(Input::Wake),
+                Err(_) => self.claim.apply(Input::Wake),
             }
         };
         Released { outcome, report: self.claim.report(&ballot) }
@@ -215,7 +249,7 @@ impl ClaimCell {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.claim.apply_now(Input::Abandon);
+        self.claim.apply(Input::Abandon);
     }
 }
 

@@ -38,7 +38,10 @@
 //! A *resource* is what is locked; a *master* is one independent Redis server; a *quorum* is
 //! more than half of them; a *lease* is what a successful acquire returns, over at its
 //! *deadline*; the *TTL* is how long a master keeps the key; the *validity* is what is left
-//! until the deadline; *drift* is the allowance for clocks that run at different rates.
+//! until the deadline; *drift* is the allowance for clocks that run at different rates. A
+//! *clean-up* is the compare-and-delete that every attempt owes which did not end in a lease; a
+//! *repair* gives a key back to a master that had lost it. R1 to R10 are the rules of
+//! `docs/safety.md`.
 //!
 //! # Reading order
 //!

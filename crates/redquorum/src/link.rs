@@ -33,6 +33,8 @@ pub(crate) struct State {
     effects: Vec<LinkEffect<Tag>>,
     /// Bytes that are to be written to the current connection.
     pub(crate) queued: Vec<u8>,
+    /// Its number.
+    current: Option<u64>,
     /// Connections, or tries, that are to be given up.
     pub(crate) close: Vec<u64>,
     /// A connection that is to be opened.
@@ -71,6 +73,7 @@ impl LinkCell {
             link,
             effects,
             queued: Vec::new(),
+            current: None,
             close: Vec::new(),
             dial: None,
             armed: Time::NEVER,
@@ -166,16 +169,23 @@ impl State {
                 LinkEffect::Write(command) => command.encode(&mut self.queued),
                 LinkEffect::Dial(epoch) => self.dial = Some(epoch),
                 LinkEffect::Close(epoch) => {
-                    // A link closes before it writes to the next connection.
-                    self.queued.clear();
+                    // A link closes before it writes to the next connection. If it is a mere
+                    // try that is given up, the current connection must not lose a byte: every
+                    // later answer would be taken for the answer to another command.
+                    if self.current == Some(epoch) {
+                        self.queued.clear();
+                    }
                     self.close.push(epoch);
                 }
                 LinkEffect::Tell(tag, answer) => {
-                    self.tally.count(&answer);
+                    if tag.is_vote() {
+                        self.tally.count(&answer);
+                    }
                     told.push((tag, answer));
                 }
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }
         }
+        self.current = self.link.epoch();
     }
 }

@@ -111,6 +111,8 @@ impl Masters {
         state.keys.clear();
         state.restarts += 1;
         state.dead = false;
+        // It is another process now, which nobody has stopped.
+        self.master(number).stopped.send_replace(false);
     }
 
     /// Makes a master forget all keys: `FLUSHALL`.
@@ -244,6 +246,10 @@ impl Master {
             })
             .collect();
         let mut state = self.lock();
+        if !state.connections.contains_key(&id) {
+            // Killed meanwhile: an aborted task may run on to its next await.
+            return;
+        }
         match args.as_slice() {
             [b"CLIENT", b"ID"] => integer(out, i64::try_from(id).unwrap_or(i64::MAX)),
             [b"INFO", ..] => {

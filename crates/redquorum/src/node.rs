@@ -21,20 +21,23 @@ pub trait Node: Send + Sync + 'static {
     /// names, and no secret belongs into one.
     fn name(&self) -> String;
 
-    /// Whom to be there: sent on every new connection before anything else.
+    /// The user, password and database to log in with, on every new connection before anything
+    /// else.
     fn hello(&self) -> Hello {
         Hello::default()
     }
 
     /// Opens a connection. It is called in the background, never while somebody waits for a
-    /// lock, and is dropped after the connect timeout.
+    /// lock, and is dropped after the connect timeout. After an error it is called again, with
+    /// pauses of 10 ms to 1 s between.
     fn connect(&self) -> Connecting<'_>;
 }
 
 /// A connection to one master: bytes in order, both ways.
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {
-    /// Makes the drop that follows a reset, which throws away what was not delivered yet.
-    /// Nothing breaks where that is not possible; a late command is then killed by its client id.
+    /// Called just before the connection is dropped because it is dead: the drop should reset it,
+    /// so that what was not delivered yet is thrown away. Nothing breaks where that is not
+    /// possible: a late command is killed by its client id.
     fn abort(&mut self) {}
 }
 

@@ -30,10 +30,12 @@ impl Redlock {
         Builder::default()
     }
 
-    /// Asks for a resource, and waits while it is taken.
+    /// Asks for a resource, and waits while it is taken or no quorum answers. It returns at the
+    /// latest two node timeouts after the wait is over.
     ///
     /// The resource is any bytes, at least one and with the prefix at most 1 MiB. Set the TTL
-    /// and the wait of this request on what is returned; `.await` sends it.
+    /// and the wait of this request on what is returned; `.await` sends it. (Where a future is
+    /// wanted, as in `spawn`, `join!` or `block_on`, call `.into_future()` on it.)
     ///
     /// ```no_run
     /// # async fn f(lock: redquorum::Redlock) -> Result<(), Box<dyn std::error::Error>> {
@@ -49,8 +51,6 @@ impl Redlock {
     /// * [`Options`](crate::AcquireError::Options): the resource or the TTL is out of bounds.
     /// * [`ShutDown`](crate::AcquireError::ShutDown): after [`shutdown`](Redlock::shutdown).
     ///
-    /// It returns at the latest two node timeouts after the wait is over.
-    ///
     /// # Cancel safety
     /// Dropping the future gives the attempt up: what it may have set is deleted in the
     /// background.
@@ -58,7 +58,11 @@ impl Redlock {
         Acquire::new(&self.fleet, resource.as_ref())
     }
 
-    /// Asks for a resource once: `None` means that somebody else has it.
+    /// Asks for a resource once: `None` means that somebody else has it, or that several asked
+    /// at the same moment and none got a quorum.
+    ///
+    /// It does not wait to learn who holds it: `acquire(…).wait(Duration::ZERO)` also makes one
+    /// attempt, and its error tells.
     ///
     /// # Errors
     /// As [`acquire`](Redlock::acquire), but without `Taken`, and within one node timeout.
@@ -107,9 +111,11 @@ impl Redlock {
     }
 
     /// Ends the lock, for all clones: from now on nothing is acquired or extended, and what is
-    /// owed to the masters is paid. Returns once that is done and all leases are given back.
-    /// Call it before the runtime ends: a task that is gone pays nothing, and its keys stay for
-    /// up to one TTL.
+    /// owed to the masters is paid. Returns once that is done and all leases are given back;
+    /// leases that are not live on to their deadlines. Call it before the runtime ends: a task
+    /// that is gone pays nothing, and its keys stay for up to one TTL.
+    ///
+    /// It waits for a master that is down only while keys may be left there, one TTL at most.
     ///
     /// # Errors
     /// [`Unfinished`] if `timeout` passes first. What is left expires within one TTL.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::{Answer, Ballot, NodeId};
+use redquorum_protocol::{Answer, Ballot, Holder, NodeId};
 
 /// What each master said in one round, successful or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,8 @@ pub struct MasterReport {
     pub name: Arc<str>,
     /// What it said; `None` if the verdict stood before it said anything.
     pub answer: Option<Answer>,
-    /// From the start of the round to its answer, or to the moment it was given up.
+    /// From the start of the round to its answer, or to the moment it was given up; zero without
+    /// an answer, and where it was not asked.
     pub took: Duration,
 }
 
@@ -40,7 +41,16 @@ impl Report {
         &self.masters
     }
 
-    /// How many masters granted, kept or deleted the key, as they were asked to.
+    /// Who holds the resource, by the first master that told.
+    pub fn holder(&self) -> Option<Holder> {
+        self.masters.iter().find_map(|master| match master.answer {
+            Some(Answer::Taken(holder)) if holder != Holder::NotAsked => Some(holder),
+            _ => None,
+        })
+    }
+
+    /// How many masters granted, kept or deleted the key, as they were asked to. (None in a report
+    /// on health, where nothing was asked for.)
     pub fn in_favour(&self) -> usize {
         let yes = |master: &&MasterReport| {
             matches!(master.answer, Some(Answer::Created | Answer::Kept | Answer::Deleted))
@@ -63,8 +73,10 @@ impl fmt::Display for MasterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "master {} ({}): ", self.number, self.name)?;
         match &self.answer {
+            // What was never sent took no time.
+            Some(answer) if self.took.is_zero() => answer.fmt(f),
             Some(answer) => write!(f, "{answer} ({:.1?})", self.took),
-            None => f.write_str("not awaited"),
+            None => f.write_str("no answer yet when the verdict stood"),
         }
     }
 }

@@ -38,11 +38,12 @@ pub struct MasterStats {
     pub name: Arc<str>,
     /// Whether it can vote now.
     pub state: LinkState,
-    /// Keys it created for us.
+    /// Keys it created for us, at a grant or to repair one.
     pub granted: u64,
-    /// Requests it refused because of somebody else's key.
+    /// Attempts and extensions it refused because of somebody else's key.
     pub refused: u64,
-    /// Requests whose outcome is unknown: never sent, never answered, or answered by an error.
+    /// Attempts and extensions of unknown outcome: never sent, never answered, or answered by an
+    /// error.
     pub unknown: u64,
     /// Connections that came up; all but the first are reconnects.
     pub connected: u64,
@@ -60,9 +61,9 @@ pub struct MasterStats {
 pub struct Latency {
     /// Answers counted.
     pub count: u64,
-    /// Half of them were at most this long, give or take a quarter.
+    /// Half of them were at most this long; rounded up by at most a quarter.
     pub p50: Duration,
-    /// 99 of 100 were at most this long, give or take a quarter.
+    /// 99 of 100 were at most this long; rounded up by at most a quarter.
     pub p99: Duration,
     /// The longest.
     pub max: Duration,

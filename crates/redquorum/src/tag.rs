@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Weak;
 
-use redquorum_protocol::{Answer, Input, NodeId, Step, Time};
+use redquorum_protocol::{Answer, Input, NodeId, Step};
 use tokio::sync::oneshot;
 
 use crate::claim::ClaimCell;
@@ -17,12 +17,17 @@ pub(crate) enum Tag {
 }
 
 impl Tag {
+    /// Whether the answer is a vote, not the outcome of a clean-up.
+    pub(crate) const fn is_vote(&self) -> bool {
+        matches!(self, Self::Claim(_, Step::Attempt(_) | Step::Extend(_)))
+    }
+
     /// Must not be called under a link's lock.
-    pub(crate) fn tell(self, now: Time, node: NodeId, answer: Answer) {
+    pub(crate) fn tell(self, node: NodeId, answer: Answer) {
         match self {
             Self::Claim(claim, step) => {
                 if let Some(claim) = claim.upgrade() {
-                    claim.apply(now, Input::Answered { node, step, answer });
+                    claim.apply(Input::Answered { node, step, answer });
                 }
             }
             // Whoever asked may have given up.

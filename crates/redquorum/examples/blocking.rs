@@ -1,0 +1,82 @@
+//! Use from blocking code: no `async` in it, and a small runtime that stays behind a struct.
+//!
+//! ```text
+//! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
+//! export REDQUORUM_URLS=…        # in another, the line that it printed
+//! cargo run -p redquorum --example blocking
+//! ```
+//!
+//! Start it twice: the second one waits for the first. Kill three masters in the middle: it stops
+//! at the deadline. End it by Ctrl-C, which it does not catch: the key goes away within the TTL.
+
+mod support;
+
+use std::{thread, time::Duration};
+
+use redquorum::{Builder, Lease, Redlock, Released};
+use support::Failure;
+use tokio::runtime::{self, Runtime};
+
+fn main() -> Result<(), Failure> {
+    let ttl = Duration::from_secs(3);
+    let lock = BlockingLock::build(Redlock::builder().urls(support::urls()?).ttl(ttl))?;
+    // The lease is declared after the lock, so it is dropped before it on every way out.
+    let lease = lock.acquire("invoice:42")?;
+    // Extends it in the background, whatever this thread does; but not for ever, in case it hangs.
+    lease.keep_alive(Duration::from_secs(60));
+    for page in 1..=10 {
+        // Nothing can stop a thread from outside, as `Lease::run` stops a future. So look before
+        // each step, and keep steps short: a step that began in time may end too late.
+        if let Some(lost) = lease.is_lost() {
+            return Err(lost.into());
+        }
+        println!("page {page}, ours for another {:.1?}", lease.validity());
+        print_page();
+    }
+    println!("{:?}", lock.release(lease).outcome);
+    Ok(())
+}
+
+/// A lock for threads that are not part of a runtime. Its methods block, so they panic if they
+/// are called inside one.
+struct BlockingLock {
+    lock: Redlock,
+    runtime: Runtime,
+}
+
+impl BlockingLock {
+    fn build(builder: Builder) -> Result<Self, Failure> {
+        // With a thread of its own: connections and the watchdog live on while the caller works.
+        // A current-thread runtime would stand still between two calls, and extend nothing.
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("redquorum")
+            .enable_all()
+            .build()?;
+        let lock = runtime.block_on(builder.build())?;
+        Ok(Self { lock, runtime })
+    }
+
+    fn acquire(&self, resource: &str) -> Result<Lease, Failure> {
+        Ok(self.runtime.block_on(self.lock.acquire(resource).into_future())?)
+    }
+
+    fn release(&self, lease: Lease) -> Released {
+        self.runtime.block_on(lease.release())
+    }
+}
+
+impl Drop for BlockingLock {
+    /// A runtime that is gone pays nothing: what is owed to the masters is paid before.
+    fn drop(&mut self) {
+        if let Err(unfinished) = self.runtime.block_on(self.lock.shutdown(Duration::from_secs(1))) {
+            eprintln!("{unfinished}");
+        }
+    }
+}
+
+/// The work, which blocks.
+#[expect(clippy::disallowed_methods, reason = "this thread is no worker of a runtime")]
+fn print_page() {
+    thread::sleep(Duration::from_secs(1));
+}

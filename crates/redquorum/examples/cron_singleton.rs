@@ -1,0 +1,90 @@
+//! A job that runs on one of many hosts at each tick, and on another one if that host dies.
+//!
+//! ```text
+//! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
+//! export REDQUORUM_URLS=…        # in the others, the line that it printed
+//! cargo run -p redquorum --example cron_singleton host-a
+//! cargo run -p redquorum --example cron_singleton host-b
+//! ```
+//!
+//! Stop the host that runs the job, by Ctrl-C or by `kill -KILL`: the other one takes over at its
+//! next tick. Kill a master: nothing changes.
+
+#[path = "support/stop.rs"]
+mod stop;
+mod support;
+
+use std::{convert::Infallible, time::Duration};
+
+use redquorum::{AcquireError, Redlock};
+use support::Failure;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+/// How often the job is due.
+const EVERY: Duration = Duration::from_secs(10);
+/// How long others wait for a host that died. Short, because the watchdog extends the lease of a
+/// host that lives.
+const TTL: Duration = Duration::from_secs(3);
+/// How long a host tries at each tick. Hosts that tick at once can split the votes, so that none of
+/// them wins at the first attempt; after a short random pause one of them does. That is why this
+/// is not `try_acquire`, which would skip the tick everywhere.
+const WAIT: Duration = Duration::from_secs(1);
+/// How long the winner of a tick keeps the lease, even if the job takes less: the ticks of the
+/// hosts are not the same instant, and a later one must find it taken, or the job runs twice.
+const AT_LEAST: Duration = Duration::from_secs(8);
+/// No job may take longer. One that hangs gives way to the next tick.
+const AT_MOST: Duration = Duration::from_secs(9);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Failure> {
+    let host = std::env::args().nth(1).unwrap_or_else(|| format!("host {}", std::process::id()));
+    let lock = Redlock::builder().urls(support::urls()?).ttl(TTL).build().await?;
+    let signal = tokio::select! {
+        signal = stop::stop() => signal?,
+        never = tick_for_ever(&lock, &host) => match never {},
+    };
+    println!("{host}: {signal}");
+    // A job under way was dropped just now, and its lease with it. That is given back in the
+    // background: wait for it, so that the next host need not wait for the TTL. A master that is
+    // down cannot be paid; that is no failure of ours.
+    if let Err(unfinished) = lock.shutdown(Duration::from_secs(2)).await {
+        eprintln!("{host}: {unfinished}");
+    }
+    Ok(())
+}
+
+async fn tick_for_ever(lock: &Redlock, host: &str) -> Infallible {
+    let mut ticks = interval(EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        match run_once(lock, host).await {
+            Ok(true) => println!("{host}: done"),
+            Ok(false) => println!("{host}: skipped, another host has it"),
+            // No quorum, or a lost lease. The next tick is the retry.
+            Err(error) => eprintln!("{host}: {error}"),
+        }
+    }
+}
+
+/// Whether it was this host that ran the job.
+async fn run_once(lock: &Redlock, host: &str) -> Result<bool, Failure> {
+    let lease = match lock.acquire("cron:report").wait(WAIT).await {
+        Ok(lease) => lease,
+        Err(AcquireError::Taken { .. }) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    lease.keep_alive(AT_MOST);
+    // If the lease is lost, the job is dropped at its next await: it may have been started a
+    // second time elsewhere, so each step of it must bear that.
+    lease.run(async { tokio::join!(report(host), sleep(AT_LEAST)) }).await?;
+    lease.release().await;
+    Ok(true)
+}
+
+/// The job.
+async fn report(host: &str) {
+    println!("{host}: reporting");
+    sleep(Duration::from_secs(2)).await;
+    println!("{host}: reported");
+}
