@@ -19,7 +19,7 @@
 //! What does not live here: bytes ([`wire`](crate::wire)), sockets and time (the driver's), and
 //! what a claim makes of an answer ([`claim`](crate::claim)).
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -30,122 +30,11 @@ use crate::token::Token;
 use crate::vote::{Answer, Cause};
 use crate::wire::{Command, Expect};
 
-/// Bounds of a link (R9).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Bounds {
-    /// Commands unanswered and nothing heard for this long make the link stalled: no new votes,
-    /// and a second connection is tried.
-    pub stall: Duration,
-    /// With this many commands unanswered, no new votes.
-    pub unanswered: usize,
-    /// With this many bytes of unanswered commands, no new votes.
-    pub unanswered_bytes: usize,
-    /// With this many clean-ups owed or to be owed, no new votes.
-    pub ledger: usize,
-    /// The shortest pause between two tries to connect, or to pay a debt that met an error.
-    pub retry_min: Duration,
-    /// The longest such pause; it doubles from one to the other.
-    pub retry_max: Duration,
-}
+mod ledger;
+mod words;
 
-impl Bounds {
-    /// The default bounds for a node timeout.
-    pub fn for_node_timeout(node_timeout: Duration) -> Self {
-        Self {
-            stall: node_timeout.saturating_mul(2),
-            unanswered: 4096,
-            unanswered_bytes: 32 << 20,
-            ledger: 65_536,
-            retry_min: Duration::from_millis(10),
-            retry_max: Duration::from_secs(1),
-        }
-    }
-}
-
-/// The identity of a master's process, from `INFO server`: another one after every restart.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct RunId(pub Arc<str>);
-
-/// What a link is told. `T` is whatever the driver wants back with an answer.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum LinkInput<T> {
-    /// A claim asks this master about its resource.
-    Send {
-        /// The key of the resource.
-        key: Key,
-        /// What to ask.
-        ask: Ask,
-        /// Whom to tell.
-        tag: T,
-    },
-    /// A claim is done with a token: its key shall go.
-    Settle {
-        /// The key of the resource.
-        key: Key,
-        /// Whose key.
-        token: Token,
-        /// Whom to tell.
-        tag: T,
-    },
-    /// Is the master alive?
-    Probe(T),
-    /// A dialled connection was greeted: authenticated, scripts loaded, ready for commands.
-    Connected {
-        /// Its number, from [`LinkEffect::Dial`].
-        epoch: u64,
-        /// Its client id, if the master told it.
-        client_id: Option<u64>,
-        /// The master's run id, if it told it.
-        run_id: Option<RunId>,
-    },
-    /// A dialled connection did not come up, or an open one broke.
-    Closed {
-        /// Its number.
-        epoch: u64,
-        /// Why, in words for a person.
-        why: Arc<str>,
-        /// A random number, for the jitter of the next try.
-        random: u64,
-    },
-    /// The oldest unanswered command of this connection was answered.
-    Answered {
-        /// The connection's number.
-        epoch: u64,
-        /// What the master said.
-        answer: Answer,
-    },
-    /// [`Link::next_wake`] has come.
-    Wake,
-    /// No new votes from now on; what is owed is still paid.
-    ShutDown,
-}
-
-/// What a link wants done, in this order.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum LinkEffect<T> {
-    /// Write this to the current connection, behind everything written before.
-    Write(Command),
-    /// Open a connection with this number. One at a time: a newer number replaces an older try.
-    Dial(u64),
-    /// Give up the connection, or the try, with this number, by a reset.
-    Close(u64),
-    /// Tell whoever asked.
-    Tell(T, Answer),
-}
-
-/// Whether a link can collect votes.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum LinkState {
-    /// Connected, and answering.
-    Up,
-    /// Connected, but commands have been unanswered for too long.
-    Stalled,
-    /// Not connected, and why, if it is known.
-    Down(Arc<str>),
-}
+use ledger::Ledger;
+pub use words::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
 
 /// The machine.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -158,7 +47,7 @@ pub struct Link<T> {
     /// Tries in a row that failed.
     failures: u32,
     down: Arc<str>,
-    ledger: BTreeMap<Token, Debt>,
+    ledger: Ledger,
     /// When debts that met an error are paid again.
     pay_again: Option<Time>,
     /// Old connections that a new one must kill before anything else.
@@ -182,7 +71,7 @@ struct Open<T> {
     stalled: bool,
     /// Scripts were flushed, and are being loaded again.
     loading: bool,
-    /// They were loaded again, and no debt has been paid since.
+    /// They were loaded again, and none has run since.
     reloaded: bool,
 }
 
@@ -217,24 +106,6 @@ enum Dial {
     At(Time),
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Debt {
-    key: Key,
-    state: DebtState,
-    /// When the key has expired by itself, if everything that was sent for it was executed at once.
-    expires: Time,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum DebtState {
-    /// The claim lives: its key is wanted.
-    Claimed,
-    /// The key shall go; nothing that says so is under way.
-    Owed,
-    /// The compare-and-delete is under way on the current connection.
-    Paying,
-}
-
 impl<T> Open<T> {
     /// When it is to be taken for stalled, unless it is heard before. A backlog that is worked
     /// off, however old, is progress: a slow master is not dialled again at every answer.
@@ -253,7 +124,7 @@ impl<T> Link<T> {
             dial: Dial::Idle,
             failures: 0,
             down: Arc::from("connecting"),
-            ledger: BTreeMap::new(),
+            ledger: Ledger::default(),
             pay_again: None,
             to_kill: Vec::new(),
             shut_down: false,
@@ -291,36 +162,28 @@ impl<T> Link<T> {
                 (Command::Keep { key: key.clone(), token, ttl_ms, repair }, token)
             }
         };
-        if let Some(cause) = self.refusal(Some(token)) {
+        let settled = self.ledger.is_settled(token).then_some(Cause::GivenUp);
+        if let Some(cause) = settled.or_else(|| self.refusal(Some(token))) {
             // Never sent, so nothing is owed for it.
             return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
         }
-        // Before it is queued (R5). An entry that is owed already stays owed: the claim is over.
-        let expires = now.plus(Duration::from_millis(ask.ttl_ms()));
-        let debt = Debt { key, state: DebtState::Claimed, expires };
-        let debt = self.ledger.entry(token).or_insert(debt);
-        debug_assert!(debt.state == DebtState::Claimed, "a settled token is not used again");
-        debt.expires = debt.expires.max(expires);
+        // Before it is queued (R5).
+        self.ledger.claim(token, key, now.plus(Duration::from_millis(ask.ttl_ms())));
         self.write(now, command, Purpose::Ask, Some(tag), out);
     }
 
     fn settle(&mut self, now: Time, key: Key, token: Token, tag: T, out: &mut Vec<LinkEffect<T>>) {
-        let refusal = self.refusal(Some(token));
-        let debt = self.ledger.get_mut(&token);
-        if let (None, Some(cause)) = (&debt, &refusal) {
+        if let Some(cause) = self.refusal(Some(token)).filter(|_| !self.ledger.contains(token)) {
             // Nothing was ever sent for this token, so nothing is owed, and a master that is
             // in trouble is spared the question.
-            return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause.clone())));
-        }
-        if self.open.is_some() {
+            out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
+        } else if self.open.is_some() {
             // Behind whatever was written for this token. A healthy master is asked even where
             // nothing was: the caller wants to know.
-            let expires = debt.map_or(now, |debt| debt.expires);
-            let debt = Debt { key: key.clone(), state: DebtState::Paying, expires };
-            self.ledger.insert(token, debt);
+            self.ledger.pay(token, key.clone(), now);
             self.write(now, Command::Delete { key, token }, Purpose::Pay(token), Some(tag), out);
-        } else if let Some(debt) = debt {
-            debt.state = DebtState::Owed;
+        } else {
+            self.ledger.owe(token);
             out.push(LinkEffect::Tell(tag, Answer::Unknown(Cause::Down(self.down.clone()))));
         }
     }
@@ -412,6 +275,11 @@ impl<T> Link<T> {
         {
             self.failures = 0;
         }
+        if matches!(sent.expect, Expect::Keep | Expect::Delete)
+            && !matches!(answer, Answer::Unknown(_))
+        {
+            open.reloaded = false;
+        }
         if open.stalled {
             // The master slept. Its connection is as good as ever: the second one is not needed.
             open.stalled = false;
@@ -495,7 +363,7 @@ impl<T> Link<T> {
             || open.bytes >= self.bounds.unanswered_bytes
             // An extension adds nothing: a full ledger must not cost the leases that fill it.
             || self.ledger.len() >= self.bounds.ledger
-                && token.is_some_and(|token| !self.ledger.contains_key(&token));
+                && token.is_some_and(|token| !self.ledger.contains(token));
         full.then_some(Cause::Overloaded)
     }
 
@@ -519,9 +387,7 @@ impl<T> Link<T> {
     /// The connection is gone: its commands are nobody's, its debts are owed again, and it is
     /// to be killed in case the master still has its bytes.
     fn bury(&mut self, old: Open<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
-        for debt in self.ledger.values_mut().filter(|debt| debt.state == DebtState::Paying) {
-            debt.state = DebtState::Owed;
-        }
+        self.ledger.unpay_all();
         if let (Some(run_id), Some(id)) = (old.run_id, old.client_id)
             && !(trusted && old.unanswered.is_empty())
         {
@@ -552,18 +418,13 @@ impl<T> Link<T> {
             // The master itself said that no key of ours is there, and nothing of ours that
             // could make one is behind: commands of one connection are answered in order.
             Answer::Deleted | Answer::Absent | Answer::Taken(_) => {
-                self.ledger.remove(&token);
-                if let Some(open) = &mut self.open {
-                    open.reloaded = false;
-                }
+                self.ledger.clear(token);
             }
             _ => {
-                if let Some(debt) = self.ledger.get_mut(&token) {
-                    debt.state = DebtState::Owed;
-                    // With NOSCRIPT the reload comes first, and pays.
-                    if *answer != Answer::Unknown(Cause::NoScript) {
-                        self.pay_again.get_or_insert(now.plus(self.bounds.retry_max));
-                    }
+                self.ledger.owe(token);
+                // With NOSCRIPT the reload comes first, and pays.
+                if *answer != Answer::Unknown(Cause::NoScript) {
+                    self.pay_again.get_or_insert(now.plus(self.bounds.retry_max));
                 }
             }
         }
@@ -571,14 +432,7 @@ impl<T> Link<T> {
 
     fn pay_all(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
         self.pay_again = None;
-        let mut owed = Vec::new();
-        for (token, debt) in &mut self.ledger {
-            if debt.state == DebtState::Owed {
-                debt.state = DebtState::Paying;
-                owed.push((*token, debt.key.clone()));
-            }
-        }
-        for (token, key) in owed {
+        for (token, key) in self.ledger.pay_all() {
             self.write(now, Command::Delete { key, token }, Purpose::Pay(token), None, out);
         }
     }
@@ -650,15 +504,12 @@ impl<T> Link<T> {
 
     /// Keys that shall go and that the master has not yet said to be gone.
     pub fn owed(&self) -> usize {
-        self.ledger.values().filter(|debt| debt.state != DebtState::Claimed).count()
+        self.ledger.owed()
     }
 
     /// The same, but for keys that have expired by themselves on a master that is down.
     pub fn owed_still(&self, now: Time) -> usize {
-        let counts = |debt: &&Debt| {
-            debt.state != DebtState::Claimed && (self.open.is_some() || now < debt.expires)
-        };
-        self.ledger.values().filter(counts).count()
+        if self.open.is_some() { self.ledger.owed() } else { self.ledger.owed_and_alive(now) }
     }
 
     /// Keys that may be there and are still wanted.

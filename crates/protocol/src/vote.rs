@@ -87,6 +87,8 @@ pub enum Cause {
     Stalled,
     /// Not sent: too many commands are unanswered, or too much is owed.
     Overloaded,
+    /// Not sent: the claim that this was for has been given up.
+    GivenUp,
     /// Not sent: the lock was shut down.
     ShutDown,
     /// The master had lost its scripts; they are being loaded again.
@@ -105,6 +107,7 @@ impl fmt::Display for Cause {
             Self::Down(why) => write!(f, "not connected: {why}"),
             Self::Stalled => f.write_str("not asked: it leaves earlier commands unanswered"),
             Self::Overloaded => f.write_str("not asked: too many commands are unanswered"),
+            Self::GivenUp => f.write_str("not asked: the claim was given up"),
             Self::ShutDown => f.write_str("not asked: the lock was shut down"),
             Self::NoScript => f.write_str("its scripts were flushed and are being loaded again"),
             Self::Garbage => f.write_str("an answer that is not Redis's"),

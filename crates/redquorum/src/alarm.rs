@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use redquorum_protocol::Time;
 
-use crate::claim::ClaimCell;
 use crate::clock::{Clock, NAP};
+use crate::tag::Claimant;
 
 #[derive(Default)]
 pub(crate) struct Alarm(Mutex<Queue>);
@@ -21,7 +21,7 @@ pub(crate) struct Alarm(Mutex<Queue>);
 #[derive(Default)]
 struct Queue {
     /// By time, then by the claim's address, so that two claims can share an instant.
-    leases: BTreeMap<(Time, usize), Weak<ClaimCell>>,
+    leases: BTreeMap<(Time, usize), Weak<dyn Claimant>>,
     /// When the timer fires.
     armed: Option<Time>,
     task: Option<Waker>,
@@ -34,14 +34,19 @@ impl Alarm {
     }
 
     /// Wakes `claim` at `wanted` instead of `set`.
-    pub(crate) fn replace(&self, set: Option<Time>, wanted: Option<Time>, claim: &Weak<ClaimCell>) {
+    pub(crate) fn replace(
+        &self,
+        set: Option<Time>,
+        wanted: Option<Time>,
+        claim: Weak<dyn Claimant>,
+    ) {
         let address = claim.as_ptr().addr();
         let mut queue = self.lock();
         if let Some(set) = set {
             queue.leases.remove(&(set, address));
         }
         let Some(wanted) = wanted else { return };
-        queue.leases.insert((wanted, address), claim.clone());
+        queue.leases.insert((wanted, address), claim);
         // The task naps no longer than NAP, so only an earlier time has to wake it.
         if queue.armed.is_none_or(|armed| wanted < armed) {
             let task = queue.task.take();

@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
-use crate::claim::RetryPolicy;
 use crate::clock::Clock;
+use crate::dice::RetryPolicy;
 use crate::driver::drive;
 use crate::endpoint::{BadUrl, Endpoint};
 use crate::error::BuildError;

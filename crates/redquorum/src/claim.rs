@@ -1,21 +1,19 @@
 //! ClaimCell: one claim machine behind a lock, its effects carried out on the links.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
-use std::time::Duration;
 
 use redquorum_protocol::{
-    Claim, Dice, Effect, Extension, Input, Key, LinkInput, NodeSet, Patience, Step, Terms, Time,
-    Token,
+    Answer, Claim, Effect, Extension, Input, Key, LinkInput, NodeId, NodeSet, Patience, Step,
+    Terms, Time,
 };
 use tokio::sync::Notify;
 
 use crate::fleet::Fleet;
 use crate::report::Report;
 use crate::stats::count;
-use crate::tag::Tag;
+use crate::tag::{Claimant, Tag};
 use crate::trace;
 
 pub(crate) struct ClaimCell {
@@ -174,16 +172,10 @@ impl ClaimCell {
             (Some(kept), Some(wanted)) if kept <= wanted => {}
             (None, None) => {}
             (kept, wanted) => {
-                self.fleet.alarm.replace(kept, wanted, &self.this);
+                self.fleet.alarm.replace(kept, wanted, self.this.clone());
                 state.alarm = wanted;
             }
         }
-    }
-
-    /// The alarm rings.
-    pub(crate) fn ring(&self) {
-        self.lock().alarm = None;
-        self.apply(Input::Wake);
     }
 
     /// Looks at the claim.
@@ -222,34 +214,13 @@ impl ClaimCell {
     }
 }
 
-/// Random tokens from the operating system's source, and the lock's policy for pauses.
-pub(crate) struct ShellDice<'a>(pub(crate) &'a RetryPolicy);
-
-/// The pause where the caller's own policy panicked.
-const PAUSE_AFTER_PANIC: Duration = Duration::from_millis(250);
-
-/// How long to pause between attempts.
-pub(crate) enum RetryPolicy {
-    Backoff(redquorum_protocol::Backoff),
-    Own(Box<dyn Fn(u32, u64) -> Duration + Send + Sync>),
-}
-
-impl Dice for ShellDice<'_> {
-    fn token(&mut self) -> Token {
-        Token::new(rand::random())
+impl Claimant for ClaimCell {
+    fn answered(&self, node: NodeId, step: Step, answer: Answer) {
+        self.apply(Input::Answered { node, step, answer });
     }
 
-    fn pause(&mut self, attempt: u32) -> Duration {
-        let random = rand::random();
-        match self.0 {
-            RetryPolicy::Backoff(backoff) => backoff.pause(attempt, random),
-            RetryPolicy::Own(policy) => {
-                // It may be called on the task that serves a master, for whom all others would
-                // have to suffer if it panicked there.
-                let pause = catch_unwind(AssertUnwindSafe(|| policy(attempt, random)));
-                // A pause of nothing would spin.
-                pause.unwrap_or(PAUSE_AFTER_PANIC).max(Duration::from_millis(1))
-            }
-        }
+    fn ring(&self) {
+        self.lock().alarm = None;
+        self.apply(Input::Wake);
     }
 }

@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, parse};
 use redquorum_protocol::{Answer, Cause, LinkInput, LinkState, Roster, Time};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
+use crate::io::Io;
 use crate::link::{LinkCell, State, Told};
 use crate::node::{Connection, Node};
 use crate::trace;
@@ -24,142 +25,50 @@ use crate::trace;
 /// How long the last clean-ups are tried after the lock and all its leases were dropped.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// How much is read at once.
-const CHUNK: usize = 8 * 1024;
-
-/// The current connection, and bytes on their way.
-#[derive(Default)]
-pub(crate) struct Io {
-    connection: Option<(u64, Box<dyn Connection>)>,
-    /// What was said on it first: it holds the password that no answer may bring to light.
-    hello: Hello,
-    outgoing: Vec<u8>,
-    written: usize,
-    incoming: Vec<u8>,
-    filled: usize,
-}
-
-impl Io {
-    /// Takes over what is queued.
-    pub(crate) fn take(&mut self, state: &mut State) {
-        if self.outgoing.is_empty() {
-            std::mem::swap(&mut self.outgoing, &mut state.queued);
-        } else {
-            self.outgoing.append(&mut state.queued);
-        }
-    }
-
-    pub(crate) const fn is_written(&self) -> bool {
-        self.outgoing.is_empty()
-    }
-
-    pub(crate) fn write(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        let Some((_, connection)) = &mut self.connection else {
-            // Of a connection that broke: its commands are the link's business.
-            self.outgoing.clear();
-            return Poll::Ready(Ok(()));
-        };
-        if self.outgoing.is_empty() {
-            return Poll::Ready(Ok(()));
-        }
-        let mut connection = Pin::new(connection);
-        while self.written < self.outgoing.len() {
-            match connection.as_mut().poll_write(cx, &self.outgoing[self.written..]) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => {
-                    return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
-                }
-                Poll::Ready(Ok(count)) => self.written += count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-            }
-        }
-        // Also what a TLS stream holds back.
-        let flushed = connection.poll_flush(cx);
-        if flushed.is_ready() {
-            self.outgoing.clear();
-            self.written = 0;
-        }
-        flushed
-    }
-
-    /// Reads what is there, and says why nothing more will come if that is so.
-    fn read(&mut self, cx: &mut Context<'_>) -> Poll<String> {
-        let Some((_, connection)) = &mut self.connection else { return Poll::Pending };
-        if self.filled == self.incoming.len() {
-            // The parser refuses an answer long before this grows out of hand.
-            self.incoming.resize((2 * self.filled).max(CHUNK), 0);
-        }
-        let mut buffer = ReadBuf::new(&mut self.incoming[self.filled..]);
-        match Pin::new(connection).poll_read(cx, &mut buffer) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(error.to_string()),
-            Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                Poll::Ready("closed by the master".into())
-            }
-            Poll::Ready(Ok(())) => {
-                self.filled += buffer.filled().len();
-                Poll::Ready(String::new())
-            }
-        }
-    }
-
+impl State {
     /// Gives the link the answers that have come.
-    fn answer(&mut self, state: &mut State, now: Time, told: &mut Told) {
+    fn answer(&mut self, io: &mut Io, now: Time, told: &mut Told) {
         let mut used = 0;
-        while let Some((epoch, _)) = self.connection
-            && used < self.filled
+        while let Some(epoch) = io.epoch()
+            && used < io.unread()
         {
-            let oldest = state.link.oldest();
-            let answer = match parse(&self.incoming[used..self.filled], MAX_REPLY) {
+            let oldest = self.link.oldest();
+            let answer = match io.first(used) {
                 Ok(None) => break,
                 Ok(Some((frame, length))) => {
                     used += length;
                     // An answer to no command is for the link to judge.
-                    let frame = self.hello.conceal(frame);
                     oldest.map_or(Answer::Alive, |(expect, _)| expect.read(&frame))
                 }
                 Err(_) => Answer::Unknown(Cause::Garbage),
             };
             if let Some((_, sent)) = oldest {
-                state.tally.took(now.since(sent));
+                self.tally.took(now.since(sent));
             }
-            state.handle(now, LinkInput::Answered { epoch, answer }, told);
-            self.close(state);
+            self.handle(now, LinkInput::Answered { epoch, answer }, told);
+            self.close(io);
         }
         // Nothing is left of a connection that was closed on the way.
-        self.incoming.copy_within(used.min(self.filled)..self.filled, 0);
-        self.filled = self.filled.saturating_sub(used);
+        io.consume(used.min(io.unread()));
     }
 
     /// Closes the current connection if the link says so. Tries are closed by the task.
-    fn close(&mut self, state: &mut State) {
-        let open = self.connection.as_ref().map(|(epoch, _)| *epoch);
-        if let Some(index) = state.close.iter().position(|epoch| Some(*epoch) == open) {
-            state.close.swap_remove(index);
-            if let Some((_, mut connection)) = self.connection.take() {
-                connection.abort();
-            }
-            self.forget();
+    fn close(&mut self, io: &mut Io) {
+        let open = io.epoch();
+        if let Some(index) = self.close.iter().position(|epoch| Some(*epoch) == open) {
+            self.close.swap_remove(index);
+            io.close(true);
         }
-    }
-
-    fn forget(&mut self) {
-        self.outgoing.clear();
-        self.written = 0;
-        self.filled = 0;
     }
 
     /// The connection broke by itself.
-    fn broken(&mut self, state: &mut State, now: Time, why: &str, told: &mut Told) {
-        if let Some((epoch, _)) = self.connection.take() {
-            self.forget();
-            state.queued.clear();
-            state.closed(now, epoch, why, told);
+    fn broken(&mut self, io: &mut Io, now: Time, why: &str, told: &mut Told) {
+        if let Some(epoch) = io.close(false) {
+            self.queued.clear();
+            self.closed(now, epoch, why, told);
         }
     }
-}
 
-impl State {
     fn closed(&mut self, now: Time, epoch: u64, why: &str, told: &mut Told) {
         let input = LinkInput::Closed { epoch, why: why.into(), random: rand::random() };
         self.handle(now, input, told);
@@ -196,19 +105,19 @@ impl LinkCell {
                 let now = self.clock.now();
                 let mut state = self.lock();
                 if end.is_empty() {
-                    io.answer(&mut state, now, &mut told);
+                    state.answer(&mut io, now, &mut told);
                 } else {
                     trace::disconnected(&self.name, &end);
-                    io.broken(&mut state, now, &end, &mut told);
+                    state.broken(&mut io, now, &end, &mut told);
                 }
             }
             let now = self.clock.now();
             let mut state = self.lock();
             if now >= state.link.next_wake() {
                 state.handle(now, LinkInput::Wake, &mut told);
-                io.close(&mut state);
+                state.close(&mut io);
             }
-            io.take(&mut state);
+            io.take(&mut state.queued);
             let shutting_down = state.shutting_down;
             let finished = state.is_finished(now);
             let wanted = state.next_timer();
@@ -219,7 +128,7 @@ impl LinkCell {
             let mut again = false;
             if let Poll::Ready(Err(error)) = io.write(cx) {
                 trace::disconnected(&self.name, &error.to_string());
-                io.broken(&mut self.lock(), now, &error.to_string(), &mut told);
+                self.lock().broken(&mut io, now, &error.to_string(), &mut told);
                 again = true;
             }
             drop(io);
@@ -263,11 +172,10 @@ impl LinkCell {
                 trace::connected(&self.name);
                 state.tally.connected += 1;
                 state.handle(now, LinkInput::Connected { epoch, client_id, run_id }, &mut told);
-                io.close(&mut state);
+                state.close(&mut io);
                 // The link may have changed its mind meanwhile.
                 if state.link.epoch() == Some(epoch) {
-                    io.connection = Some((epoch, connection));
-                    io.hello = hello;
+                    io.open(epoch, connection, hello);
                 }
             }
             Err(why) => {
@@ -301,7 +209,7 @@ impl LinkCell {
         let mut io = self.lock_io();
         let mut state = self.lock();
         state.handle(now, LinkInput::ShutDown, &mut told);
-        io.broken(&mut state, now, "the runtime of the lock was shut down", &mut told);
+        state.broken(&mut io, now, "the runtime of the lock was shut down", &mut told);
         drop(state);
         drop(io);
         self.deliver(told);
@@ -382,7 +290,7 @@ async fn greet(node: &dyn Node) -> Dialled {
     connection.write_all(&bytes).await.map_err(io)?;
     connection.flush().await.map_err(io)?;
     let mut greeting = Greeting::default();
-    let mut incoming = Vec::with_capacity(CHUNK);
+    let mut incoming = Vec::new();
     let mut answers = 0;
     while answers < hello.answers() {
         if connection.read_buf(&mut incoming).await.map_err(io)? == 0 {

@@ -8,8 +8,8 @@ use redquorum_protocol::{BadOption, Key, Terms};
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
-use crate::claim::{RetryPolicy, ShellDice};
 use crate::clock::Clock;
+use crate::dice::{RetryPolicy, ShellDice};
 use crate::link::LinkCell;
 use crate::stats::Counters;
 

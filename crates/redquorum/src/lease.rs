@@ -148,13 +148,19 @@ impl Lease {
         self.claim.apply(Input::Extend(terms));
         // The watchdog starts no round while a caller's is under way.
         let (round, _) = self.claim.hold(Hold::extension);
-        let (result, ballot) = self
-            .claim
-            .until(|claim| {
+        let clock = self.claim.fleet.clock;
+        let (result, ballot) = loop {
+            // As in `lost`: the round has an end also where the lock's own runtime sleeps.
+            let next = self.claim.view(Claim::next_wake);
+            let ended = self.claim.until(|claim| {
                 let (result, ballot) = holding(claim)?.ended(round)?;
                 Some((result, ballot.clone()))
-            })
-            .await;
+            });
+            match tokio::time::timeout_at(clock.timer(next), ended).await {
+                Ok(ended) => break ended,
+                Err(_) => self.claim.apply(Input::Wake),
+            }
+        };
         match (result, self.is_lost()) {
             // Whoever was stopped since the last vote is not told that all is well.
             (_, Some(lost)) => Err(ExtendError::Lost(lost)),

@@ -59,11 +59,13 @@ mod alarm;
 mod builder;
 mod claim;
 mod clock;
+mod dice;
 mod driver;
 mod endpoint;
 mod error;
 mod fleet;
 mod health;
+mod io;
 mod lease;
 mod link;
 #[cfg(feature = "memory")]

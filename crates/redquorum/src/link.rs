@@ -1,7 +1,7 @@
 //! LinkCell: one master's link machine and its socket, each behind a lock of its own.
 //!
 //! Callers enter the machine to queue a command. On an idle link they write it themselves, which
-//! saves a change of tasks; on a busy one the [driver](crate::driver) does, which writes at once
+//! saves a change of tasks; on a busy one the driver does, which writes at once
 //! what has gathered. The machine's lock is never held while bytes move, so callers do not wait
 //! for each other's system calls. Whoever holds both took the socket's first.
 
@@ -12,7 +12,7 @@ use redquorum_protocol::{Answer, Bounds, Link, LinkEffect, LinkInput, NodeId, Ti
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
-use crate::driver::Io;
+use crate::io::Io;
 use crate::stats::Tally;
 use crate::tag::Tag;
 
@@ -109,7 +109,7 @@ impl LinkCell {
     pub(crate) fn flush(&self) {
         // If the driver is at it, it sees what was queued, or is roused to look again.
         if let Ok(mut io) = self.io.try_lock() {
-            io.take(&mut self.lock());
+            io.take(&mut self.lock().queued);
             // With nobody to wake: if the socket is full or broken, the driver finds out.
             let _ = io.write(&mut Context::from_waker(Waker::noop()));
             if !io.is_written() {

@@ -3,15 +3,22 @@
 use std::fmt;
 use std::sync::Weak;
 
-use redquorum_protocol::{Answer, Input, NodeId, Step};
+use redquorum_protocol::{Answer, NodeId, Step};
 use tokio::sync::oneshot;
 
-use crate::claim::ClaimCell;
+/// A claim, as those see it who have something to tell it: the links, and the alarm.
+pub(crate) trait Claimant: Send + Sync {
+    /// What a master answered.
+    fn answered(&self, node: NodeId, step: Step, answer: Answer);
+
+    /// The time has come for which the alarm was set.
+    fn ring(&self);
+}
 
 pub(crate) enum Tag {
     /// A claim, and what of it was asked. Weak: an answer to a caller who is gone is nobody's,
     /// and a master that sleeps keeps nothing alive.
-    Claim(Weak<ClaimCell>, Step),
+    Claim(Weak<dyn Claimant>, Step),
     /// Whoever wanted to know whether the master is alive.
     Probe(oneshot::Sender<Answer>),
 }
@@ -27,7 +34,7 @@ impl Tag {
         match self {
             Self::Claim(claim, step) => {
                 if let Some(claim) = claim.upgrade() {
-                    claim.apply(Input::Answered { node, step, answer });
+                    claim.answered(node, step, answer);
                 }
             }
             // Whoever asked may have given up.

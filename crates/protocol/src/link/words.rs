@@ -1,0 +1,126 @@
+//! What a link is told and what it wants done; its bounds and its state.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use crate::effect::{Ask, Key};
+use crate::token::Token;
+use crate::vote::Answer;
+use crate::wire::Command;
+
+/// Bounds of a link (R9).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Bounds {
+    /// Commands unanswered and nothing heard for this long make the link stalled: no new votes,
+    /// and a second connection is tried.
+    pub stall: Duration,
+    /// With this many commands unanswered, no new votes.
+    pub unanswered: usize,
+    /// With this many bytes of unanswered commands, no new votes.
+    pub unanswered_bytes: usize,
+    /// With this many clean-ups owed or to be owed, no new votes.
+    pub ledger: usize,
+    /// The shortest pause between two tries to connect, or to pay a debt that met an error.
+    pub retry_min: Duration,
+    /// The longest such pause; it doubles from one to the other.
+    pub retry_max: Duration,
+}
+
+impl Bounds {
+    /// The default bounds for a node timeout.
+    pub fn for_node_timeout(node_timeout: Duration) -> Self {
+        Self {
+            stall: node_timeout.saturating_mul(2),
+            unanswered: 4096,
+            unanswered_bytes: 32 << 20,
+            ledger: 65_536,
+            retry_min: Duration::from_millis(10),
+            retry_max: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The identity of a master's process, from `INFO server`: another one after every restart.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RunId(pub Arc<str>);
+
+/// What a link is told. `T` is whatever the driver wants back with an answer.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LinkInput<T> {
+    /// A claim asks this master about its resource.
+    Send {
+        /// The key of the resource.
+        key: Key,
+        /// What to ask.
+        ask: Ask,
+        /// Whom to tell.
+        tag: T,
+    },
+    /// A claim is done with a token: its key shall go.
+    Settle {
+        /// The key of the resource.
+        key: Key,
+        /// Whose key.
+        token: Token,
+        /// Whom to tell.
+        tag: T,
+    },
+    /// Is the master alive?
+    Probe(T),
+    /// A dialled connection was greeted: authenticated, scripts loaded, ready for commands.
+    Connected {
+        /// Its number, from [`LinkEffect::Dial`].
+        epoch: u64,
+        /// Its client id, if the master told it.
+        client_id: Option<u64>,
+        /// The master's run id, if it told it.
+        run_id: Option<RunId>,
+    },
+    /// A dialled connection did not come up, or an open one broke.
+    Closed {
+        /// Its number.
+        epoch: u64,
+        /// Why, in words for a person.
+        why: Arc<str>,
+        /// A random number, for the jitter of the next try.
+        random: u64,
+    },
+    /// The oldest unanswered command of this connection was answered.
+    Answered {
+        /// The connection's number.
+        epoch: u64,
+        /// What the master said.
+        answer: Answer,
+    },
+    /// [`Link::next_wake`] has come.
+    Wake,
+    /// No new votes from now on; what is owed is still paid.
+    ShutDown,
+}
+
+/// What a link wants done, in this order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LinkEffect<T> {
+    /// Write this to the current connection, behind everything written before.
+    Write(Command),
+    /// Open a connection with this number. One at a time: a newer number replaces an older try.
+    Dial(u64),
+    /// Give up the connection, or the try, with this number, by a reset.
+    Close(u64),
+    /// Tell whoever asked.
+    Tell(T, Answer),
+}
+
+/// Whether a link can collect votes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LinkState {
+    /// Connected, and answering.
+    Up,
+    /// Connected, but commands have been unanswered for too long.
+    Stalled,
+    /// Not connected, and why, if it is known.
+    Down(Arc<str>),
+}

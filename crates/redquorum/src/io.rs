@@ -1,0 +1,130 @@
+//! Io: the current connection to one master, and bytes on their way in both directions.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use redquorum_protocol::wire::{Frame, Hello, MAX_REPLY, Malformed, parse};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::node::Connection;
+
+/// How much is read at once.
+const CHUNK: usize = 8 * 1024;
+
+/// The current connection, and bytes on their way.
+#[derive(Default)]
+pub(crate) struct Io {
+    connection: Option<(u64, Box<dyn Connection>)>,
+    /// What was said on it first: it holds the password that no answer may bring to light.
+    hello: Hello,
+    outgoing: Vec<u8>,
+    written: usize,
+    incoming: Vec<u8>,
+    filled: usize,
+}
+
+impl Io {
+    /// Takes over what is queued.
+    pub(crate) fn take(&mut self, queued: &mut Vec<u8>) {
+        if self.outgoing.is_empty() {
+            std::mem::swap(&mut self.outgoing, queued);
+        } else {
+            self.outgoing.append(queued);
+        }
+    }
+
+    pub(crate) const fn is_written(&self) -> bool {
+        self.outgoing.is_empty()
+    }
+
+    /// Writes what can be written now.
+    pub(crate) fn write(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let Some((_, connection)) = &mut self.connection else {
+            // Of a connection that broke: its commands are the link's business.
+            self.outgoing.clear();
+            return Poll::Ready(Ok(()));
+        };
+        if self.outgoing.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut connection = Pin::new(connection);
+        while self.written < self.outgoing.len() {
+            match connection.as_mut().poll_write(cx, &self.outgoing[self.written..]) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+                }
+                Poll::Ready(Ok(count)) => self.written += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            }
+        }
+        // Also what a TLS stream holds back.
+        let flushed = connection.poll_flush(cx);
+        if flushed.is_ready() {
+            self.outgoing.clear();
+            self.written = 0;
+        }
+        flushed
+    }
+
+    /// Reads what is there, and says why nothing more will come if that is so.
+    pub(crate) fn read(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+        let Some((_, connection)) = &mut self.connection else { return Poll::Pending };
+        if self.filled == self.incoming.len() {
+            // The parser refuses an answer long before this grows out of hand.
+            self.incoming.resize((2 * self.filled).max(CHUNK), 0);
+        }
+        let mut buffer = ReadBuf::new(&mut self.incoming[self.filled..]);
+        match Pin::new(connection).poll_read(cx, &mut buffer) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(Err(error)) => Poll::Ready(error.to_string()),
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
+                Poll::Ready("closed by the master".into())
+            }
+            Poll::Ready(Ok(())) => {
+                self.filled += buffer.filled().len();
+                Poll::Ready(String::new())
+            }
+        }
+    }
+
+    /// The first answer among the bytes that have come, and how many of them it takes.
+    pub(crate) fn first(&self, from: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
+        let first = parse(&self.incoming[from..self.filled], MAX_REPLY)?;
+        Ok(first.map(|(frame, length)| (self.hello.conceal(frame), length)))
+    }
+
+    /// How many bytes have come that nobody has taken.
+    pub(crate) const fn unread(&self) -> usize {
+        self.filled
+    }
+
+    /// Takes the first bytes away.
+    pub(crate) fn consume(&mut self, count: usize) {
+        self.incoming.copy_within(count..self.filled, 0);
+        self.filled -= count;
+    }
+
+    /// The number of the connection that is open.
+    pub(crate) fn epoch(&self) -> Option<u64> {
+        self.connection.as_ref().map(|(epoch, _)| *epoch)
+    }
+
+    /// From here on, this is the connection.
+    pub(crate) fn open(&mut self, epoch: u64, connection: Box<dyn Connection>, hello: Hello) {
+        self.connection = Some((epoch, connection));
+        self.hello = hello;
+    }
+
+    /// Drops the connection and what was on its way, and gives its number.
+    pub(crate) fn close(&mut self, abort: bool) -> Option<u64> {
+        let (epoch, mut connection) = self.connection.take()?;
+        if abort {
+            connection.abort();
+        }
+        self.outgoing.clear();
+        self.written = 0;
+        self.filled = 0;
+        Some(epoch)
+    }
+}
