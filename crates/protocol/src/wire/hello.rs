@@ -126,6 +126,10 @@ impl Hello {
             return Err(Unfit(Arc::from("an answer to no command")));
         };
         match (asked, &self.conceal(frame.clone())) {
+            // Said instead of any answer, to whatever was asked, before the master hangs up.
+            (_, Frame::Error(text)) if GOODBYES.iter().any(|bye| text.starts_with(bye)) => {
+                Err(unfit("the master takes no client", text))
+            }
             // Only the code of the error: an old server repeats the arguments in its text.
             (Asked::Auth, Frame::Error(text)) => Err(unfit("authentication failed", code(text))),
             (Asked::Auth | Asked::Select, Frame::Simple(b"OK")) => Ok(()),
@@ -159,6 +163,10 @@ impl Hello {
         }
     }
 }
+
+/// How errors start that a master says to a connection that it will not have: too many clients,
+/// and protected mode.
+const GOODBYES: [&[u8]; 2] = [b"ERR max number of clients", b"DENIED"];
 
 /// The word in capitals that an error of Redis starts with.
 fn code(error: &[u8]) -> &[u8] {
@@ -211,6 +219,15 @@ mod tests {
         let unfit = read(&hello, &[echo]).unwrap_err();
         assert_eq!(&*unfit.0, "authentication failed: ERR");
         assert!(!alloc::format!("{hello:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_master_that_takes_no_client_is_not_said_to_refuse_the_password() {
+        let hello = Hello { password: Some("pw".into()), ..Hello::default() };
+        let unfit = read(&hello, &[Frame::Error(b"ERR max number of clients reached")]);
+        let why = "the master takes no client: ERR max number of clients reached";
+        assert_eq!(&*unfit.unwrap_err().0, why);
+        assert!(read(&Hello::default(), &[Frame::Error(b"DENIED Redis is running in")]).is_err());
     }
 
     #[test]

@@ -1,0 +1,109 @@
+//! A link on the bench: the time, what it is told, and what it says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{
+    Answer, Ask, Bounds, Cause, Key, Link, LinkEffect, LinkInput, RunId, TOKEN_LEN, Time, Token,
+};
+
+pub(crate) const MS: Duration = Duration::from_millis(1);
+
+pub(crate) type Said = LinkEffect<u32>;
+
+/// A link, the time, and what it said since one looked last.
+pub(crate) struct Bench {
+    pub(crate) link: Link<u32>,
+    pub(crate) now: Time,
+    pub(crate) said: Vec<Said>,
+}
+
+impl Bench {
+    pub(crate) fn dialling() -> Self {
+        Self::with(Bounds::for_node_timeout(50 * MS))
+    }
+
+    pub(crate) fn with(bounds: Bounds) -> Self {
+        let mut said = Vec::new();
+        let link = Link::start(bounds, &mut said);
+        Self { link, now: Time::from_millis(1_000), said }
+    }
+
+    pub(crate) fn connected() -> Self {
+        let mut bench = Self::dialling();
+        bench.connect(1);
+        bench.look();
+        bench
+    }
+
+    pub(crate) fn tell(&mut self, input: LinkInput<u32>) {
+        self.link.handle(self.now, input, &mut self.said);
+    }
+
+    /// The connection is greeted by run "a"; its client id is its number plus 100.
+    pub(crate) fn connect(&mut self, epoch: u64) {
+        self.connect_to(epoch, "a");
+    }
+
+    pub(crate) fn connect_to(&mut self, epoch: u64, run: &str) {
+        let run_id = Some(RunId(Arc::from(run)));
+        self.tell(LinkInput::Connected { epoch, client_id: Some(100 + epoch), run_id });
+    }
+
+    pub(crate) fn close(&mut self, epoch: u64) {
+        self.tell(LinkInput::Closed { epoch, why: Arc::from("refused"), random: 0 });
+    }
+
+    pub(crate) fn set(&mut self, number: u8, tag: u32) {
+        let ask = Ask::Set { token: token(number), ttl_ms: 1_000 };
+        self.tell(LinkInput::Send { key: key(), ask, tag });
+    }
+
+    pub(crate) fn keep(&mut self, number: u8, tag: u32) {
+        let ask = Ask::Keep { token: token(number), ttl_ms: 1_000, repair: true };
+        self.tell(LinkInput::Send { key: key(), ask, tag });
+    }
+
+    pub(crate) fn settle(&mut self, number: u8, tag: u32) {
+        self.tell(LinkInput::Settle { key: key(), token: token(number), tag });
+    }
+
+    pub(crate) fn answer(&mut self, epoch: u64, answer: Answer) {
+        self.tell(LinkInput::Answered { epoch, answer });
+    }
+
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.now = self.now.plus(time);
+        self.tell(LinkInput::Wake);
+    }
+
+    /// What was said since the last look.
+    pub(crate) fn look(&mut self) -> Vec<Said> {
+        std::mem::take(&mut self.said)
+    }
+}
+
+pub(crate) fn key() -> Key {
+    Arc::from(&b"r"[..])
+}
+
+pub(crate) fn token(number: u8) -> Token {
+    Token::new([number; TOKEN_LEN])
+}
+
+pub(crate) fn write_set(number: u8) -> Said {
+    LinkEffect::Write(Command::Set { key: key(), token: token(number), ttl_ms: 1_000 })
+}
+
+pub(crate) fn write_delete(number: u8) -> Said {
+    LinkEffect::Write(Command::Delete { key: key(), token: token(number) })
+}
+
+pub(crate) fn write_kill(client_id: u64) -> Said {
+    LinkEffect::Write(Command::Kill { client_id })
+}
+
+pub(crate) fn unknown(tag: u32, cause: Cause) -> Said {
+    LinkEffect::Tell(tag, Answer::Unknown(cause))
+}

@@ -1,0 +1,159 @@
+//! The ledger and the bounds: what is owed, and what is refused without owing.
+
+use std::sync::Arc;
+
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{Answer, Bounds, Cause, Holder, LinkEffect, LinkInput, LinkState};
+
+use crate::bench::*;
+
+#[test]
+fn a_set_is_in_the_ledger_before_it_is_queued_and_its_delete_follows_it() {
+    let mut bench = Bench::connected();
+    bench.set(1, 7);
+    assert_eq!((bench.link.claimed(), bench.link.owed()), (1, 0));
+    bench.settle(1, 8);
+    assert_eq!((bench.link.claimed(), bench.link.owed()), (0, 1));
+    assert_eq!(bench.look(), [write_set(1), write_delete(1)]);
+    bench.answer(1, Answer::Created);
+    assert_eq!(bench.link.owed(), 1, "the answer to the SET pays nothing");
+    bench.answer(1, Answer::Deleted);
+    assert_eq!((bench.link.claimed(), bench.link.owed()), (0, 0));
+    let told = [LinkEffect::Tell(7, Answer::Created), LinkEffect::Tell(8, Answer::Deleted)];
+    assert_eq!(bench.look(), told);
+}
+
+#[test]
+fn every_answer_of_the_master_itself_to_a_delete_pays_the_debt_and_no_other_does() {
+    let holder = Holder::NoExpiry;
+    for (answer, owed) in [
+        (Answer::Deleted, 0),
+        (Answer::Absent, 0),
+        (Answer::Taken(holder), 0),
+        (Answer::Unknown(Cause::Error(Arc::from("BUSY"))), 1),
+        (Answer::Unknown(Cause::NoScript), 1),
+        (Answer::Unknown(Cause::Garbage), 1),
+    ] {
+        let mut bench = Bench::connected();
+        bench.set(1, 0);
+        bench.settle(1, 0);
+        bench.answer(1, Answer::Created);
+        bench.answer(1, answer.clone());
+        assert_eq!(bench.link.owed(), owed, "{answer:?}");
+    }
+}
+
+#[test]
+fn a_link_that_is_down_or_shut_down_refuses_and_owes_nothing() {
+    let mut bench = Bench::dialling();
+    bench.set(1, 7);
+    bench.settle(1, 8);
+    let down = Cause::Down(Arc::from("connecting"));
+    let told = [LinkEffect::Dial(1), unknown(7, down.clone()), unknown(8, down)];
+    assert_eq!(bench.look(), told);
+    let mut bench = Bench::connected();
+    bench.tell(LinkInput::ShutDown);
+    bench.set(1, 7);
+    bench.settle(1, 8);
+    assert_eq!(bench.look(), [unknown(7, Cause::ShutDown), unknown(8, Cause::ShutDown)]);
+    assert_eq!((bench.link.claimed(), bench.link.owed()), (0, 0));
+}
+
+#[test]
+fn after_a_shut_down_what_is_owed_is_still_paid() {
+    let mut bench = Bench::connected();
+    bench.set(1, 0);
+    bench.tell(LinkInput::ShutDown);
+    bench.settle(1, 0);
+    assert_eq!(bench.look(), [write_set(1), write_delete(1)]);
+    bench.close(1);
+    bench.look();
+    bench.connect(2);
+    assert_eq!(bench.look(), [write_kill(101), write_delete(1)]);
+}
+
+#[test]
+fn a_stalled_link_refuses_without_owing_but_queues_what_is_owed() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.pass(99 * MS);
+    assert_eq!(bench.link.state(), LinkState::Up);
+    bench.pass(MS);
+    assert_eq!(bench.link.state(), LinkState::Stalled);
+    bench.look();
+    bench.set(2, 2);
+    bench.settle(2, 3);
+    assert_eq!(bench.look(), [unknown(2, Cause::Stalled), unknown(3, Cause::Stalled)]);
+    assert_eq!((bench.link.claimed(), bench.link.owed()), (1, 0));
+    bench.settle(1, 4);
+    assert_eq!(bench.look(), [write_delete(1)]);
+}
+
+#[test]
+fn a_link_with_too_much_unanswered_refuses_without_owing() {
+    let bounds = Bounds { unanswered: 2, ..Bounds::for_node_timeout(50 * MS) };
+    let mut bench = Bench::with(bounds);
+    bench.connect(1);
+    (1..=3).for_each(|number| bench.set(number, number.into()));
+    assert_eq!(bench.look()[1..], [write_set(1), write_set(2), unknown(3, Cause::Overloaded)]);
+    assert_eq!(bench.link.claimed(), 2);
+    bench.answer(1, Answer::Created);
+    bench.set(4, 4);
+    assert_eq!(bench.link.claimed(), 3);
+}
+
+#[test]
+fn bytes_that_were_answered_count_no_more_and_others_do() {
+    let bounds = Bounds { unanswered_bytes: 100, ..Bounds::for_node_timeout(50 * MS) };
+    let mut bench = Bench::with(bounds);
+    bench.connect(1);
+    for number in 1..=20 {
+        bench.set(number, 0);
+        bench.set(number + 100, 1);
+        assert_eq!(bench.said.last(), Some(&unknown(1, Cause::Overloaded)));
+        bench.answer(1, Answer::Created);
+    }
+    assert_eq!(bench.link.claimed(), 20);
+}
+
+#[test]
+fn a_full_ledger_takes_no_new_token_but_extends_those_that_it_has() {
+    let bounds = Bounds { ledger: 2, ..Bounds::for_node_timeout(50 * MS) };
+    let mut bench = Bench::with(bounds);
+    bench.connect(1);
+    (1..=3).for_each(|number| bench.set(number, number.into()));
+    bench.answer(1, Answer::Created);
+    bench.answer(1, Answer::Created);
+    bench.look();
+    bench.set(3, 3);
+    bench.settle(3, 4);
+    assert_eq!(bench.look(), [unknown(3, Cause::Overloaded), unknown(4, Cause::Overloaded)]);
+    // Two leases fill it: their watchdogs must not lose them for it.
+    bench.keep(2, 5);
+    assert!(matches!(bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
+    bench.tell(LinkInput::Probe(6));
+    assert_eq!(bench.look(), [LinkEffect::Write(Command::Ping)]);
+}
+
+#[test]
+fn nothing_that_could_create_a_key_is_written_for_a_token_that_was_given_up() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.settle(1, 2);
+    bench.look();
+    bench.keep(1, 3);
+    assert_eq!(bench.look(), [unknown(3, Cause::GivenUp)]);
+}
+
+#[test]
+fn keys_that_have_expired_on_a_master_that_is_down_are_owed_but_not_waited_for() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.close(1);
+    bench.settle(1, 2);
+    assert_eq!((bench.link.owed(), bench.link.owed_still(bench.now)), (1, 1));
+    bench.pass(1_000 * MS);
+    assert_eq!((bench.link.owed(), bench.link.owed_still(bench.now)), (1, 0));
+    bench.connect(2);
+    assert_eq!(bench.link.owed_still(bench.now), 1, "a master that is up says so itself");
+}

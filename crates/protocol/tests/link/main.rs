@@ -1,0 +1,7 @@
+//! One link, step by step: the order of commands, the ledger, replacement, and what a master
+//! can do to it.
+
+mod bench;
+mod ledger;
+mod replacement;
+mod trouble;

@@ -1,0 +1,133 @@
+//! Stalled connections, their replacements, and the kill of old ones.
+
+use std::sync::Arc;
+
+use redquorum_protocol::{Answer, Cause, LinkEffect, LinkState, Time};
+
+use crate::bench::*;
+
+#[test]
+fn a_stalled_link_dials_a_second_connection_and_the_old_one_that_answers_cancels_it() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.pass(100 * MS);
+    assert_eq!(bench.look(), [write_set(1), LinkEffect::Dial(2)]);
+    bench.answer(1, Answer::Created);
+    assert_eq!(bench.look(), [LinkEffect::Close(2), LinkEffect::Tell(1, Answer::Created)]);
+    assert_eq!(bench.link.state(), LinkState::Up);
+    assert_eq!(bench.link.next_wake(), Time::NEVER);
+    // Its greeting was on its way already.
+    bench.connect(2);
+    assert_eq!(bench.look(), [LinkEffect::Close(2)]);
+    assert_eq!(bench.link.epoch(), Some(1));
+}
+
+#[test]
+fn a_new_connection_that_is_greeted_first_resets_the_old_one_kills_it_and_only_then_pays() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.settle(1, 2);
+    bench.set(2, 3);
+    bench.pass(100 * MS);
+    bench.look();
+    bench.connect(2);
+    let gone = Cause::Disconnected;
+    let expected = [
+        LinkEffect::Close(1),
+        unknown(1, gone.clone()),
+        unknown(2, gone.clone()),
+        unknown(3, gone),
+        write_kill(101),
+        write_delete(1),
+    ];
+    assert_eq!(bench.look(), expected, "and no SET is sent again");
+    // The old one answers after all: that is nobody's answer.
+    bench.answer(1, Answer::Created);
+    assert_eq!((bench.look(), bench.link.owed()), (vec![], 1));
+    bench.answer(2, Answer::Alive);
+    bench.answer(2, Answer::Absent);
+    assert_eq!((bench.link.claimed(), bench.link.owed()), (1, 0));
+    bench.settle(2, 4);
+    assert_eq!(bench.look(), [write_delete(2)]);
+}
+
+#[test]
+fn an_old_connection_is_killed_until_the_master_has_answered_the_kill() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.close(1);
+    bench.connect(2);
+    bench.close(2);
+    bench.pass(1_000 * MS);
+    bench.look();
+    bench.connect(3);
+    assert_eq!(bench.look(), [write_kill(101), write_kill(102)]);
+    bench.answer(3, Answer::Alive);
+    bench.close(3);
+    bench.pass(1_000 * MS);
+    bench.look();
+    bench.connect(4);
+    assert_eq!(bench.look(), [write_kill(102), write_kill(103)]);
+}
+
+#[test]
+fn a_connection_that_was_given_up_is_killed_though_all_its_commands_seemed_to_be_answered() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    // It may be anything, and the answer to the SET still to come.
+    bench.answer(1, Answer::Unknown(Cause::Garbage));
+    bench.pass(1_000 * MS);
+    bench.look();
+    bench.connect(2);
+    assert_eq!(bench.look(), [write_kill(101)]);
+    // Nor is garbage the answer to a kill.
+    bench.answer(2, Answer::Unknown(Cause::Garbage));
+    bench.pass(1_000 * MS);
+    bench.look();
+    bench.connect(3);
+    assert_eq!(bench.look(), [write_kill(101), write_kill(102)]);
+}
+
+#[test]
+fn a_client_id_of_another_run_of_the_master_is_not_killed() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.close(1);
+    bench.look();
+    bench.connect_to(2, "b");
+    assert_eq!(bench.look(), [], "it may be somebody else's");
+    // nor later, should the first run come back
+    bench.close(2);
+    bench.pass(1_000 * MS);
+    bench.look();
+    bench.connect_to(3, "a");
+    assert_eq!(bench.look(), []);
+}
+
+#[test]
+fn a_connection_whose_commands_were_all_answered_needs_no_kill() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.answer(1, Answer::Created);
+    bench.close(1);
+    bench.look();
+    bench.connect(2);
+    assert_eq!((bench.look(), bench.link.claimed()), (vec![], 1));
+}
+
+#[test]
+fn a_master_that_could_not_kill_an_old_connection_is_not_paid_before_it_has() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.close(1);
+    bench.settle(1, 2);
+    bench.look();
+    bench.connect(2);
+    assert_eq!(bench.look(), [write_kill(101), write_delete(1)]);
+    let busy = Answer::Unknown(Cause::Error(Arc::from("BUSY")));
+    bench.answer(2, busy);
+    assert_eq!(bench.look(), [LinkEffect::Close(2)]);
+    bench.pass(1_000 * MS);
+    bench.connect(3);
+    assert!(bench.look().ends_with(&[write_kill(101), write_kill(102), write_delete(1)]));
+}

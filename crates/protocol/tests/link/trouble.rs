@@ -1,0 +1,247 @@
+//! Masters in trouble: lost scripts, errors, nonsense, hang-ups.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::{Command, Expect};
+use redquorum_protocol::{Answer, Cause, LinkEffect, LinkInput, LinkState, Time};
+
+use crate::bench::*;
+
+#[test]
+fn scripts_that_were_flushed_are_loaded_again_and_then_debts_are_paid_and_no_set_is_sent_again() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.keep(2, 2);
+    bench.settle(1, 3);
+    bench.look();
+    let no_script = Answer::Unknown(Cause::NoScript);
+    bench.answer(1, Answer::Created);
+    bench.answer(1, no_script.clone());
+    let [load_delete, load_keep] = Command::load_scripts().map(LinkEffect::Write);
+    let told = LinkEffect::Tell(2, no_script.clone());
+    let created = LinkEffect::Tell(1, Answer::Created);
+    assert_eq!(bench.look(), [created, told, load_delete, load_keep]);
+    bench.answer(1, no_script.clone());
+    assert_eq!(bench.look(), [LinkEffect::Tell(3, no_script)], "they are being loaded already");
+    bench.answer(1, Answer::Alive);
+    assert_eq!(bench.look(), []);
+    bench.answer(1, Answer::Alive);
+    assert_eq!(bench.look(), [write_delete(1)]);
+    bench.answer(1, Answer::Deleted);
+    assert_eq!((bench.link.claimed(), bench.link.owed()), (1, 0));
+}
+
+#[test]
+fn a_master_that_loads_scripts_and_does_not_know_them_is_not_asked_in_a_spin() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.settle(1, 2);
+    bench.answer(1, Answer::Created);
+    let mut deletes = 0;
+    for _ in 0..100 {
+        deletes += bench.look().iter().filter(|said| **said == write_delete(1)).count();
+        match bench.link.oldest() {
+            Some((Expect::Delete, _)) => bench.answer(1, Answer::Unknown(Cause::NoScript)),
+            Some(_) => bench.answer(1, Answer::Alive),
+            None => break,
+        }
+    }
+    assert!(deletes <= 2, "{deletes}");
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (1, bench.now.plus(1_000 * MS)));
+}
+
+#[test]
+fn scripts_that_cannot_be_loaded_end_the_connection() {
+    let mut bench = Bench::connected();
+    bench.keep(1, 1);
+    bench.answer(1, Answer::Unknown(Cause::NoScript));
+    bench.look();
+    bench.answer(1, Answer::Unknown(Cause::Error(Arc::from("OOM"))));
+    assert_eq!(bench.look(), [LinkEffect::Close(1)]);
+    assert!(matches!(bench.link.state(), LinkState::Down(_)));
+    bench.pass(1_000 * MS);
+    assert_eq!(bench.look(), [LinkEffect::Dial(2)]);
+}
+
+#[test]
+fn a_debt_that_met_an_error_is_paid_again_after_a_pause() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.settle(1, 2);
+    bench.answer(1, Answer::Created);
+    bench.answer(1, Answer::Unknown(Cause::Error(Arc::from("BUSY"))));
+    bench.look();
+    assert_eq!(bench.link.next_wake(), bench.now.plus(1_000 * MS));
+    bench.pass(999 * MS);
+    assert_eq!(bench.look(), []);
+    bench.pass(MS);
+    assert_eq!(bench.look(), [write_delete(1)]);
+    bench.answer(1, Answer::Absent);
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+#[test]
+fn an_answer_to_no_command_ends_the_connection() {
+    let mut bench = Bench::connected();
+    bench.answer(1, Answer::Created);
+    assert_eq!(bench.look(), [LinkEffect::Close(1)]);
+    assert_eq!(bench.link.epoch(), None);
+}
+
+#[test]
+fn an_answer_that_is_not_redis_s_ends_the_connection_and_the_debt_is_kept() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.set(2, 2);
+    bench.settle(1, 3);
+    bench.look();
+    bench.answer(1, Answer::Unknown(Cause::Garbage));
+    let gone = Cause::Disconnected;
+    let told = [
+        unknown(1, Cause::Garbage),
+        LinkEffect::Close(1),
+        unknown(2, gone.clone()),
+        unknown(3, gone),
+    ];
+    assert_eq!(bench.look(), told);
+    assert_eq!((bench.link.claimed(), bench.link.owed()), (1, 1));
+    bench.pass(1_000 * MS);
+    bench.look();
+    bench.connect(2);
+    assert_eq!(bench.look(), [write_kill(101), write_delete(1)]);
+}
+
+#[test]
+fn an_answer_on_an_older_connection_is_nobodys() {
+    let mut bench = Bench::connected();
+    bench.close(1);
+    bench.connect(2);
+    bench.set(1, 1);
+    bench.settle(1, 2);
+    bench.look();
+    bench.answer(1, Answer::Created);
+    bench.answer(1, Answer::Absent);
+    assert_eq!((bench.look(), bench.link.owed(), bench.link.unanswered()), (vec![], 1, 2));
+}
+
+/// How long a link pauses before each of its next `tries`, when `fail` has each of them fail.
+fn pauses(bench: &mut Bench, tries: usize, mut fail: impl FnMut(&mut Bench, u64)) -> Vec<Duration> {
+    let mut epoch = 1;
+    let mut pauses = Vec::new();
+    for _ in 0..tries {
+        let failed = bench.now;
+        let dialled = |said: &Said| matches!(said, LinkEffect::Dial(_));
+        if !bench.look().iter().any(dialled) {
+            bench.pass(bench.link.next_wake().since(bench.now));
+            assert!(bench.look().iter().any(dialled));
+        }
+        pauses.push(bench.now.since(failed));
+        epoch += 1;
+        fail(bench, epoch);
+    }
+    pauses
+}
+
+fn assert_growing(pauses: &[Duration]) {
+    assert!(pauses.is_sorted(), "{pauses:?}");
+    assert_eq!(*pauses.last().unwrap(), 500 * MS, "half of the longest pause is for the jitter");
+    assert!(pauses.iter().filter(|pause| **pause < 5 * MS).count() <= 1, "{pauses:?}");
+}
+
+#[test]
+fn a_master_that_refuses_connections_is_not_dialled_in_a_spin() {
+    let mut bench = Bench::connected();
+    bench.close(1);
+    assert_growing(&pauses(&mut bench, 12, |bench, epoch| bench.close(epoch)));
+}
+
+#[test]
+fn a_master_that_greets_and_hangs_up_is_not_dialled_in_a_spin() {
+    let mut bench = Bench::connected();
+    bench.close(1);
+    let flap = |bench: &mut Bench, epoch| {
+        bench.connect(epoch);
+        bench.close(epoch);
+    };
+    assert_growing(&pauses(&mut bench, 12, flap));
+}
+
+#[test]
+fn a_master_that_hangs_up_at_every_clean_up_is_not_dialled_in_a_spin() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.answer(1, Answer::Created);
+    bench.settle(1, 2);
+    bench.close(1);
+    // That the kill of the connection before was answered is no sign of health.
+    let flap = |bench: &mut Bench, epoch| {
+        bench.connect(epoch);
+        assert!(bench.said.contains(&write_kill(100 + epoch - 1)));
+        bench.answer(epoch, Answer::Alive);
+        bench.close(epoch);
+    };
+    assert_growing(&pauses(&mut bench, 12, flap));
+}
+
+#[test]
+fn a_connection_that_was_closed_for_idleness_is_dialled_again_at_once() {
+    let mut bench = Bench::connected();
+    for epoch in 1..10 {
+        bench.pass(60_000 * MS);
+        bench.close(epoch);
+        assert_eq!(bench.look(), [LinkEffect::Dial(epoch + 1)], "after idle time number {epoch}");
+        bench.connect(epoch + 1);
+    }
+}
+
+#[test]
+fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answer() {
+    let mut bench = Bench::connected();
+    (1..=50).for_each(|number| bench.set(number, number.into()));
+    // A backlog, as after a pause: each command is old when its answer comes.
+    bench.pass(100 * MS);
+    assert_eq!(bench.link.state(), LinkState::Stalled);
+    bench.look();
+    for number in 1..=50_u8 {
+        bench.pass(MS);
+        bench.answer(1, Answer::Created);
+        bench.tell(LinkInput::Wake);
+        let dials = |said: &Said| matches!(said, LinkEffect::Dial(_));
+        assert!(!bench.look().iter().any(dials), "at answer {number}");
+    }
+    // and when it falls silent again, it is
+    bench.set(51, 51);
+    bench.pass(100 * MS);
+    assert_eq!(bench.look(), [write_set(51), LinkEffect::Dial(3)]);
+}
+
+#[test]
+fn a_stalled_link_whose_second_connection_fails_tries_again_and_stays_stalled() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.pass(100 * MS);
+    bench.look();
+    bench.close(2);
+    assert_eq!(bench.link.state(), LinkState::Stalled);
+    bench.pass(bench.link.next_wake().since(bench.now));
+    assert_eq!(bench.look(), [LinkEffect::Dial(3)]);
+    // The old one breaks meanwhile: the try goes on.
+    bench.close(1);
+    assert_eq!(bench.look(), [unknown(1, Cause::Disconnected)]);
+    bench.connect(3);
+    assert_eq!((bench.link.state(), bench.look()), (LinkState::Up, vec![write_kill(101)]));
+}
+
+#[test]
+fn a_lease_that_was_lost_and_is_then_released_is_cleaned_up_once_and_told_twice() {
+    let mut bench = Bench::connected();
+    bench.set(1, 1);
+    bench.settle(1, 2);
+    bench.settle(1, 3);
+    bench.answer(1, Answer::Created);
+    bench.answer(1, Answer::Deleted);
+    assert_eq!(bench.link.owed(), 0);
+    bench.answer(1, Answer::Absent);
+    assert_eq!((bench.link.owed(), bench.link.claimed()), (0, 0));
+}

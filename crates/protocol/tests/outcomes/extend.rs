@@ -1,0 +1,225 @@
+//! Extend: who may vote, repairs, rounds, shorter TTLs, loss, the watchdog.
+
+use std::time::Duration;
+
+use redquorum_protocol::{Answer, Ask, Claim, Effect, Extension, Input, Loss, Step, Time};
+
+use crate::play::*;
+
+/// How a round of extending must stand, from those that were heard.
+fn extended(said: &[Said], heard: &[usize], members: &[usize]) -> Option<Extension> {
+    let in_time: Vec<usize> = heard.iter().copied().filter(|at| members.contains(at)).collect();
+    let yes = count(said, &in_time, &[Granted]);
+    match stands(yes, members.len() - in_time.len(), said.len())? {
+        true => Some(Extension::Extended),
+        // A majority is out of reach once half of the masters have no key of ours.
+        false if 2 * count(said, heard, &[Refused]) >= said.len() => Some(Extension::QuorumGone),
+        false => Some(Extension::NoQuorum),
+    }
+}
+
+fn check_extend(grants: &[Said]) {
+    let masters = grants.len();
+    let members: Vec<usize> = (0..masters).filter(|at| grants[*at] == Granted).collect();
+    for said in product(masters) {
+        for order in orders(&said) {
+            let mut play = Play::hold(grants);
+            let old = play.deadline();
+            play.now = play.now.plus(100 * MS);
+            let begun = play.now;
+            play.tell(Input::Extend(terms(masters)));
+            let mut expected = None;
+            for heard in 0..=order.len() {
+                if let Some(at) = heard.checked_sub(1).map(|last| order[last]) {
+                    play.now = play.now.plus(MS);
+                    play.hear(Step::Extend(1), at, kept(said[at], at, members.contains(&at)));
+                }
+                expected = expected.or_else(|| extended(&said, &order[..heard], &members));
+                let state = expected.unwrap_or(Extension::Pending);
+                assert_eq!(play.extension(), state, "{said:?} {order:?} after {heard}");
+                let deadline = match state {
+                    Extension::Extended => begun.plus(terms(masters).validity()),
+                    _ => old,
+                };
+                assert_eq!(play.deadline(), deadline, "{said:?} {order:?} after {heard}");
+            }
+            play.wake_at(begun.plus(50 * MS));
+            let (state, deadline) = (play.extension(), play.deadline());
+            assert_eq!(state == Extension::Extended, expected == Some(Extension::Extended));
+            late(&said).for_each(|at| {
+                play.hear(Step::Extend(1), at, kept(said[at], at, members.contains(&at)));
+            });
+            assert_eq!((play.extension(), play.deadline()), (state, deadline), "{said:?}");
+            assert_eq!(play.settled(masters, 1), vec![0; masters], "a failed extend takes nothing");
+            play.tell(Input::Abandon);
+            assert_eq!(play.settled(masters, 1), vec![1; masters]);
+        }
+    }
+}
+
+#[test]
+fn an_extend_counts_five_members() {
+    check_extend(&[Granted; 5]);
+}
+
+#[test]
+fn an_extend_counts_only_members() {
+    check_extend(&[Granted, Granted, Granted, Never, Never]);
+    check_extend(&[Granted, Never, Granted, Granted, Granted]);
+}
+
+#[test]
+fn an_extend_counts_right_for_one_to_four_masters() {
+    (1..=4).for_each(|masters| check_extend(&vec![Granted; masters]));
+    check_extend(&[Granted, Never, Granted, Granted]);
+}
+
+#[test]
+fn a_drop_at_every_step_of_an_extend_settles_every_master_once() {
+    for said in product(5) {
+        for cut in 0..=6 {
+            let mut play = Play::hold(&[Granted; 5]);
+            play.tell(Input::Extend(terms(5)));
+            (0..cut.min(5)).for_each(|at| {
+                play.hear(Step::Extend(1), at, kept(said[at], at, true));
+            });
+            if cut == 6 {
+                play.wake_at(START.plus(50 * MS));
+            }
+            play.tell(Input::Abandon);
+            assert_eq!(play.settled(5, 1), [1; 5], "{said:?} {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_repair_is_asked_only_of_masters_that_do_not_vote_and_votes_only_from_the_next_round_on() {
+    let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
+    play.tell(Input::Extend(terms(5)));
+    let repairs = |play: &Play| -> Vec<bool> {
+        let asked = play.asked();
+        asked[asked.len() - 5..]
+            .iter()
+            .map(|(_, ask)| matches!(ask, Ask::Keep { repair: true, .. }))
+            .collect()
+    };
+    assert_eq!(repairs(&play), [false, false, false, true, true]);
+    // Master 3 lost the key: four answers of "ours", and yet no quorum.
+    for (at, answer) in
+        [Answer::Kept, Answer::Kept, Answer::Absent, Answer::Created, Answer::Created]
+            .into_iter()
+            .enumerate()
+    {
+        play.hear(Step::Extend(1), at, Some(answer));
+    }
+    assert_eq!(play.extension(), Extension::NoQuorum);
+    play.tell(Input::Extend(terms(5)));
+    assert_eq!(repairs(&play), [false, false, true, false, false]);
+    [0, 3, 4].into_iter().for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Kept)));
+    assert_eq!(play.extension(), Extension::Extended);
+}
+
+#[test]
+fn an_answer_to_an_older_round_never_counts_for_a_newer_one() {
+    let mut play = Play::hold(&[Granted; 5]);
+    let old = play.deadline();
+    play.tell(Input::Extend(terms(5)));
+    play.now = play.now.plus(10 * MS);
+    play.tell(Input::Extend(terms(5)));
+    let Claim::Holding(hold) = &play.claim else { panic!("{:?}", play.claim) };
+    assert_eq!(hold.ended(1).unwrap().0, Extension::NoQuorum, "nobody waits for it for ever");
+    assert!(play.said.contains(&Effect::Decided));
+    (0..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    assert_eq!((play.extension(), play.deadline()), (Extension::Pending, old));
+    (0..3).for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Kept)));
+    assert_eq!(play.deadline(), START.plus(10 * MS).plus(terms(5).validity()));
+}
+
+#[test]
+fn a_shorter_ttl_binds_the_holder_before_anything_is_sent_and_whatever_comes_of_it() {
+    let mut play = Play::hold(&[Granted; 5]);
+    let short = terms(5).with_ttl(100 * MS).unwrap();
+    play.tell(Input::Extend(short));
+    let deadline = START.plus(short.validity());
+    assert_eq!((play.extension(), play.deadline()), (Extension::Pending, deadline));
+    (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(unknown(at))));
+    assert_eq!((play.extension(), play.deadline()), (Extension::NoQuorum, deadline));
+    // A longer one promises nothing before the masters do.
+    play.tell(Input::Extend(terms(5)));
+    assert_eq!(play.deadline(), deadline);
+}
+
+#[test]
+fn lost_is_final_whatever_comes_behind_it() {
+    let mut play = Play::hold(&[Granted; 5]);
+    play.tell(Input::KeepAlive(Duration::MAX));
+    play.now = START.plus(920 * MS);
+    play.tell(Input::Extend(terms(5)));
+    let deadline = play.deadline();
+    play.hear(Step::Extend(1), 0, Some(Answer::Kept));
+    play.wake_at(deadline);
+    assert_eq!(play.lost(), Some(Loss::Expired));
+    assert_eq!(play.extension(), Extension::Lost(Loss::Expired));
+    assert_eq!((play.claim.next_wake(), play.settled(5, 1)), (Time::NEVER, vec![1; 5]));
+    let asked = play.asked().len();
+    (1..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    play.tell(Input::KeepAlive(Duration::MAX));
+    play.tell(Input::Extend(terms(5)));
+    play.wake_at(deadline.plus(1_000 * MS));
+    assert_eq!((play.lost(), play.deadline()), (Some(Loss::Expired), deadline));
+    assert_eq!(play.asked().len(), asked, "nothing more is asked for a lost lease");
+    assert_eq!(play.settled(5, 1), [1; 5]);
+}
+
+#[test]
+fn a_quorum_of_answers_at_the_deadline_is_a_loss_even_if_nobody_woke_the_machine() {
+    let mut play = Play::hold(&[Granted; 5]);
+    play.now = START.plus(960 * MS);
+    play.tell(Input::Extend(terms(5)));
+    play.now = play.deadline();
+    (0..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    assert_eq!(play.lost(), Some(Loss::Expired));
+    assert_eq!(play.extension(), Extension::Lost(Loss::Expired));
+    assert_eq!(play.settled(5, 1), [1; 5]);
+}
+
+#[test]
+fn a_watchdog_renews_until_its_bound_and_its_lease_ends_there() {
+    let mut play = Play::hold(&[Granted; 5]);
+    play.tell(Input::KeepAlive(5_000 * MS));
+    let mut rounds = 0;
+    while play.lost().is_none() {
+        play.wake_at(play.claim.next_wake());
+        if play.extension() == Extension::Pending {
+            rounds += 1;
+            (0..5).for_each(|at| play.hear(Step::Extend(rounds), at, Some(Answer::Kept)));
+        }
+        assert!(play.deadline() <= START.plus(5_000 * MS));
+        assert!(rounds < 40, "it spins");
+    }
+    assert_eq!(play.lost(), Some(Loss::MaxHold));
+    assert!(play.now > START.plus(4_900 * MS) && rounds > 11, "{:?} {rounds}", play.now);
+}
+
+#[test]
+fn a_watchdog_whose_masters_are_silent_tries_until_the_deadline_and_does_not_spin() {
+    let mut play = Play::hold(&[Granted; 5]);
+    play.tell(Input::KeepAlive(5_000 * MS));
+    let mut wakes = 0;
+    while play.lost().is_none() {
+        play.wake_at(play.claim.next_wake());
+        wakes += 1;
+    }
+    assert_eq!((play.lost(), play.now), (Some(Loss::Expired), START.plus(terms(5).validity())));
+    assert!((10..40).contains(&wakes), "{wakes}");
+}
+
+#[test]
+fn a_watchdog_that_hears_that_the_quorum_is_gone_does_not_wait_for_the_deadline() {
+    let mut play = Play::hold(&[Granted; 5]);
+    play.tell(Input::KeepAlive(5_000 * MS));
+    play.wake_at(play.claim.next_wake());
+    (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Absent)));
+    assert_eq!(play.lost(), Some(Loss::QuorumGone));
+    assert_eq!(play.settled(5, 1), [1; 5]);
+}

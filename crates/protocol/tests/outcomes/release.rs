@@ -1,0 +1,52 @@
+//! Release: every product of outcomes in every order.
+
+use redquorum_protocol::{Claim, Input, Outcome, Step};
+
+use crate::play::*;
+
+/// What a release comes to, if all ways in which `awaited` masters could answer agree on it.
+fn released(deleted: usize, gone: usize, awaited: usize, masters: usize) -> Option<Outcome> {
+    let outcome = |deleted: usize, gone: usize| {
+        // Deleted by a majority: it was held by one. Gone from so many that a majority is
+        // impossible: it was held by none.
+        match (2 * deleted > masters, 2 * gone >= masters) {
+            (true, _) => Outcome::Released,
+            (_, true) => Outcome::AlreadyGone,
+            _ => Outcome::Unknown,
+        }
+    };
+    let ways = (0..=awaited).flat_map(|more| (0..=awaited - more).map(move |gone| (more, gone)));
+    let mut ways = ways.map(|(more, also)| outcome(deleted + more, gone + also));
+    let first = ways.next()?;
+    ways.all(|way| way == first).then_some(first)
+}
+
+#[test]
+fn a_release_says_what_the_masters_say_in_every_order_and_asks_every_master_once() {
+    for masters in 1..=5 {
+        for said in product(masters) {
+            for order in orders(&said) {
+                let mut play = Play::hold(&vec![Granted; masters]);
+                play.tell(Input::Release);
+                let mut expected = None;
+                for heard in 0..=order.len() {
+                    if let Some(at) = heard.checked_sub(1).map(|last| order[last]) {
+                        play.hear(Step::Release, at, deleted(said[at], at));
+                    }
+                    let of = |what| count(&said, &order[..heard], &[what]);
+                    expected = expected
+                        .or_else(|| released(of(Granted), of(Refused), masters - heard, masters));
+                    let Claim::Releasing(release) = &play.claim else { panic!("{:?}", play.claim) };
+                    assert_eq!(release.outcome(), expected, "{said:?} {order:?} after {heard}");
+                }
+                play.wake_at(START.plus(50 * MS));
+                late(&said).for_each(|at| play.hear(Step::Release, at, deleted(said[at], at)));
+                let Claim::Releasing(release) = &play.claim else { panic!("{:?}", play.claim) };
+                let expected = expected.unwrap_or(Outcome::Unknown);
+                assert_eq!(release.outcome(), Some(expected), "{said:?} {order:?}");
+                play.tell(Input::Abandon);
+                assert_eq!(play.settled(masters, 1), vec![1; masters]);
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Claims that are told anything, in any order, at any time.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use redquorum_protocol::{
+    Answer, Ask, Backoff, Cause, Claim, Dice, Effect, Holder, Input, NodeId, Patience, Step,
+    TOKEN_LEN, Time, Token, quorum,
+};
+
+use crate::time::*;
+
+/// Tokens are counted.
+pub(crate) struct Counted(pub(crate) u64);
+
+impl Dice for Counted {
+    fn token(&mut self) -> Token {
+        self.0 += 1;
+        token(self.0)
+    }
+
+    fn pause(&mut self, attempt: u32) -> Duration {
+        Backoff::default().pause(attempt, self.0)
+    }
+}
+
+pub(crate) fn token(number: u64) -> Token {
+    let mut bytes = [0; TOKEN_LEN];
+    bytes[..8].copy_from_slice(&number.to_be_bytes());
+    Token::new(bytes)
+}
+
+pub(crate) fn any_answer() -> impl Strategy<Value = Answer> {
+    prop_oneof![
+        4 => Just(Answer::Created),
+        4 => Just(Answer::Kept),
+        1 => Just(Answer::Deleted),
+        2 => Just(Answer::Absent),
+        2 => Just(Answer::Taken(Holder::NotAsked)),
+        1 => Just(Answer::Taken(Holder::NoExpiry)),
+        1 => Just(Answer::Alive),
+        2 => Just(Answer::Unknown(Cause::Disconnected)),
+        1 => Just(Answer::Unknown(Cause::ShutDown)),
+    ]
+}
+
+pub(crate) fn any_step() -> impl Strategy<Value = Step> {
+    let number = || prop_oneof![8 => 0..4_u32, 1 => any::<u32>()];
+    prop_oneof![
+        4 => number().prop_map(Step::Attempt),
+        1 => number().prop_map(Step::Cleanup),
+        4 => number().prop_map(Step::Extend),
+        1 => Just(Step::Release),
+    ]
+}
+
+pub(crate) fn any_input() -> impl Strategy<Value = Input> {
+    let answered = (0..5_usize, any_step(), any_answer());
+    prop_oneof![
+        20 => answered.prop_map(|(at, step, answer)| Input::Answered { node: NodeId::new(at), step, answer }),
+        3 => Just(Input::Wake),
+        3 => Just(Input::Collect),
+        3 => valid_terms().prop_map(Input::Extend),
+        1 => any_duration().prop_map(Input::KeepAlive),
+        1 => Just(Input::Release),
+        1 => Just(Input::Abandon),
+    ]
+}
+
+/// When each input comes: in any order of any times, or one shortly after the other.
+pub(crate) fn any_inputs() -> impl Strategy<Value = Vec<(Time, Input)>> {
+    let wild = vec((any_time(), any_input()), 0..60);
+    let mild = vec((0..40_u64, any_input()), 0..60).prop_map(|inputs| {
+        let mut now = 0;
+        let mut at = |later: u64| {
+            now += later;
+            Time::from_millis(now)
+        };
+        inputs.into_iter().map(|(later, input)| (at(later), input)).collect()
+    });
+    prop_oneof![1 => wild, 3 => mild]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn a_claim_that_is_told_anything_hands_out_no_dead_lease_and_settles_all_it_asked_for(
+        terms in valid_terms(), start in any_time(), mild in any::<bool>(),
+        wait in any_duration(), explain in any::<bool>(), inputs in any_inputs(),
+    ) {
+        let (mut dice, mut said) = (Counted(0), Vec::new());
+        let mut now = if mild { Time::ZERO } else { start };
+        let mut claim = Claim::acquire(now, terms, Patience { wait, explain }, &mut dice, &mut said);
+        let mut opened = now;
+        // The last state in which a lease was lost: it never changes again.
+        let mut lost = None;
+        for (time, input) in inputs {
+            let extends = matches!(input, Input::Extend(_));
+            let before = claim.clone();
+            let so_far = said.len();
+            now = time;
+            claim.handle(now, input.clone(), &mut dice, &mut said);
+            if said[so_far..].iter().any(|said| matches!(said, Effect::Send { .. })) {
+                opened = now;
+            }
+            match (&before, &claim) {
+                (Claim::Acquiring(_), Claim::Holding(hold)) => {
+                    prop_assert_eq!(&input, &Input::Collect);
+                    prop_assert!(now < hold.deadline(), "a dead lease");
+                    prop_assert!(hold.deadline() <= opened.plus(terms.ttl()));
+                    prop_assert!(hold.members().len() >= quorum(5));
+                }
+                (Claim::Holding(was), Claim::Holding(is)) => {
+                    if is.deadline() > was.deadline() {
+                        prop_assert!(now < was.deadline() && now < is.deadline(), "it rose from the dead");
+                        prop_assert!(is.deadline() <= is.ballot().opened().plus(is.terms().ttl()));
+                        let yes = is.ballot().which(|answer| *answer == Answer::Kept);
+                        prop_assert!(yes.len() >= quorum(5));
+                        prop_assert!(!extends, "before any answer");
+                    }
+                    prop_assert!(is.lost().is_some() || lost.is_none(), "lost is final");
+                    prop_assert!(lost.is_none() || is.deadline() == was.deadline());
+                    lost = is.lost();
+                }
+                _ => {}
+            }
+            claim.next_wake();
+        }
+        claim.handle(now, Input::Abandon, &mut dice, &mut said);
+        prop_assert_eq!(claim.next_wake(), Time::NEVER);
+        check_effects(&said)?;
+    }
+}
+
+/// Per master and token: nothing is asked behind the settling, and all that was asked is settled.
+fn check_effects(said: &[Effect]) -> Result<(), TestCaseError> {
+    let (mut asked, mut settled, mut set) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    for effect in said {
+        match effect {
+            Effect::Send { node, ask, .. } => {
+                let (Ask::Set { token, .. } | Ask::Keep { token, .. }) = ask;
+                prop_assert!(!settled.contains(&(*node, *token)), "asked behind its clean-up");
+                asked.insert((*node, *token));
+                if let Ask::Set { .. } = ask {
+                    prop_assert!(set.insert((*node, *token)), "a token of two attempts");
+                }
+            }
+            Effect::Settle { node, token, .. } => {
+                settled.insert((*node, *token));
+            }
+            _ => {}
+        }
+    }
+    prop_assert_eq!(asked, settled);
+    Ok(())
+}

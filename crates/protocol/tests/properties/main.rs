@@ -1,0 +1,6 @@
+//! What holds for every input: time arithmetic, claims that are told anything, and one link
+//! with a master that does anything to it, until it is healed.
+
+mod claim;
+mod link;
+mod time;
