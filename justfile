@@ -23,6 +23,7 @@ lint:
     cargo clippy --workspace --all-targets --all-features -- -D warnings
     cargo clippy -p redquorum --no-default-features -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --all-features
+    .ci/links
 
 # Check that the oldest supported Rust still builds everything.
 msrv:

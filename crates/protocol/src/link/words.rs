@@ -93,7 +93,7 @@ pub enum LinkInput<T> {
         /// What the master said.
         answer: Answer,
     },
-    /// [`Link::next_wake`] has come.
+    /// [`Link::next_wake`](crate::Link::next_wake) has come.
     Wake,
     /// No new votes from now on; what is owed is still paid.
     ShutDown,
