@@ -362,7 +362,8 @@ impl<T> Link<T> {
         let full = open.unanswered.len() >= self.bounds.unanswered
             || open.bytes >= self.bounds.unanswered_bytes
             // An extension adds nothing: a full ledger must not cost the leases that fill it.
-            || self.ledger.len() >= self.bounds.ledger
+            || (self.ledger.len() >= self.bounds.ledger
+                || self.ledger.bytes() >= self.bounds.ledger_bytes)
                 && token.is_some_and(|token| !self.ledger.contains(token));
         full.then_some(Cause::Overloaded)
     }

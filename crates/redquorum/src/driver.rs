@@ -101,14 +101,15 @@ impl LinkCell {
                     state.driver = Some(cx.waker().clone());
                 }
             }
-            while let Poll::Ready(end) = io.read(cx) {
+            while let Poll::Ready(read) = io.read(cx) {
                 let now = self.clock.now();
                 let mut state = self.lock();
-                if end.is_empty() {
-                    state.answer(&mut io, now, &mut told);
-                } else {
-                    trace::disconnected(&self.name, &end);
-                    state.broken(&mut io, now, &end, &mut told);
+                match read {
+                    Ok(()) => state.answer(&mut io, now, &mut told),
+                    Err(why) => {
+                        trace::disconnected(&self.name, &why);
+                        state.broken(&mut io, now, &why, &mut told);
+                    }
                 }
             }
             let now = self.clock.now();

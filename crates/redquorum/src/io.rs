@@ -67,8 +67,8 @@ impl Io {
         flushed
     }
 
-    /// Reads what is there, and says why nothing more will come if that is so.
-    pub(crate) fn read(&mut self, cx: &mut Context<'_>) -> Poll<String> {
+    /// Reads what is there, or says why nothing more will come.
+    pub(crate) fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), String>> {
         let Some((_, connection)) = &mut self.connection else { return Poll::Pending };
         if self.filled == self.incoming.len() {
             // The parser refuses an answer long before this grows out of hand.
@@ -77,13 +77,13 @@ impl Io {
         let mut buffer = ReadBuf::new(&mut self.incoming[self.filled..]);
         match Pin::new(connection).poll_read(cx, &mut buffer) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Err(error)) => Poll::Ready(error.to_string()),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error.to_string())),
             Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
-                Poll::Ready("closed by the master".into())
+                Poll::Ready(Err("closed by the master".into()))
             }
             Poll::Ready(Ok(())) => {
                 self.filled += buffer.filled().len();
-                Poll::Ready(String::new())
+                Poll::Ready(Ok(()))
             }
         }
     }

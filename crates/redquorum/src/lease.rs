@@ -43,6 +43,12 @@ pub struct Released {
     pub report: Report,
 }
 
+impl fmt::Display for Released {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.outcome, self.report)
+    }
+}
+
 impl Lease {
     pub(crate) fn new(claim: Arc<ClaimCell>) -> Self {
         count(&claim.fleet.counters.acquired);

@@ -16,7 +16,8 @@ use crate::stats::{MasterStats, Stats};
 
 /// A lock over N independent Redis masters. See the [crate](crate) for what it promises.
 ///
-/// It is a cheap handle: clone it into every task. The connections live in background tasks of
+/// It is a cheap handle: clone it into every task. Whatever waits (`acquire`, `release`, `lost`, …)
+/// must be polled inside a Tokio runtime with timers, not necessarily the same one. The connections live in background tasks of
 /// the runtime in which it was built, and end when the last clone and the last lease are gone
 /// and nothing is owed any more.
 #[derive(Clone)]

@@ -9,7 +9,11 @@ use crate::token::Token;
 
 /// The keys of one master, by their tokens.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct Ledger(BTreeMap<Token, Entry>);
+pub(super) struct Ledger {
+    entries: BTreeMap<Token, Entry>,
+    /// What the keys take, all together.
+    bytes: usize,
+}
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Entry {
@@ -32,23 +36,22 @@ enum State {
 impl Ledger {
     /// Enters a key that is about to be created or extended, and expires then.
     pub(super) fn claim(&mut self, token: Token, key: Key, expires: Time) {
-        let entry = Entry { key, state: State::Claimed, expires };
-        let entry = self.0.entry(token).or_insert(entry);
+        let entry = self.enter(token, Entry { key, state: State::Claimed, expires });
         entry.expires = entry.expires.max(expires);
     }
 
     pub(super) fn contains(&self, token: Token) -> bool {
-        self.0.contains_key(&token)
+        self.entries.contains_key(&token)
     }
 
     /// Whether the key shall go: nothing that may create it must be written any more.
     pub(super) fn is_settled(&self, token: Token) -> bool {
-        self.0.get(&token).is_some_and(|entry| entry.state != State::Claimed)
+        self.entries.get(&token).is_some_and(|entry| entry.state != State::Claimed)
     }
 
     /// The key shall go, and nothing says so yet.
     pub(super) fn owe(&mut self, token: Token) {
-        if let Some(entry) = self.0.get_mut(&token) {
+        if let Some(entry) = self.entries.get_mut(&token) {
             entry.state = State::Owed;
         }
     }
@@ -56,13 +59,20 @@ impl Ledger {
     /// The key shall go, and the command that says so is being written. A key that was never
     /// entered is entered now: it is asked about all the same.
     pub(super) fn pay(&mut self, token: Token, key: Key, now: Time) {
-        let entry = Entry { key, state: State::Paying, expires: now };
-        self.0.entry(token).or_insert(entry).state = State::Paying;
+        self.enter(token, Entry { key, state: State::Paying, expires: now }).state = State::Paying;
+    }
+
+    fn enter(&mut self, token: Token, entry: Entry) -> &mut Entry {
+        let bytes = &mut self.bytes;
+        self.entries.entry(token).or_insert_with(|| {
+            *bytes += entry.key.len();
+            entry
+        })
     }
 
     /// All that is owed is being paid: these commands are to be written.
     pub(super) fn pay_all(&mut self) -> Vec<(Token, Key)> {
-        let owed = self.0.iter_mut().filter(|(_, entry)| entry.state == State::Owed);
+        let owed = self.entries.iter_mut().filter(|(_, entry)| entry.state == State::Owed);
         owed.map(|(token, entry)| {
             entry.state = State::Paying;
             (*token, entry.key.clone())
@@ -72,28 +82,34 @@ impl Ledger {
 
     /// The connection is gone: what was being paid is owed again.
     pub(super) fn unpay_all(&mut self) {
-        for entry in self.0.values_mut().filter(|entry| entry.state == State::Paying) {
+        for entry in self.entries.values_mut().filter(|entry| entry.state == State::Paying) {
             entry.state = State::Owed;
         }
     }
 
     /// The master said that the key is gone.
     pub(super) fn clear(&mut self, token: Token) {
-        self.0.remove(&token);
+        if let Some(entry) = self.entries.remove(&token) {
+            self.bytes -= entry.key.len();
+        }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Keys that shall go.
     pub(super) fn owed(&self) -> usize {
-        self.0.values().filter(|entry| entry.state != State::Claimed).count()
+        self.entries.values().filter(|entry| entry.state != State::Claimed).count()
     }
 
     /// Keys that shall go and have not yet expired by themselves.
     pub(super) fn owed_and_alive(&self, now: Time) -> usize {
         let counts = |entry: &&Entry| entry.state != State::Claimed && now < entry.expires;
-        self.0.values().filter(counts).count()
+        self.entries.values().filter(counts).count()
     }
 }

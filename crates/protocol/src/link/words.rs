@@ -20,6 +20,8 @@ pub struct Bounds {
     pub unanswered_bytes: usize,
     /// With this many clean-ups owed or to be owed, no new votes.
     pub ledger: usize,
+    /// With keys of this many bytes owed or to be owed, no new votes.
+    pub ledger_bytes: usize,
     /// The shortest pause between two tries to connect, or to pay a debt that met an error.
     pub retry_min: Duration,
     /// The longest such pause; it doubles from one to the other.
@@ -34,6 +36,7 @@ impl Bounds {
             unanswered: 4096,
             unanswered_bytes: 32 << 20,
             ledger: 65_536,
+            ledger_bytes: 64 << 20,
             retry_min: Duration::from_millis(10),
             retry_max: Duration::from_secs(1),
         }

@@ -157,3 +157,23 @@ fn keys_that_have_expired_on_a_master_that_is_down_are_owed_but_not_waited_for()
     bench.connect(2);
     assert_eq!(bench.link.owed_still(bench.now), 1, "a master that is up says so itself");
 }
+
+#[test]
+fn a_ledger_full_of_long_names_takes_no_new_token() {
+    let bounds = Bounds { ledger_bytes: 2, ..Bounds::for_node_timeout(50 * MS) };
+    let mut bench = Bench::with(bounds);
+    bench.connect(1);
+    bench.set(1, 1);
+    bench.set(2, 2);
+    bench.look();
+    bench.set(3, 3);
+    assert_eq!(bench.look(), [unknown(3, Cause::Overloaded)]);
+    bench.answer(1, Answer::Created);
+    bench.answer(1, Answer::Created);
+    bench.settle(1, 4);
+    bench.answer(1, Answer::Deleted);
+    bench.look();
+    bench.set(3, 5);
+    assert_eq!(bench.look().len(), 1, "what is paid makes room");
+    assert_eq!(bench.link.claimed(), 2);
+}

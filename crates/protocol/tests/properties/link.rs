@@ -410,6 +410,7 @@ fn any_bounds() -> impl Strategy<Value = Bounds> {
             unanswered,
             unanswered_bytes: bytes,
             ledger,
+            ledger_bytes: bytes,
             retry_min: min,
             retry_max: max,
         },

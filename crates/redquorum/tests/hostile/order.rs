@@ -1,0 +1,280 @@
+//! Answers belong to their commands, whatever is opened and closed beside them, and no byte
+//! stays behind.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use redquorum::{
+    AcquireError, Answer, Connecting, Connection, Holder, LinkState, Node, Outcome, Redlock,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, sleep};
+
+use crate::scripted::{Say, Scripted};
+
+const MS: Duration = Duration::from_millis(1);
+
+#[tokio::test(start_paused = true)]
+async fn giving_up_a_second_connection_loses_no_command_of_the_first() {
+    let masters = Masters::new(5);
+    let lock = masters.builder().build().await.unwrap();
+    masters.stop(5);
+    let first = lock.acquire("first").await.unwrap();
+    let second = lock.acquire("second").await.unwrap();
+    // Stalled by now, and a second connection waits for its greeting.
+    sleep(250 * MS).await;
+    assert_eq!(lock.stats().masters[4].state, LinkState::Stalled);
+    masters.resume(5);
+    // Queued in the same instant in which the answers to the two SETs arrive.
+    drop(first);
+    sleep(MS).await;
+    let stats = lock.stats().masters[4].clone();
+    assert_eq!((stats.state, stats.connected), (LinkState::Up, 1));
+    assert_eq!((stats.owed, stats.unanswered), (0, 0), "a command was lost");
+    assert_eq!(masters.value(5, "first"), None);
+    assert!(masters.value(5, "second").is_some());
+    // and what comes after is not taken for the answer to what was before
+    second.extend().await.unwrap();
+    second.release().await;
+    let (connected, owed) = (lock.stats().masters[4].connected, lock.stats().masters[4].owed);
+    assert_eq!((connected, owed), (1, 0));
+}
+
+/// A node whose connections send nothing before a flush, and whose flushes take a millisecond.
+struct Holding(Scripted);
+
+impl Node for Holding {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let inner = self.0.connect().await?;
+            Ok(Box::new(Held { inner, held: Vec::new(), asked: false }) as Box<dyn Connection>)
+        })
+    }
+}
+
+struct Held {
+    inner: Box<dyn Connection>,
+    held: Vec<u8>,
+    asked: bool,
+}
+
+impl AsyncWrite for Held {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.held.extend(bytes);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Self { inner, held, asked } = self.get_mut();
+        if !*asked && !held.is_empty() {
+            *asked = true;
+            let waker = cx.waker().clone();
+            tokio::spawn(async move {
+                sleep(MS).await;
+                waker.wake();
+            });
+            return Poll::Pending;
+        }
+        while !held.is_empty() {
+            let count = ready!(Pin::new(&mut *inner).poll_write(cx, held))?;
+            held.drain(..count);
+        }
+        *asked = false;
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Held {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl Connection for Held {}
+
+/// A node whose connections break after the greeting, by an error that has no words.
+struct Wordless(Scripted);
+
+impl Node for Wordless {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let inner = self.0.connect().await?;
+            Ok(Box::new(Breaking { inner, reads: 0 }) as Box<dyn Connection>)
+        })
+    }
+}
+
+struct Breaking {
+    inner: Box<dyn Connection>,
+    reads: usize,
+}
+
+impl AsyncRead for Breaking {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        match Pin::new(&mut self.inner).poll_read(cx, buffer) {
+            Poll::Ready(Ok(())) if buffer.filled().len() > before => Poll::Ready(Ok(())),
+            // Greeted, and asked for more.
+            Poll::Pending if self.reads >= 2 => {
+                self.reads += 1;
+                assert!(self.reads < 1_000, "it is read again and again");
+                Poll::Ready(Err(io::Error::other("")))
+            }
+            other => {
+                self.reads += 1;
+                other
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Breaking {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Connection for Breaking {}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_without_words_is_an_error() {
+    let scripted = Scripted::new("wordless", |_| Say::Well);
+    let seen = scripted.seen();
+    let lock = Masters::new(4).builder().node(Wordless(scripted)).build().await.unwrap();
+    for _ in 0..5 {
+        let lease = lock.acquire("r").await.unwrap();
+        assert_eq!(lease.release().await.outcome, Outcome::Released);
+        sleep(1_000 * MS).await;
+    }
+    assert!(lock.health().await.has_quorum());
+    assert!((2..=20).contains(&seen.connects()), "{}", seen.connects());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_connection_holds_back_is_flushed_in_time() {
+    let mut builder = Redlock::builder().tokio_clock_for_tests();
+    for number in 1..=3 {
+        builder = builder.node(Holding(Scripted::new(&format!("held-{number}"), |_| Say::Well)));
+    }
+    let lock = builder.build().await.unwrap();
+    for _ in 0..20 {
+        let start = Instant::now();
+        let lease = lock.acquire("r").await.unwrap();
+        lease.extend().await.unwrap();
+        assert_eq!(lease.release().await.outcome, Outcome::Released);
+        assert!(start.elapsed() <= 12 * MS, "{:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_speaks_unasked_is_left_alone_for_a_while() {
+    let second_script = redquorum_protocol::wire::KEEP.source.as_bytes();
+    let bad = Scripted::new("bad", move |args| match args {
+        Some([b"SCRIPT", b"LOAD", source]) if *source == second_script => {
+            Say::Later(50 * MS, b"+OK\r\n".to_vec())
+        }
+        _ => Say::Well,
+    });
+    let seen = bad.seen();
+    let lock = Masters::new(4).builder().node(bad).build().await.unwrap();
+    assert_eq!(lock.stats().masters[4].state, LinkState::Up);
+    sleep(60 * MS).await;
+    let down = LinkState::Down("an answer to no command".into());
+    assert_eq!(lock.stats().masters[4].state, down);
+    sleep(10_000 * MS).await;
+    assert!((8..=11).contains(&seen.connects()), "{}", seen.connects());
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_forget_their_scripts_are_told_them_again_and_nothing_stays() {
+    // Of each master: whether it knows its scripts.
+    let known: Vec<_> = (0..3).map(|_| Arc::new(AtomicBool::new(true))).collect();
+    let mut builder = Redlock::builder().tokio_clock_for_tests();
+    for (number, known) in known.iter().cloned().enumerate() {
+        builder = builder.node(Scripted::new(&format!("flushed-{number}"), move |args| {
+            match args {
+                Some([b"SCRIPT", ..]) => known.store(true, Relaxed),
+                Some([b"EVALSHA", ..]) if !known.load(Relaxed) => {
+                    return Say::line("-NOSCRIPT No matching script. Please use EVAL.");
+                }
+                _ => {}
+            }
+            Say::Well
+        }));
+    }
+    let lock = builder.build().await.unwrap();
+    for _ in 0..3 {
+        let lease = lock.acquire("r").await.unwrap();
+        known.iter().for_each(|known| known.store(false, Relaxed));
+        // An attempt that met NOSCRIPT is never sent again (R5), and takes nothing away.
+        let error = lease.extend().await.unwrap_err().to_string();
+        assert!(error.contains("scripts were flushed and are being loaded again"), "{error}");
+        sleep(MS).await;
+        lease.extend().await.unwrap();
+        known.iter().for_each(|known| known.store(false, Relaxed));
+        let released = lease.release().await;
+        assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
+        // It is owed, and paid as soon as the scripts are back.
+        sleep(MS).await;
+        assert!(lock.stats().masters.iter().all(|master| master.owed == 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_of_another_type_is_said_to_be_one() {
+    let mut builder = Redlock::builder().tokio_clock_for_tests();
+    for number in 1..=3 {
+        builder = builder.node(Scripted::new(&format!("list-{number}"), |args| match args {
+            Some([b"SET", ..]) => Say::line("$-1"),
+            Some([b"EVALSHA", ..]) => Say::line("-WRONGTYPE Operation against a key"),
+            _ => Say::Well,
+        }));
+    }
+    let lock = builder.build().await.unwrap();
+    let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
+    let AcquireError::Taken { report, .. } = &error else { panic!("{error}") };
+    assert_eq!(report.masters()[2].answer, Some(Answer::Taken(Holder::WrongType)));
+    assert!(error.to_string().contains("the key is of another type, not a lock"), "{error}");
+    assert!(lock.stats().masters.iter().all(|master| master.owed == 0), "nothing of ours is there");
+}

@@ -1,0 +1,248 @@
+//! A master over a pipe in memory that does what a script says: well, badly, or not at all.
+//!
+//! Used by the other files of this test; good masters come from `redquorum::memory`.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redquorum::{Connecting, Connection, Hello, Node};
+use redquorum_protocol::wire::{DELETE, Frame, KEEP, parse};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+/// After so many commands or connections a master falls silent. Virtual time stands still while a
+/// client spins, so that without this a test for spinning would never end.
+pub(crate) const MOST: usize = 50_000;
+
+/// What a scripted master does about one command, or about a new connection.
+#[derive(Clone, Debug)]
+pub(crate) enum Say {
+    /// What Redis would.
+    Well,
+    /// What Redis would, one byte at a time, with this pause before each.
+    Slowly(Duration),
+    /// What Redis would, and the same once more.
+    Twice,
+    /// What Redis would, and after this time these bytes, unasked.
+    Later(Duration, Vec<u8>),
+    /// These bytes.
+    Bytes(Vec<u8>),
+    /// These bytes, over and over, for as long as anybody reads them.
+    Endless(Vec<u8>),
+    /// These bytes, and then the end of the connection.
+    Last(Vec<u8>),
+    /// Nothing, for this command.
+    Nothing,
+    /// Nothing for this and every later command of the connection: a black hole.
+    Swallow,
+    /// Nothing can be connected to.
+    Refuse,
+    /// The connection never comes up.
+    Hang,
+    /// The node itself panics.
+    Panic,
+}
+
+impl Say {
+    const fn is_well(&self) -> bool {
+        matches!(self, Self::Well | Self::Slowly(_) | Self::Twice | Self::Later(..))
+    }
+
+    pub(crate) fn line(text: &str) -> Self {
+        Self::Bytes(format!("{text}\r\n").into_bytes())
+    }
+}
+
+/// A command as the script sees it: its arguments.
+pub(crate) type Args<'a> = [&'a [u8]];
+
+/// Whether a command belongs to the greeting of a new connection.
+pub(crate) fn is_greeting(args: &Args<'_>) -> bool {
+    matches!(
+        args,
+        [b"AUTH" | b"SELECT" | b"INFO", ..] | [b"SCRIPT", b"LOAD", _] | [b"CLIENT", b"ID"]
+    )
+}
+
+type Script = dyn Fn(Option<&Args<'_>>) -> Say + Send + Sync;
+
+/// The master. Clones are the same one.
+#[derive(Clone)]
+pub(crate) struct Scripted {
+    name: Arc<str>,
+    hello: Hello,
+    script: Arc<Script>,
+    seen: Arc<Seen>,
+}
+
+/// What it saw, for the test to look at.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(crate) connects: AtomicUsize,
+    pub(crate) commands: AtomicUsize,
+    keys: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl Seen {
+    pub(crate) fn connects(&self) -> usize {
+        self.connects.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn commands(&self) -> usize {
+        self.commands.load(Ordering::Relaxed)
+    }
+}
+
+impl Scripted {
+    /// A master that does what `script` says: of a new connection (`None`), and of each command.
+    pub(crate) fn new(
+        name: &str,
+        script: impl Fn(Option<&Args<'_>>) -> Say + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            hello: Hello::default(),
+            script: Arc::new(script),
+            seen: Arc::default(),
+        }
+    }
+
+    /// The same, where clients say this first.
+    pub(crate) fn with_hello(mut self, hello: Hello) -> Self {
+        self.hello = hello;
+        self
+    }
+
+    pub(crate) fn seen(&self) -> Arc<Seen> {
+        self.seen.clone()
+    }
+
+    /// Serves one connection until it ends.
+    async fn serve(self, id: usize, mut pipe: DuplexStream) -> io::Result<()> {
+        let first = (self.script)(None);
+        if !self.act(first, b"", &mut pipe).await? {
+            return Ok(());
+        }
+        let mut incoming = Vec::new();
+        let mut swallowing = false;
+        while pipe.read_buf(&mut incoming).await? > 0 {
+            let mut used = 0;
+            while let Ok(Some((Frame::Array(args), length))) = parse(&incoming[used..], usize::MAX)
+            {
+                used += length;
+                if self.seen.commands.fetch_add(1, Ordering::Relaxed) >= MOST {
+                    return std::future::pending().await;
+                }
+                let bulk =
+                    |arg: &Frame<'_>| if let Frame::Bulk(b) = arg { b.to_vec() } else { vec![] };
+                let args: Vec<Vec<u8>> = args.iter().map(bulk).collect();
+                let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+                let say = (self.script)(Some(&args));
+                swallowing |= matches!(say, Say::Swallow);
+                if !swallowing {
+                    let well = if say.is_well() { self.execute(id, &args) } else { Vec::new() };
+                    if !self.act(say, &well, &mut pipe).await? {
+                        return Ok(());
+                    }
+                }
+            }
+            incoming.drain(..used);
+        }
+        Ok(())
+    }
+
+    /// Returns whether the connection goes on.
+    async fn act(&self, say: Say, well: &[u8], pipe: &mut DuplexStream) -> io::Result<bool> {
+        match say {
+            Say::Well => pipe.write_all(well).await?,
+            Say::Twice => pipe.write_all(&[well, well].concat()).await?,
+            Say::Later(time, bytes) => {
+                pipe.write_all(well).await?;
+                tokio::time::sleep(time).await;
+                pipe.write_all(&bytes).await?;
+            }
+            Say::Slowly(pause) => {
+                for byte in well {
+                    tokio::time::sleep(pause).await;
+                    pipe.write_all(&[*byte]).await?;
+                }
+            }
+            Say::Bytes(bytes) => pipe.write_all(&bytes).await?,
+            Say::Endless(bytes) => loop {
+                pipe.write_all(&bytes).await?;
+            },
+            Say::Last(bytes) => {
+                pipe.write_all(&bytes).await?;
+                return Ok(false);
+            }
+            Say::Nothing | Say::Swallow | Say::Refuse | Say::Hang | Say::Panic => {}
+        }
+        Ok(true)
+    }
+
+    /// What Redis would answer. Keys of this master have no TTL: no test of it waits for one.
+    fn execute(&self, id: usize, args: &Args<'_>) -> Vec<u8> {
+        let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len()).into_bytes();
+        let mut keys = self.seen.keys.lock().unwrap();
+        let held = |keys: &HashMap<Vec<u8>, Vec<u8>>, key: &[u8], token: &[u8]| {
+            keys.get(key).map(|value| value == token)
+        };
+        match args {
+            [b"AUTH" | b"SELECT", ..] => b"+OK\r\n".to_vec(),
+            [b"CLIENT", b"ID"] => format!(":{id}\r\n").into_bytes(),
+            [b"CLIENT", b"KILL", ..] => b":1\r\n".to_vec(),
+            [b"INFO", ..] => bulk(&format!("run_id:{}", self.name)),
+            [b"SCRIPT", b"LOAD", source] => {
+                let known = [DELETE, KEEP].into_iter().find(|s| s.source.as_bytes() == *source);
+                bulk(known.expect("one of the lock's scripts").sha1)
+            }
+            [b"SET", key, token, ..] => {
+                if keys.contains_key(*key) {
+                    return b"$-1\r\n".to_vec();
+                }
+                keys.insert(key.to_vec(), token.to_vec());
+                b"+OK\r\n".to_vec()
+            }
+            [b"EVALSHA", sha, _, key, token, ..] => match held(&keys, key, token) {
+                Some(true) if *sha == DELETE.sha1.as_bytes() => {
+                    keys.remove(*key);
+                    b":1\r\n".to_vec()
+                }
+                Some(true) => b":1\r\n".to_vec(),
+                Some(false) => b"*2\r\n:1000\r\n$1\r\nx\r\n".to_vec(),
+                None => b":0\r\n".to_vec(),
+            },
+            _ => b"+PONG\r\n".to_vec(),
+        }
+    }
+}
+
+impl Node for Scripted {
+    fn name(&self) -> String {
+        self.name.to_string()
+    }
+
+    fn hello(&self) -> Hello {
+        self.hello.clone()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let id = self.seen.connects.fetch_add(1, Ordering::Relaxed) + 1;
+            if id >= MOST {
+                return std::future::pending().await;
+            }
+            match (self.script)(None) {
+                Say::Refuse => return Err(io::ErrorKind::ConnectionRefused.into()),
+                Say::Hang => std::future::pending().await,
+                Say::Panic => panic!("a node of the caller's own that panics"),
+                _ => {}
+            }
+            let (ours, theirs) = duplex(64 * 1024);
+            tokio::spawn(self.clone().serve(id, theirs));
+            Ok(Box::new(ours) as Box<dyn Connection>)
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! What piles up for a master that does not answer has a bound, and the rest of the lock does
+//! not notice.
+
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use redquorum::{Answer, Cause, LinkState};
+use redquorum_protocol::Bounds;
+use tokio::time::{Instant, sleep};
+
+use crate::scripted::{Say, Scripted};
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+
+fn bounds() -> Bounds {
+    Bounds::for_node_timeout(100 * MS)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_never_answers_is_asked_no_more_than_the_bounds_allow() {
+    let masters = Masters::new(5);
+    let lock = masters.builder().build().await.unwrap();
+    masters.stop(5);
+    let start = Instant::now();
+    let mut most = (0, 0);
+    for number in 0..10_000 {
+        // In one instant of virtual time, so that the link cannot stall: only its bounds help.
+        let lease = lock.try_acquire(format!("r{number}")).await.unwrap().expect("it is free");
+        drop(lease);
+        let stats = &lock.stats().masters[4];
+        most = (most.0.max(stats.unanswered), most.1.max(stats.owed));
+    }
+    assert!(start.elapsed() < 100 * MS, "{:?}", start.elapsed());
+    // Each SET that was let through brings its own clean-up, and nothing else does.
+    assert!(most.0 >= bounds().unanswered, "the bound was not reached: {most:?}");
+    assert!(most.0 <= bounds().unanswered + 1 && most.1 <= bounds().unanswered, "{most:?}");
+    let last = lock.acquire("r").await.unwrap();
+    let answer = last.report().masters()[4].answer.clone();
+    assert_eq!(answer, Some(Answer::Unknown(Cause::Overloaded)));
+    // It wakes up, and all of it is paid.
+    masters.resume(5);
+    sleep(MS).await;
+    let stats = &lock.stats().masters[4];
+    assert_eq!((stats.unanswered, stats.owed, stats.connected), (0, 0, 1));
+    assert_eq!(masters.keys(5), Vec::<Vec<u8>>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stalled_master_is_not_asked_and_owes_no_more() {
+    let masters = Masters::new(5);
+    let lock = masters.builder().build().await.unwrap();
+    masters.stop(5);
+    drop(lock.try_acquire("first").await.unwrap());
+    sleep(S).await;
+    let before = lock.stats().masters[4].clone();
+    assert_eq!((before.state, before.owed), (LinkState::Stalled, 1));
+    for number in 0..1_000 {
+        let lease = lock.try_acquire(format!("r{number}")).await.unwrap().expect("it is free");
+        let answer = lease.report().masters()[4].answer.clone();
+        assert_eq!(answer, Some(Answer::Unknown(Cause::Stalled)));
+    }
+    let after = &lock.stats().masters[4];
+    assert_eq!((after.owed, after.unanswered), (before.owed, before.unanswered));
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_resources_are_bounded_by_their_bytes() {
+    let masters = Masters::new(5);
+    let lock = masters.builder().build().await.unwrap();
+    masters.stop(5);
+    for number in 0..20 {
+        let mut resource = vec![0; 1 << 20];
+        resource[..4].copy_from_slice(&u32::to_be_bytes(number));
+        assert!(lock.try_acquire(resource).await.unwrap().is_some());
+    }
+    // A SET and its clean-up for each.
+    let (unanswered, bound) = (lock.stats().masters[4].unanswered, bounds().unanswered_bytes >> 20);
+    assert!(unanswered >= bound - 2 && unanswered <= bound + 2, "{unanswered}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn debts_to_a_master_that_refuses_to_be_paid_are_bounded_in_number_and_pace() {
+    let masters = Masters::new(4);
+    // As a master that became a replica: it answers everything, and does nothing.
+    let replica = Scripted::new("replica", |args| match args {
+        Some([b"SET" | b"EVALSHA", ..]) => Say::line("-READONLY You can't write"),
+        _ => Say::Well,
+    });
+    let seen = replica.seen();
+    let lock = masters.builder().node(replica).build().await.unwrap();
+    for number in 0..1_000 {
+        assert!(lock.try_acquire(format!("r{number}")).await.unwrap().is_some());
+    }
+    sleep(MS).await;
+    assert_eq!(lock.stats().masters[4].owed, 1_000);
+    let before = seen.commands();
+    sleep(5 * S).await;
+    // Each is tried again once a second.
+    let again = seen.commands() - before;
+    assert!((4_000..=6_000).contains(&again), "{again}");
+    assert_eq!(seen.connects(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_probes_of_a_silent_master_do_not_pile_up() {
+    let masters = Masters::new(3);
+    let lock = masters.builder().build().await.unwrap();
+    masters.stop(3);
+    for _ in 0..3 * bounds().unanswered {
+        // Dropped after its first poll: the question is out.
+        let _ = tokio::time::timeout(Duration::ZERO, lock.health()).await;
+    }
+    assert!(lock.stats().masters[2].unanswered <= bounds().unanswered);
+}

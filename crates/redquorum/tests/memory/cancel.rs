@@ -1,0 +1,214 @@
+//! Every future, dropped after every number of polls: no key stays, and the lock works on.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use redquorum::{Outcome, Redlock};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{MS, S, TTL, bed, holding, keys, poll_once, settle, take};
+
+/// More polls than any future of the lock needs to end by itself.
+const MOST: usize = 12;
+
+/// Polls a future so many times, with this pause after each, and drops it. Returns whether it
+/// ended by itself.
+async fn polled<F: IntoFuture>(future: F, times: usize, pause: Duration) -> bool {
+    let mut future = pin!(future.into_future());
+    for _ in 0..times {
+        if poll_once(future.as_mut()).await.is_ready() {
+            return true;
+        }
+        if pause.is_zero() { tokio::task::yield_now().await } else { sleep(pause).await }
+    }
+    false
+}
+
+/// What may go wrong meanwhile.
+#[derive(Clone, Copy, Debug)]
+enum Trouble {
+    None,
+    /// The resource is taken by another.
+    Taken,
+    /// On three of five.
+    HalfTaken,
+    /// Two are silent.
+    Minority,
+    /// Three are silent.
+    Majority,
+    /// All are silent, and answer when the future is gone.
+    All,
+}
+
+impl Trouble {
+    const EACH: [Self; 6] =
+        [Self::None, Self::Taken, Self::HalfTaken, Self::Minority, Self::Majority, Self::All];
+
+    fn start(self, masters: &Masters) {
+        let (taken, silent) = match self {
+            Self::None => (0, 0),
+            Self::Taken => (5, 0),
+            Self::HalfTaken => (3, 0),
+            Self::Minority => (0, 2),
+            Self::Majority => (0, 3),
+            Self::All => (0, 5),
+        };
+        (1..=taken).for_each(|number| masters.set(number, "r", "somebody", None));
+        (1..=silent).for_each(|number| masters.stop(number));
+    }
+
+    /// Ends it, and checks that nothing of ours stays.
+    async fn end(self, masters: &Masters, lock: &Redlock, what: &str) {
+        settle().await;
+        (1..=5).for_each(|number| masters.resume(number));
+        sleep(S).await;
+        for number in 1..=5 {
+            if masters.value(number, "r").is_some_and(|value| value == b"somebody") {
+                masters.forget(number);
+            }
+        }
+        assert_eq!(keys(masters, 5), 0, "{what}");
+        let owed: usize = lock.stats().masters.iter().map(|master| master.owed).sum();
+        assert_eq!(owed, 0, "{what}");
+        let lease = take(lock, "r").await;
+        assert_eq!(lease.release().await.outcome, Outcome::Released, "{what}");
+    }
+}
+
+/// Drops `start(lock)` after 0, 1, 2, … polls, in every trouble, until it ends by itself.
+async fn drop_at_every_step<F: IntoFuture>(start: impl Fn(&Redlock) -> F) -> usize {
+    let mut dropped = 0;
+    for trouble in Trouble::EACH {
+        for pause in [Duration::ZERO, MS, 60 * MS] {
+            for polls in 0..=MOST {
+                let (masters, lock) = bed(5).await;
+                trouble.start(&masters);
+                let ended = polled(start(&lock), polls, pause).await;
+                let what = format!("{trouble:?}, {polls} polls, {pause:?}");
+                trouble.end(&masters, &lock, &what).await;
+                dropped += usize::from(!ended);
+                if ended {
+                    break;
+                }
+            }
+        }
+    }
+    dropped
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_that_is_dropped_leaves_no_key() {
+    let dropped = drop_at_every_step(|lock| lock.acquire("r").wait(300 * MS)).await;
+    assert!(dropped > 50, "{dropped}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_acquire_that_is_dropped_leaves_no_key() {
+    let dropped = drop_at_every_step(|lock| lock.try_acquire("r")).await;
+    assert!(dropped > 20, "{dropped}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_health_probe_that_is_dropped_leaves_nothing() {
+    drop_at_every_step(|lock| {
+        let lock = lock.clone();
+        async move { lock.health().await }
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn futures_of_a_lease_that_are_dropped_leave_the_lease_as_it_is() {
+    for polls in 0..=MOST {
+        for pause in [Duration::ZERO, MS, 60 * MS] {
+            for silent in [0, 2, 3, 5] {
+                let (masters, lock) = bed(5).await;
+                let lease = take(&lock, "r").await;
+                let deadline = lease.deadline();
+                settle().await;
+                (1..=silent).for_each(|number| masters.stop(number));
+                polled(lease.extend(), polls, pause).await;
+                polled(lease.lost(), polls, pause).await;
+                polled(lease.run(std::future::pending::<()>()), polls, pause).await;
+                polled(lease.deadline().passed(), polls, pause).await;
+                assert!(lease.is_lost().is_none() && lease.deadline() >= deadline);
+                polled(lease.extend_to(5 * S), polls, pause).await;
+                assert!(lease.is_lost().is_none() && lease.validity() > 2 * S);
+                (1..=silent).for_each(|number| masters.resume(number));
+                settle().await;
+                assert_eq!(holding(&masters, 5, "r").len(), 5);
+                lease.extend_to(TTL).await.unwrap();
+                polled(lease.release(), polls, pause).await;
+                sleep(S).await;
+                assert_eq!(keys(&masters, 5), 0);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_dropped_pays_all_the_same() {
+    for polls in 0..=3 {
+        let (masters, lock) = bed(5).await;
+        let lease = take(&lock, "r").await;
+        assert!(!polled(lock.shutdown(S), polls, MS).await);
+        lease.release().await;
+        settle().await;
+        assert_eq!(keys(&masters, 5), 0);
+        assert_eq!(lock.acquire("r").await.is_err(), polls > 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_build_that_is_dropped_leaves_the_masters_to_others() {
+    for polls in 0..=MOST {
+        let masters = Masters::new(5);
+        masters.stop(5);
+        polled(masters.builder().require_quorum(true).build(), polls, MS).await;
+        let lock = masters.builder().build().await.unwrap();
+        drop(take(&lock, "r").await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn acquires_dropped_at_any_time_of_a_slow_master_leave_no_key() {
+    let (masters, lock) = bed(5).await;
+    for after in 0..150 {
+        masters.stop(1);
+        masters.stop(2);
+        masters.stop(3);
+        let acquiring = tokio::spawn(lock.acquire("r").into_future());
+        sleep(after * MS).await;
+        acquiring.abort();
+        (1..=3).for_each(|number| masters.resume(number));
+        let start = Instant::now();
+        while keys(&masters, 5) > 0 {
+            sleep(MS).await;
+            assert!(start.elapsed() <= 100 * MS, "keys are left after {after} ms");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_is_left_would_be_seen() {
+    let (masters, lock) = bed(5).await;
+    std::mem::forget(take(&lock, "r").await);
+    sleep(S).await;
+    assert_eq!(keys(&masters, 5), 5);
+    let check = Trouble::None.end(&masters, &lock, "left");
+    assert!(caught(check).await.is_err());
+}
+
+/// Whether a check panics.
+async fn caught(check: impl Future<Output = ()>) -> Result<(), ()> {
+    let mut check = pin!(check);
+    std::future::poll_fn(|cx| {
+        let polled = std::panic::AssertUnwindSafe(|| check.as_mut().poll(cx));
+        match std::panic::catch_unwind(polled) {
+            Ok(poll) => poll.map(Ok),
+            Err(_) => std::task::Poll::Ready(Err(())),
+        }
+    })
+    .await
+}

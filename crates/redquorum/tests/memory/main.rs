@@ -1,0 +1,12 @@
+//! The whole of the lock against masters in memory, in virtual time: no test here sleeps for real.
+
+mod cancel;
+mod contention;
+mod extend;
+mod faults;
+mod lease;
+mod shutdown;
+mod support;
+mod threads;
+mod wait;
+mod watchdog;

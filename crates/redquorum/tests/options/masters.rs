@@ -1,0 +1,138 @@
+//! Which masters: none, one, many, an even number, one twice, addresses that are none.
+
+use redquorum::memory::Masters;
+use redquorum::{BadOption, BuildError, Redlock};
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_has_one_to_64_masters() {
+    let none = Redlock::builder().build().await.unwrap_err();
+    assert_eq!(none, BuildError::Options(BadOption::NoMasters));
+    let many = Masters::new(65).builder().build().await.unwrap_err();
+    assert_eq!(many, BuildError::Options(BadOption::TooManyMasters { masters: 65 }));
+    for (count, quorum) in [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (63, 32), (64, 33)] {
+        let lock = Masters::new(count).builder().require_quorum(true).build().await.unwrap();
+        assert_eq!((lock.masters(), lock.quorum()), (count, quorum));
+        let lease = lock.acquire("r").await.unwrap();
+        assert!(lease.report().in_favour() >= quorum);
+        assert!(lock.try_acquire("r").await.unwrap().is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_even_number_of_masters_does_not_hang_on_an_even_split() {
+    for count in [2, 4] {
+        let masters = Masters::new(count);
+        let lock = masters.builder().build().await.unwrap();
+        for number in 1..=count / 2 {
+            masters.set(number, "r", "somebody", None);
+        }
+        let start = tokio::time::Instant::now();
+        assert!(lock.try_acquire("r").await.unwrap().is_none());
+        assert_eq!(start.elapsed(), std::time::Duration::ZERO);
+    }
+}
+
+#[tokio::test]
+async fn one_address_under_two_spellings_is_one_master() {
+    let pairs = [
+        ("redis://db1", "redis://db1"),
+        ("redis://db1", "redis://db1:6379"),
+        ("redis://db1", "redis://DB1/"),
+        ("redis://db1/0", "redis://db1/1"),
+        ("redis://db1", "redis://user:password@db1"),
+        ("redis://db1", "valkey://db1"),
+        ("redis://[::1]", "redis://[::1]:6379"),
+        ("redis://[::1]", "redis://[0:0:0:0:0:0:0:1]"),
+        ("unix:///run/redis.sock", "unix:///run/redis.sock?db=1"),
+    ];
+    for (first, second) in pairs {
+        let built = Redlock::builder().urls(["redis://other", first, second]).build().await;
+        let Err(BuildError::Duplicate { first: 2, second: 3, name }) = &built else {
+            panic!("{first} and {second}: {built:?}");
+        };
+        let text = built.as_ref().unwrap_err().to_string();
+        assert!(text.contains(&format!("masters 2 and 3 are both {name}")), "{text}");
+        assert!(!name.contains("password"));
+    }
+}
+
+#[tokio::test]
+async fn a_master_by_client_is_the_same_as_by_its_url() {
+    let client = redis::Client::open("redis://db1/3").unwrap();
+    let error = Redlock::builder().client(&client).url("redis://DB1:6379").build().await;
+    assert!(matches!(error, Err(BuildError::Duplicate { .. })), "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_masters_added_twice_are_refused() {
+    let masters = Masters::new(2);
+    let mut twice = masters.builder();
+    for number in 1..=2 {
+        twice = twice.node(Named(format!("memory-{number}")));
+    }
+    let error = twice.build().await.unwrap_err();
+    assert!(matches!(error, BuildError::Duplicate { first: 1, second: 3, .. }), "{error}");
+}
+
+struct Named(String);
+
+impl redquorum::Node for Named {
+    fn name(&self) -> String {
+        self.0.clone()
+    }
+
+    fn connect(&self) -> redquorum::Connecting<'_> {
+        Box::pin(async { Err(std::io::ErrorKind::ConnectionRefused.into()) })
+    }
+}
+
+#[tokio::test]
+async fn a_bad_address_is_named_by_its_number_and_not_repeated() {
+    let bad = [
+        "",
+        " ",
+        "redis://",
+        "localhost",
+        "localhost:6379",
+        "http://:hunter2@db1",
+        "redis://:hunter2@",
+        "redis://:hunter2@db1:port",
+        "redis://:hunter2@db1:99999",
+        "redis://:hunter2@db1/minus",
+        "redis://:hunter2@db1/-1",
+        "redis://:hunter2@db1/99999999999",
+        "redis://hunter2@db1",
+        "redis+unknown://:hunter2@db1",
+        "redis://:hunter2@db1?protocol=hunter2",
+        "redis://:hunter2@db 1",
+        "unix://",
+        "hunter2",
+        "redis://:hunter2%ZZ@[db1",
+        "redis://:hunter2%FF@db1",
+    ];
+    for url in bad {
+        let builder = Redlock::builder().urls(["redis://db0", url]);
+        assert!(!format!("{builder:?}").contains("hunter2"));
+        let error = builder.build().await.err().unwrap_or_else(|| panic!("{url:?} was taken"));
+        let BuildError::Address { number: 2, .. } = &error else { panic!("{url:?}: {error:?}") };
+        let texts = [error.to_string(), format!("{error:?}"), source(&error)];
+        for text in &texts {
+            assert!(!text.contains("hunter2"), "{url:?}: {text}");
+        }
+        assert!(texts[0].starts_with("master 2: "), "{}", texts[0]);
+    }
+}
+
+fn source(error: &dyn std::error::Error) -> String {
+    error.source().map(|source| format!("{source} {source:?}")).unwrap_or_default()
+}
+
+#[cfg(not(feature = "tls"))]
+#[tokio::test]
+async fn tls_that_is_not_built_in_names_the_feature() {
+    for url in ["rediss://:hunter2@db1", "valkeys://db1"] {
+        let error = Redlock::builder().url(url).build().await.unwrap_err().to_string();
+        assert!(error.contains("enable the feature `tls`"), "{error}");
+        assert!(!error.contains("hunter2"));
+    }
+}

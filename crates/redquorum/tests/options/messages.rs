@@ -1,0 +1,111 @@
+//! What errors say to a person: the option, what was wrong, what would be right.
+
+use std::error::Error;
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use redquorum::{AcquireError, BuildError, ExtendError, Redlock};
+
+const MS: Duration = Duration::from_millis(1);
+const S: Duration = Duration::from_secs(1);
+
+/// A fragment in lower case, on one line, without a full stop, with these words.
+fn check(error: &dyn Error, words: &[&str]) {
+    let text = error.to_string();
+    for word in words {
+        assert!(text.contains(word), "{word:?} is missing in: {text}");
+    }
+    let first = text.chars().next().unwrap();
+    assert!(first.is_lowercase() || first.is_ascii_digit(), "{text}");
+    assert!(!text.ends_with('.') && !text.chars().any(char::is_control), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_built_names_the_option_and_the_mend() {
+    let builder = || Masters::new(3).builder();
+    let cases = [
+        (Redlock::builder(), &["no masters", "at least one"][..]),
+        (Masters::new(65).builder(), &["65 masters", "at most 64"]),
+        (builder().ttl(100 * MS), &["ttl of 100ms", "drift (3ms)", "node timeout (100ms)"]),
+        (builder().ttl(100 * MS), &["raise the ttl or lower the node timeout"]),
+        (builder().ttl(90_000 * S), &["ttl of 90000s", "at most 86400s", "extend"]),
+        (builder().node_timeout(Duration::ZERO), &["node timeout of 0ns", "at least 1ms"]),
+        (builder().connect_timeout(MS), &["connect timeout of 1ms", "at least", "100ms"]),
+        (builder().url("nonsense"), &["master 4", "not a Redis URL", "redis://"]),
+        (builder().url("redis://me@db1"), &["a user without a password", "user:password@host"]),
+        (builder().url("redis://db1").url("redis://DB1"), &["masters 4 and 5", "give each"]),
+    ];
+    for (builder, words) in cases {
+        check(&builder.build().await.unwrap_err(), words);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_acquired_says_why_and_by_whom() {
+    let masters = Masters::new(3);
+    let lock = masters.builder().build().await.unwrap();
+    let held = lock.acquire("r").await.unwrap();
+    let taken = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
+    let words =
+        ["taken by another", "1 attempt;", "master 3 (memory-3): held by token", "10000 ms"];
+    check(&taken, &words);
+    check(&lock.acquire("").await.unwrap_err(), &["the resource is empty", "name what"]);
+    let long = lock.acquire(vec![0; 2 << 20]).await.unwrap_err();
+    check(&long, &["2097152 bytes", "at most 1048576", "lock a hash of it"]);
+    (1..=2).for_each(|number| masters.kill(number));
+    tokio::time::sleep(MS).await;
+    let none = lock.acquire("r").wait(S).await.unwrap_err();
+    check(
+        &none,
+        &["no quorum of masters answered", "attempts;", "master 1 (memory-1): not connected: "],
+    );
+    let not = held.extend().await.unwrap_err();
+    check(&not, &["not extended, the old deadline stands", "master 2 (memory-2): not connected"]);
+    drop(held);
+    let unfinished = lock.shutdown(S).await.unwrap_err();
+    check(&unfinished, &["within 1s", "2 keys owed", "0 keys of living leases", "one ttl"]);
+    check(&lock.acquire("r").await.unwrap_err(), &["the lock was shut down"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_lost_says_how() {
+    let masters = Masters::new(3);
+    let lock = masters.builder().build().await.unwrap();
+    let lease = lock.acquire("r").await.unwrap();
+    check(&lease.lost().await, &["the lease is lost: its deadline passed"]);
+    check(&lease.extend().await.unwrap_err(), &["the lease is lost: its deadline passed"]);
+    let lease = lock.acquire("r").await.unwrap();
+    (1..=3).for_each(|number| masters.forget(number));
+    check(&lease.extend().await.unwrap_err(), &["the key is gone from a quorum", "no such key"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cause_is_told_once() {
+    // In the text of the error, so it is no source besides.
+    let options = Redlock::builder().build().await.unwrap_err();
+    let BuildError::Options(bad) = &options else { panic!("{options}") };
+    assert!(options.to_string().contains(&bad.to_string()) && options.source().is_none());
+    let address = Redlock::builder().url("nonsense").build().await.unwrap_err();
+    let BuildError::Address { error, .. } = &address else { panic!("{address}") };
+    assert!(address.to_string().contains(&error.to_string()) && address.source().is_none());
+    let lock = Masters::new(1).builder().build().await.unwrap();
+    let acquire = lock.acquire("").await.unwrap_err();
+    assert!(acquire.source().is_none() && acquire.report().is_none());
+    let lease = lock.acquire("r").await.unwrap();
+    let extend = lease.extend_to(Duration::ZERO).await.unwrap_err();
+    assert!(extend.source().is_none() && matches!(extend, ExtendError::Options(_)));
+    let taken = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
+    assert!(matches!(taken, AcquireError::Taken { .. }) && taken.source().is_none());
+    assert_eq!(taken.report().unwrap().masters().len(), 1);
+}
+
+#[test]
+fn a_builder_shows_its_options_and_no_secret() {
+    let builder = Redlock::builder().url("redis://me:hunter2@db1").ttl(7 * S).prefix("hidden?");
+    let shown = format!("{builder:?}");
+    for word in ["masters: 1", "ttl: 7s", "wait: 10s", "node_timeout: 100ms", "connect_timeout: 1s"]
+    {
+        assert!(shown.contains(word), "{word:?} is missing in {shown}");
+    }
+    assert!(!shown.contains("hunter2"), "{shown}");
+}

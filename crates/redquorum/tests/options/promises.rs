@@ -1,0 +1,51 @@
+//! Which types may go to other threads: checked when this is compiled.
+
+use redquorum::{
+    Acquire, AcquireError, Acquiring, Answer, Backoff, BadOption, BadUrl, BuildError, Builder,
+    Cause, Connecting, Deadline, ExtendError, Health, Hello, Holder, Latency, Lease, LinkState,
+    Loss, Lost, MasterReport, MasterStats, Node, Outcome, Redlock, Released, Report, Stats, Token,
+    TryAcquire, TryAcquiring, Unfinished, memory::Masters,
+};
+
+fn send<T: Send>() {}
+fn send_sync<T: Send + Sync>() {}
+fn is_send<T: Send>(_: &T) {}
+fn clone<T: Clone>() {}
+fn unpin<T: Unpin>() {}
+
+macro_rules! each {
+    ($check:ident: $($type:ty),+ $(,)?) => { $($check::<$type>();)+ };
+}
+
+#[test]
+fn types_and_futures_go_where_they_are_promised_to_go() {
+    each!(send_sync: Redlock, Lease, Acquire, TryAcquire, Deadline, Report, MasterReport, Released);
+    each!(send_sync: AcquireError, BuildError, ExtendError, Lost, Unfinished, BadOption, BadUrl);
+    each!(send_sync: Health, Stats, MasterStats, Latency, Answer, Backoff, Cause, Holder, Hello);
+    each!(send_sync: LinkState, Loss, Outcome, Token, Masters, Box<dyn Node>);
+    each!(send: Acquiring, TryAcquiring, Builder, Connecting<'static>);
+    each!(clone: Redlock, Acquire, TryAcquire, Deadline, Masters, AcquireError, BuildError, Stats);
+    each!(unpin: Redlock, Lease, Acquiring, TryAcquiring);
+    // Never called: it is enough that it compiles.
+    let _ = futures;
+}
+
+async fn futures(lock: Redlock, lease: Lease, deadline: Deadline) {
+    is_send(&Redlock::builder().build());
+    is_send(&lock.acquire("r").into_future());
+    is_send(&lock.try_acquire("r").into_future());
+    is_send(&lock.health());
+    is_send(&lock.shutdown(std::time::Duration::ZERO));
+    is_send(&lease.lost());
+    is_send(&lease.extend());
+    is_send(&lease.extend_to(std::time::Duration::ZERO));
+    is_send(&lease.run(std::future::ready(())));
+    is_send(&lease.release());
+    is_send(&deadline.passed());
+}
+
+#[test]
+fn errors_fit_into_boxes_and_results_of_others() {
+    fn error<E: std::error::Error + Send + Sync + 'static>() {}
+    each!(error: AcquireError, BuildError, ExtendError, Lost, Unfinished, BadOption, BadUrl);
+}
