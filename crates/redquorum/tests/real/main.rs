@@ -1,0 +1,44 @@
+//! The lock on real masters: what goes wrong in other libraries, dropped futures, zombies, faults.
+//! Simulated masters cannot show any of it, because they behave as we believe that Redis does.
+//!
+//! `support.rs` has what all tests use, `raw.rs` a client that follows no protocol, `proxy.rs` a
+//! network that misbehaves. Without a `redis-server` all tests are reported as ignored.
+
+/// A list of async tests.
+#[cfg(unix)]
+macro_rules! cases {
+    ($($test:ident),* $(,)?) => {
+        vec![$(redquorum_rig::trials::with_masters(stringify!($test), || {
+            crate::support::run($test())
+        })),*]
+    };
+}
+
+#[cfg(unix)]
+mod drops;
+#[cfg(unix)]
+mod ends;
+#[cfg(unix)]
+mod faults;
+#[cfg(unix)]
+mod pitfalls;
+#[cfg(unix)]
+mod proxy;
+#[cfg(unix)]
+mod raw;
+#[cfg(unix)]
+mod support;
+#[cfg(unix)]
+mod zombies;
+
+#[cfg(unix)]
+fn main() -> std::process::ExitCode {
+    let cases =
+        [pitfalls::cases(), drops::cases(), ends::cases(), zombies::cases(), faults::cases()];
+    redquorum_rig::trials::run(cases.into_iter().flatten())
+}
+
+#[cfg(not(unix))]
+fn main() {
+    eprintln!("real masters run on Unix systems only: use Linux, macOS or WSL");
+}
