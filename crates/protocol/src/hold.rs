@@ -49,7 +49,8 @@ pub enum Extension {
     /// Not extended: the old deadline stands, and nothing was taken away (R6).
     NoQuorum,
     /// Not extended: so many masters answered that the key is gone that no quorum holds it.
-    /// The old deadline stands, but the holder had better stop now.
+    /// The old deadline stands, but the holder had better stop now. No later round extends it
+    /// either: somebody else may have held the resource in between.
     QuorumGone,
     /// The lease was lost before the round could end.
     Lost(Loss),
@@ -72,6 +73,8 @@ pub struct Hold {
     /// lease some times over before the holder comes for the answer.
     previous: Option<Box<Round>>,
     watchdog: Option<Watchdog>,
+    /// A round has shown a gap in the hold of the quorum: what is repaired since must not hide it.
+    gone: bool,
     lost: Option<Loss>,
 }
 
@@ -117,6 +120,7 @@ impl Hold {
             },
             previous: None,
             watchdog: None,
+            gone: false,
             lost: None,
         }
     }
@@ -141,6 +145,11 @@ impl Hold {
         self.round.terms = terms;
         if let Some(loss) = self.lost {
             self.round.state = Extension::Lost(loss);
+            out.push(Effect::Decided);
+            return;
+        }
+        if self.gone {
+            self.round.state = Extension::QuorumGone;
             out.push(Effect::Decided);
             return;
         }
@@ -278,6 +287,7 @@ impl Hold {
             self.schedule(self.round.ballot.opened().plus(terms.ttl() / 3));
         } else if self.denied.len() > terms.nodes() - terms.quorum() {
             self.round.state = Extension::QuorumGone;
+            self.gone = true;
             if self.watchdog.is_some() {
                 self.lose(Loss::QuorumGone, out);
                 return;

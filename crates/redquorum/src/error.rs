@@ -131,7 +131,8 @@ pub enum ExtendError {
     /// Too few masters confirmed that the key is still ours. Trying again may help.
     NoQuorum(Report),
     /// So many masters answered that the key is gone that no quorum holds it: somebody else may
-    /// hold the resource already. Stop, although the deadline has not passed: a failed extension
+    /// hold the resource already. Trying again does not help. Stop, although the deadline has not
+    /// passed: a failed extension
     /// changes nothing, so [`run`](crate::Lease::run) and [`lost`](crate::Lease::lost) do not
     /// stop for you. The watchdog, which nobody reads the errors of, does take it for a loss.
     QuorumGone(Report),

@@ -59,8 +59,9 @@ impl Redlock {
         Acquire::new(&self.fleet, resource.as_ref())
     }
 
-    /// Asks for a resource once: `None` means that somebody else has it, or that several asked
-    /// at the same moment and none got a quorum.
+    /// Asks for a resource once: `None` means that somebody else has it, that a key without TTL or
+    /// of another type is in the way, or that several asked at the same moment and none got a
+    /// quorum.
     ///
     /// It does not wait to learn who holds it: `acquire(…).wait(Duration::ZERO)` also makes one
     /// attempt, and its error tells.
@@ -116,7 +117,9 @@ impl Redlock {
     /// leases that are not live on to their deadlines. Call it before the runtime ends: a task
     /// that is gone pays nothing, and its keys stay for up to one TTL.
     ///
-    /// It waits for a master that is down only while keys may be left there, one TTL at most.
+    /// It waits for a master that is down only until the keys there have expired, one TTL at most.
+    /// (A master that is stopped, not dead, may execute what is in its sockets when it goes on:
+    /// such a key lives for up to one TTL more.)
     ///
     /// # Errors
     /// [`Unfinished`] if `timeout` passes first. What is left expires within one TTL.

@@ -223,3 +223,17 @@ fn a_watchdog_that_hears_that_the_quorum_is_gone_does_not_wait_for_the_deadline(
     assert_eq!(play.lost(), Some(Loss::QuorumGone));
     assert_eq!(play.settled(5, 1), [1; 5]);
 }
+
+#[test]
+fn a_gap_in_the_quorum_is_not_hidden_by_what_is_repaired_behind_it() {
+    let mut play = Play::hold(&[Granted; 5]);
+    let deadline = play.deadline();
+    play.tell(Input::Extend(terms(5)));
+    (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Absent)));
+    assert_eq!((play.extension(), play.deadline()), (Extension::QuorumGone, deadline));
+    play.said.clear();
+    play.tell(Input::Extend(terms(5)));
+    assert_eq!((play.extension(), play.deadline()), (Extension::QuorumGone, deadline));
+    assert_eq!(play.asked(), [], "nothing is repaired for a lease that had a gap");
+    assert_eq!(play.lost(), None, "a failed extension changes nothing");
+}
