@@ -14,6 +14,7 @@ pub(crate) fn cases() -> Vec<Case> {
         a_failed_extend_deletes_nothing_and_the_old_deadline_stands,
         an_extend_without_answers_deletes_nothing_and_the_old_deadline_stands,
         a_key_made_anew_does_not_count_in_the_round_that_made_it,
+        a_gap_in_the_quorum_is_never_hidden_by_keys_made_anew,
         a_minority_that_lost_the_key_gets_it_back,
         an_extend_takes_no_key_from_a_rival,
         extending_an_expired_lease_is_no_success_though_the_keys_are_there,
@@ -70,23 +71,41 @@ async fn an_extend_without_answers_deletes_nothing_and_the_old_deadline_stands()
 }
 
 async fn a_key_made_anew_does_not_count_in_the_round_that_made_it() {
+    let masters = own(5);
+    let lock = built(brisk(&masters)).await;
+    let lease = full(&masters, &lock, "r").await;
+    delete(&masters, 1..=2, "r");
+    // The first round finds the gaps; it repairs none, or it could not tell.
+    let deadline = lease.extend().await.unwrap();
+    answered(&lock).await;
+    assert_eq!(holders(&masters, "r"), [3, 4, 5]);
+    // The second one repairs, and does not count what it made: two have held it throughout.
+    masters.pause(3).unwrap();
+    let error = lease.extend().await.unwrap_err();
+    assert!(matches!(error, ExtendError::NoQuorum(_)), "{error}");
+    assert_eq!(lease.deadline(), deadline);
+    // From the third one on they count.
+    assert!(lease.extend().await.unwrap() > deadline);
+    masters.resume(3).unwrap();
+    answered(&lock).await;
+    assert_eq!(holders(&masters, "r"), [1, 2, 3, 4, 5]);
+    assert_eq!(lease.release().await.outcome, Outcome::Released);
+}
+
+async fn a_gap_in_the_quorum_is_never_hidden_by_keys_made_anew() {
     let masters = shared();
     let lock = built(calm(masters)).await;
     let r = unique("gap");
     let lease = full(masters, &lock, &r).await;
     let deadline = lease.deadline();
     delete(masters, 1..=3, &r);
-    // The first round finds the gap; it repairs none, or it could not tell.
-    lease.extend().await.unwrap_err();
-    answered(&lock).await;
-    assert_eq!(holders(masters, &r), [4, 5]);
-    // The second one repairs, and does not count what it made.
-    lease.extend().await.unwrap_err();
-    answered(&lock).await;
-    assert_eq!(holders(masters, &r), [1, 2, 3, 4, 5]);
-    assert_eq!(lease.deadline(), deadline);
-    // From the third one on they count.
-    assert!(lease.extend().await.unwrap() > deadline);
+    for _ in 0..3 {
+        let error = lease.extend().await.unwrap_err();
+        assert!(matches!(error, ExtendError::QuorumGone(_)), "{error}");
+        answered(&lock).await;
+        assert_eq!(holders(masters, &r), [4, 5]);
+    }
+    assert_eq!((lease.deadline(), lease.is_lost()), (deadline, None));
     lease.release().await;
     cleaned(masters, &r).await;
 }
