@@ -2,7 +2,7 @@
 //!
 //! `std::time::Instant` stops while a machine is suspended on Linux and macOS, and a lease that
 //! outlives its TTL in its holder's eyes is the very thing a lock must not hand out. So this
-//! reads the clock that goes on. Timers are Tokio's, which may fire late after a suspend;
+//! reads the clock that goes on, on Linux and macOS; elsewhere the monotonic clock. Timers are Tokio's, which may fire late after a suspend;
 //! whatever they wake looks at this clock before it acts.
 
 use std::fmt;
@@ -41,8 +41,8 @@ impl Clock {
 
 #[cfg(unix)]
 fn system_now() -> Time {
-    // Linux: counts suspended time, which CLOCK_MONOTONIC does not. macOS and the BSDs:
-    // CLOCK_MONOTONIC does count it.
+    // Linux has a clock of its own for suspended time; on macOS CLOCK_MONOTONIC counts it.
+    // Elsewhere the monotonic clock is the best there is.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -56,7 +56,7 @@ fn system_now() -> Time {
 
 #[cfg(not(unix))]
 fn system_now() -> Time {
-    // The performance counter, which goes on during a suspend.
+    // The performance counter on Windows. Whether it counts suspended time is not promised there.
     static ORIGIN: std::sync::OnceLock<tokio::time::Instant> = std::sync::OnceLock::new();
     let now = tokio::time::Instant::now().into_std();
     let origin = ORIGIN.get_or_init(tokio::time::Instant::now).into_std();
