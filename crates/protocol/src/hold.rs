@@ -154,7 +154,11 @@ impl Hold {
             return;
         }
         // A shorter TTL binds the holder before the first byte is sent, and whatever comes of it (R6).
-        self.deadline = self.deadline.min(now.plus(terms.validity()));
+        let nearer = now.plus(terms.validity());
+        if nearer < self.deadline {
+            self.deadline = nearer;
+            out.push(Effect::Decided);
+        }
         self.round.ballot = Ballot::open(terms.nodes(), now);
         self.round.voters = self.members;
         self.round.state = Extension::Pending;
@@ -169,7 +173,12 @@ impl Hold {
 
     /// Renews the lease by itself, so that its deadline moves on, but never beyond `max_hold` from now.
     pub(crate) fn keep_alive(&mut self, now: Time, max_hold: Duration) {
-        let next = self.round.ballot.opened().plus(self.terms.ttl() / 3);
+        // A round under way says itself when the next one is due.
+        let next = if self.round.state == Extension::Extended {
+            self.round.ballot.opened().plus(self.round.terms.ttl() / 3)
+        } else {
+            now
+        };
         self.watchdog = Some(Watchdog { end: now.plus(max_hold), next: next.max(now) });
     }
 

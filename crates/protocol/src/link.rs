@@ -196,7 +196,7 @@ impl<T> Link<T> {
         run_id: Option<RunId>,
         out: &mut Vec<LinkEffect<T>>,
     ) {
-        if epoch != self.epoch || self.dial != Dial::Trying {
+        if !self.awaits(epoch) {
             return out.push(LinkEffect::Close(epoch));
         }
         if let Some(old) = self.open.take() {
@@ -389,8 +389,10 @@ impl<T> Link<T> {
     /// to be killed in case the master still has its bytes.
     fn bury(&mut self, old: Open<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
         self.ledger.unpay_all();
+        // What cannot create a key may as well be executed.
+        let creates = |sent: &Sent<T>| matches!(sent.expect, Expect::Set | Expect::Keep);
         if let (Some(run_id), Some(id)) = (old.run_id, old.client_id)
-            && !(trusted && old.unanswered.is_empty())
+            && (!trusted || old.unanswered.iter().any(creates))
         {
             if self.to_kill.len() == MAX_TO_KILL {
                 self.to_kill.remove(0);
@@ -489,6 +491,11 @@ impl<T> Link<T> {
         Some((sent.expect, sent.at))
     }
 
+    /// Whether a connection with this number would be taken if it were greeted now.
+    pub fn awaits(&self, epoch: u64) -> bool {
+        epoch == self.epoch && self.dial == Dial::Trying
+    }
+
     /// The number of the connection that is written to.
     pub fn epoch(&self) -> Option<u64> {
         self.open.as_ref().map(|open| open.epoch)
@@ -511,6 +518,12 @@ impl<T> Link<T> {
     /// The same, but for keys that have expired by themselves on a master that is down.
     pub fn owed_still(&self, now: Time) -> usize {
         if self.open.is_some() { self.ledger.owed() } else { self.ledger.owed_and_alive(now) }
+    }
+
+    /// The same, but for keys that have expired by themselves, if what was sent for them was
+    /// executed at once.
+    pub fn owed_and_alive(&self, now: Time) -> usize {
+        self.ledger.owed_and_alive(now)
     }
 
     /// Keys that may be there and are still wanted.

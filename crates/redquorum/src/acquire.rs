@@ -173,6 +173,11 @@ impl Future for Acquiring {
                 _ => unreachable!("a claim is not released before its lease is handed out"),
             });
             match seen {
+                Seen::Won | Seen::Wait(_) if claim.is_shut_down() => {
+                    claim.apply(Input::Abandon);
+                    this.stage = Stage::Done;
+                    return Poll::Ready(Err(AcquireError::ShutDown));
+                }
                 // Comes for it with a fresh look at the clock, the last one (R1).
                 Seen::Won => claim.apply(Input::Collect),
                 Seen::Granted => {
@@ -183,11 +188,6 @@ impl Future for Acquiring {
                 Seen::Failed(error) => {
                     this.stage = Stage::Done;
                     return Poll::Ready(Err(error));
-                }
-                Seen::Wait(_) if claim.is_shut_down() => {
-                    claim.apply(Input::Abandon);
-                    this.stage = Stage::Done;
-                    return Poll::Ready(Err(AcquireError::ShutDown));
                 }
                 Seen::Wait(next) if clock.now() >= next => claim.apply(Input::Wake),
                 Seen::Wait(next) => {

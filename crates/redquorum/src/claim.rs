@@ -65,7 +65,7 @@ impl ClaimCell {
                 changed: Notify::new(),
             }
         });
-        cell.carry_out(now, cell.lock());
+        cell.carry_out(now, cell.lock(), |_| ());
         cell
     }
 
@@ -78,16 +78,26 @@ impl ClaimCell {
     /// lock: whatever time was lost on the way here counts, and time never runs backwards for a
     /// claim.
     pub(crate) fn apply(&self, input: Input) {
+        self.apply_and_view(input, |_| ());
+    }
+
+    /// The same, and looks at the claim before anybody else can.
+    pub(crate) fn apply_and_view<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {
         let mut state = self.lock();
         let now = self.fleet.clock.now();
         let State { claim, effects, .. } = &mut *state;
         claim.handle(now, input, &mut self.fleet.dice(), effects);
-        self.carry_out(now, state);
+        self.carry_out(now, state, look)
     }
 
     /// Carries the effects out, under the claim's lock: an attempt that fails while its last
     /// `SET` is not yet queued must not have its clean-up queued first.
-    fn carry_out(&self, now: Time, mut state: MutexGuard<'_, State>) {
+    fn carry_out<R>(
+        &self,
+        now: Time,
+        mut state: MutexGuard<'_, State>,
+        look: impl FnOnce(&Claim) -> R,
+    ) -> R {
         let mut idle = NodeSet::EMPTY;
         let mut decided = false;
         let mut next = 0;
@@ -109,7 +119,7 @@ impl ClaimCell {
                     continue;
                 }
             };
-            let entered = self.fleet.links[node.index()].enter(now, input);
+            let entered = self.fleet.links[node.index()].enter(input);
             if entered.flush {
                 idle.insert(node);
             }
@@ -123,6 +133,7 @@ impl ClaimCell {
         self.observe(&mut state);
         self.keep(&mut state);
         let waiting = if decided { state.waiting.take() } else { None };
+        let seen = look(&state.claim);
         drop(state);
         for link in self.fleet.links.iter().filter(|link| idle.contains(link.node)) {
             link.flush();
@@ -133,6 +144,7 @@ impl ClaimCell {
         if decided {
             self.changed.notify_waiters();
         }
+        seen
     }
 
     fn tag(&self, step: Step) -> Tag {

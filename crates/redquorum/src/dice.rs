@@ -3,9 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use redquorum_protocol::{Backoff, Dice, Token};
+use rand::TryRng;
+use rand::rngs::SysRng;
+use redquorum_protocol::{Backoff, Dice, TOKEN_LEN, Token};
 
-/// Random tokens from the operating system's source, and the lock's policy for pauses.
+/// Random tokens, and the lock's policy for pauses.
 pub(crate) struct ShellDice<'a>(pub(crate) &'a RetryPolicy);
 
 /// The pause where the caller's own policy panicked.
@@ -19,11 +21,11 @@ pub(crate) enum RetryPolicy {
 
 impl Dice for ShellDice<'_> {
     fn token(&mut self) -> Token {
-        Token::new(rand::random())
+        Token::new(random::<TOKEN_LEN>())
     }
 
     fn pause(&mut self, attempt: u32) -> Duration {
-        let random = rand::random();
+        let random = number();
         match self.0 {
             RetryPolicy::Backoff(backoff) => backoff.pause(attempt, random),
             RetryPolicy::Own(policy) => {
@@ -35,4 +37,18 @@ impl Dice for ShellDice<'_> {
             }
         }
     }
+}
+
+/// A random number, for jitter.
+pub(crate) fn number() -> u64 {
+    u64::from_ne_bytes(random())
+}
+
+/// Random bytes straight from the operating system. A generator inside the process would go on with
+/// the same numbers in each process that is forked from it, and in each copy of a virtual machine:
+/// two of them would hold the same token, and the clean-up of one would free the lease of the other.
+fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    SysRng.try_fill_bytes(&mut bytes).expect("the operating system has random numbers");
+    bytes
 }

@@ -3,9 +3,7 @@
 //! It reads, dials, wakes the machine, and writes what callers left to it. Whatever is decided,
 //! is decided in the machine.
 
-use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -17,13 +15,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
-use crate::io::Io;
+use crate::dice::number;
+use crate::io::{Io, guarded};
 use crate::link::{LinkCell, State, Told};
 use crate::node::{Connection, Node};
 use crate::trace;
 
-/// How long the last clean-ups are tried after the lock and all its leases were dropped.
-const LINGER: Duration = Duration::from_secs(30);
+/// How often a driver whose lock was dropped looks whether what it owes has expired meanwhile.
+const LINGER: Duration = Duration::from_secs(1);
 
 impl State {
     /// Gives the link the answers that have come.
@@ -70,17 +69,18 @@ impl State {
     }
 
     fn closed(&mut self, now: Time, epoch: u64, why: &str, told: &mut Told) {
-        let input = LinkInput::Closed { epoch, why: why.into(), random: rand::random() };
+        let input = LinkInput::Closed { epoch, why: why.into(), random: number() };
         self.handle(now, input, told);
     }
 
-    fn next_timer(&self) -> Time {
-        let linger = self.closing.map_or(Time::NEVER, |since| since.plus(LINGER));
+    fn next_timer(&self, now: Time) -> Time {
+        let linger = if self.closing { now.plus(LINGER) } else { Time::NEVER };
         self.link.next_wake().min(linger)
     }
 
+    /// Whether nobody uses the lock any more and all that is owed is paid, or gone by itself.
     fn is_finished(&self, now: Time) -> bool {
-        self.closing.is_some_and(|since| self.link.owed() == 0 || now >= since.plus(LINGER))
+        self.closing && self.link.owed_and_alive(now) == 0
     }
 }
 
@@ -121,17 +121,13 @@ impl LinkCell {
             io.take(&mut state.queued);
             let shutting_down = state.shutting_down;
             let finished = state.is_finished(now);
-            let wanted = state.next_timer();
+            let wanted = state.next_timer(now);
             state.armed = wanted.min(task.armed);
             task.obey(&mut state);
             drop(state);
 
-            let mut again = false;
-            if let Poll::Ready(Err(error)) = io.write(cx) {
-                trace::disconnected(&self.name, &error.to_string());
-                self.lock().broken(&mut io, now, &error.to_string(), &mut told);
-                again = true;
-            }
+            io.write(cx);
+            let mut again = io.has_failed();
             drop(io);
             self.deliver(told);
             if shutting_down {
@@ -155,6 +151,14 @@ impl LinkCell {
     }
 
     fn dialled(&self, epoch: u64, result: Dialled, roster: &Mutex<Roster>) {
+        let mut told = Vec::new();
+        let now = self.clock.now();
+        let mut io = self.lock_io();
+        let mut state = self.lock();
+        if !state.link.awaits(epoch) {
+            // The link has changed its mind: this one is dropped.
+            return;
+        }
         let result = result.and_then(|(connection, hello, greeting)| {
             let mut roster = roster.lock().unwrap_or_else(PoisonError::into_inner);
             match greeting.run_id.as_ref().map(|id| roster.enter(self.node, id)) {
@@ -164,20 +168,13 @@ impl LinkCell {
                 _ => Ok((connection, hello, greeting)),
             }
         });
-        let mut told = Vec::new();
-        let now = self.clock.now();
-        let mut io = self.lock_io();
-        let mut state = self.lock();
         match result {
             Ok((connection, hello, Greeting { client_id, run_id })) => {
                 trace::connected(&self.name);
                 state.tally.connected += 1;
                 state.handle(now, LinkInput::Connected { epoch, client_id, run_id }, &mut told);
                 state.close(&mut io);
-                // The link may have changed its mind meanwhile.
-                if state.link.epoch() == Some(epoch) {
-                    io.open(epoch, connection, hello);
-                }
+                io.open(epoch, connection, hello);
             }
             Err(why) => {
                 // Not again with every try.
@@ -261,24 +258,12 @@ impl Task {
 
 async fn dial(node: Arc<dyn Node>, limit: Duration) -> Dialled {
     let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greet(&*node)));
-    std::future::poll_fn(|cx| {
-        // A node of the caller's own may panic, and so does a socket in a runtime without I/O.
-        // That must not end the driver: what is owed to this master would never be paid.
-        match catch_unwind(AssertUnwindSafe(|| greeted.as_mut().poll(cx))) {
-            Ok(poll) => poll.map(|in_time| {
-                in_time.unwrap_or_else(|_| {
-                    Err(format!("no connection within the connect timeout ({limit:?})"))
-                })
-            }),
-            Err(panic) => Poll::Ready(Err(format!("the node panicked: {}", words(&*panic)))),
-        }
-    })
-    .await
-}
-
-fn words(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
+    // Also a socket panics, in a runtime without I/O.
+    match std::future::poll_fn(|cx| guarded(|| greeted.as_mut().poll(cx).map(Ok))).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(_)) => Err(format!("no connection within the connect timeout ({limit:?})")),
+        Err(panic) => Err(panic.to_string()),
+    }
 }
 
 /// Opens a connection and says hello.

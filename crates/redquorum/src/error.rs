@@ -88,7 +88,7 @@ pub enum AcquireError {
     },
     /// An option is out of its range or does not fit another. Nothing was sent.
     Options(BadOption),
-    /// The lock was shut down. Nothing was sent.
+    /// The lock was shut down, before or meanwhile. What had been sent is cleaned up.
     ShutDown,
 }
 

@@ -45,7 +45,7 @@ pub(crate) async fn probe(fleet: &Fleet) -> Health {
     let mut asked = Vec::with_capacity(fleet.links.len());
     for link in &fleet.links {
         let (asker, answer) = oneshot::channel();
-        let entered = link.enter(start, LinkInput::Probe(Tag::Probe(asker)));
+        let entered = link.enter(LinkInput::Probe(Tag::Probe(asker)));
         if entered.flush {
             link.flush();
         }

@@ -1,7 +1,10 @@
 //! Io: the current connection to one master, and bytes on their way in both directions.
 
+use std::any::Any;
+use std::io::{self, ErrorKind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use redquorum_protocol::wire::{Frame, Hello, MAX_REPLY, Malformed, parse};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -19,6 +22,8 @@ pub(crate) struct Io {
     hello: Hello,
     outgoing: Vec<u8>,
     written: usize,
+    /// Why writing failed: nothing more is written.
+    failed: Option<String>,
     incoming: Vec<u8>,
     filled: usize,
 }
@@ -33,49 +38,59 @@ impl Io {
         }
     }
 
+    /// Whether nothing is left to be done about what was taken over.
     pub(crate) const fn is_written(&self) -> bool {
         self.outgoing.is_empty()
     }
 
-    /// Writes what can be written now.
-    pub(crate) fn write(&mut self, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    /// Whether the next [`Io::read`] has bad news.
+    pub(crate) const fn has_failed(&self) -> bool {
+        self.failed.is_some()
+    }
+
+    /// Writes what can be written now. What goes wrong is told by the next [`Io::read`].
+    pub(crate) fn write(&mut self, cx: &mut Context<'_>) {
+        if let Poll::Ready(Err(error)) = self.try_write(cx) {
+            self.failed = Some(error.to_string());
+        }
+    }
+
+    fn try_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some((_, connection)) = &mut self.connection else {
             // Of a connection that broke: its commands are the link's business.
             self.outgoing.clear();
             return Poll::Ready(Ok(()));
         };
-        if self.outgoing.is_empty() {
+        if self.outgoing.is_empty() || self.failed.is_some() {
             return Poll::Ready(Ok(()));
         }
         let mut connection = Pin::new(connection);
         while self.written < self.outgoing.len() {
-            match connection.as_mut().poll_write(cx, &self.outgoing[self.written..]) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Ok(0)) => {
-                    return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
-                }
-                Poll::Ready(Ok(count)) => self.written += count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            let rest = &self.outgoing[self.written..];
+            match ready!(guarded(|| connection.as_mut().poll_write(cx, rest)))? {
+                0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
+                count => self.written += count,
             }
         }
         // Also what a TLS stream holds back.
-        let flushed = connection.poll_flush(cx);
-        if flushed.is_ready() {
-            self.outgoing.clear();
-            self.written = 0;
-        }
-        flushed
+        ready!(guarded(|| connection.poll_flush(cx)))?;
+        self.outgoing.clear();
+        self.written = 0;
+        Poll::Ready(Ok(()))
     }
 
     /// Reads what is there, or says why nothing more will come.
     pub(crate) fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), String>> {
         let Some((_, connection)) = &mut self.connection else { return Poll::Pending };
+        if let Some(why) = self.failed.take() {
+            return Poll::Ready(Err(why));
+        }
         if self.filled == self.incoming.len() {
             // The parser refuses an answer long before this grows out of hand.
             self.incoming.resize((2 * self.filled).max(CHUNK), 0);
         }
         let mut buffer = ReadBuf::new(&mut self.incoming[self.filled..]);
-        match Pin::new(connection).poll_read(cx, &mut buffer) {
+        match guarded(|| Pin::new(connection).poll_read(cx, &mut buffer)) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Err(error)) => Poll::Ready(Err(error.to_string())),
             Poll::Ready(Ok(())) if buffer.filled().is_empty() => {
@@ -124,7 +139,22 @@ impl Io {
         }
         self.outgoing.clear();
         self.written = 0;
+        self.failed = None;
         self.filled = 0;
         Some(epoch)
     }
+}
+
+/// Polls what may be the caller's own code. If it panics, the connection is broken and nothing else:
+/// without its driver, what is owed to the master would never be paid.
+pub(crate) fn guarded<T>(poll: impl FnOnce() -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    let panicked = |panic: Box<dyn Any + Send>| {
+        io::Error::other(format!("the node panicked: {}", words(&*panic)))
+    };
+    catch_unwind(AssertUnwindSafe(poll)).unwrap_or_else(|panic| Poll::Ready(Err(panicked(panic))))
+}
+
+fn words(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no words")
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum_protocol::{Claim, Extension, Hold, Input, Outcome};
-use tokio::sync::Mutex;
+use redquorum_protocol::{Claim, Extension, Hold, Input, Outcome, Terms};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::claim::ClaimCell;
 use crate::clock::Deadline;
@@ -105,10 +105,15 @@ impl Lease {
         loop {
             // One alarm does this for all leases of the lock, but it ends, or sleeps, with the
             // runtime in which the lock was built. This timer runs where somebody waits (R7).
-            let deadline = clock.timer(self.claim.hold(Hold::deadline));
-            let lost = self.claim.until(|claim| holding(claim)?.lost());
-            match tokio::time::timeout_at(deadline, lost).await {
-                Ok(loss) => return Lost(loss),
+            let deadline = self.claim.hold(Hold::deadline);
+            let lost_or_nearer = self.claim.until(|claim| {
+                let hold = holding(claim)?;
+                let nearer = hold.deadline() < deadline;
+                hold.lost().map(Some).or_else(|| nearer.then_some(None))
+            });
+            match tokio::time::timeout_at(clock.timer(deadline), lost_or_nearer).await {
+                Ok(Some(loss)) => return Lost(loss),
+                Ok(None) => {}
                 Err(_) => self.claim.apply(Input::Wake),
             }
         }
@@ -130,8 +135,10 @@ impl Lease {
     /// Dropping the future does not take the extension back: the masters may have been asked,
     /// and the deadline may move on.
     pub async fn extend(&self) -> Result<Deadline, ExtendError> {
-        let ttl = self.claim.hold(Hold::terms).ttl();
-        self.extend_to(ttl).await
+        let one_at_a_time = self.extending.lock().await;
+        // Not before: the one ahead may change it.
+        let terms = self.claim.hold(Hold::terms);
+        self.extend_on(terms, one_at_a_time).await
     }
 
     /// As [`extend`](Lease::extend), by another TTL, which further extensions then use too.
@@ -147,19 +154,28 @@ impl Lease {
     /// As [`extend`](Lease::extend).
     pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, ExtendError> {
         let terms = self.claim.fleet.terms.with_ttl(ttl).map_err(ExtendError::Options)?;
+        self.extend_on(terms, self.extending.lock().await).await
+    }
+
+    async fn extend_on(
+        &self,
+        terms: Terms,
+        _one_at_a_time: MutexGuard<'_, ()>,
+    ) -> Result<Deadline, ExtendError> {
         if self.claim.is_shut_down() {
             return Err(ExtendError::ShutDown);
         }
-        let _one_at_a_time = self.extending.lock().await;
-        self.claim.apply(Input::Extend(terms));
-        // The watchdog starts no round while a caller's is under way.
-        let (round, _) = self.claim.hold(Hold::extension);
+        let round = self.claim.apply_and_view(Input::Extend(terms), |claim| {
+            holding(claim).map_or(0, |hold| hold.extension().0)
+        });
         let clock = self.claim.fleet.clock;
         let (result, ballot) = loop {
             // As in `lost`: the round has an end also where the lock's own runtime sleeps.
             let next = self.claim.view(Claim::next_wake);
             let ended = self.claim.until(|claim| {
-                let (result, ballot) = holding(claim)?.ended(round)?;
+                let hold = holding(claim)?;
+                let lost = hold.lost().map(|loss| (Extension::Lost(loss), hold.ballot()));
+                let (result, ballot) = hold.ended(round).or(lost)?;
                 Some((result, ballot.clone()))
             });
             match tokio::time::timeout_at(clock.timer(next), ended).await {

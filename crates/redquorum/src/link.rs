@@ -43,8 +43,8 @@ pub(crate) struct State {
     pub(crate) armed: Time,
     pub(crate) driver: Option<Waker>,
     pub(crate) shutting_down: bool,
-    /// Since when nobody uses the lock any more.
-    pub(crate) closing: Option<Time>,
+    /// Nobody uses the lock any more.
+    pub(crate) closing: bool,
     pub(crate) tally: Tally,
 }
 
@@ -79,7 +79,7 @@ impl LinkCell {
             armed: Time::NEVER,
             driver: None,
             shutting_down: false,
-            closing: None,
+            closing: false,
             tally: Tally::default(),
         };
         state.carry_out(&mut Vec::new());
@@ -93,10 +93,11 @@ impl LinkCell {
 
     /// Gives the link one input from a caller. It tells nobody else at once, and neither opens
     /// nor closes anything.
-    pub(crate) fn enter(&self, now: Time, input: LinkInput<Tag>) -> Entered {
+    pub(crate) fn enter(&self, input: LinkInput<Tag>) -> Entered {
         let mut told = Vec::new();
         let mut state = self.lock();
-        state.handle(now, input, &mut told);
+        // Read here: a caller that was stopped on its way must not make the master look slow.
+        state.handle(self.clock.now(), input, &mut told);
         let idle = state.link.unanswered() <= 1;
         let driver = if idle { None } else { state.rouse() };
         drop(state);
@@ -111,7 +112,7 @@ impl LinkCell {
         if let Ok(mut io) = self.io.try_lock() {
             io.take(&mut self.lock().queued);
             // With nobody to wake: if the socket is full or broken, the driver finds out.
-            let _ = io.write(&mut Context::from_waker(Waker::noop()));
+            io.write(&mut Context::from_waker(Waker::noop()));
             if !io.is_written() {
                 let driver = self.lock().driver.take();
                 wake(driver);
@@ -131,7 +132,7 @@ impl LinkCell {
     /// Nobody uses the lock any more: the driver ends once nothing is owed.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
-        state.closing = Some(self.clock.now());
+        state.closing = true;
         let driver = state.driver.take();
         drop(state);
         wake(driver);

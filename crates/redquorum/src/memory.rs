@@ -96,8 +96,8 @@ impl Masters {
         self.master(number).stopped.send_replace(false);
     }
 
-    /// Kills a master: its connections break, and no new ones come up until it is
-    /// [restarted](Masters::restart).
+    /// Kills a master, or cuts it off: its connections break, and no new ones come up until it is
+    /// [restarted](Masters::restart) or [revived](Masters::revive).
     pub fn kill(&self, number: usize) {
         let mut state = self.master(number).lock();
         state.dead = true;
@@ -113,6 +113,12 @@ impl Masters {
         state.dead = false;
         // It is another process now, which nobody has stopped.
         self.master(number).stopped.send_replace(false);
+    }
+
+    /// Brings a killed master back with its memory: a network that was cut, or Redis with
+    /// `appendfsync always`.
+    pub fn revive(&self, number: usize) {
+        self.master(number).lock().dead = false;
     }
 
     /// Makes a master forget all keys: `FLUSHALL`.

@@ -9,6 +9,7 @@ use redquorum_protocol::LinkState;
 
 use crate::acquire::{Acquire, TryAcquire};
 use crate::builder::Builder;
+use crate::clock::NAP;
 use crate::error::Unfinished;
 use crate::fleet::Fleet;
 use crate::health::{self, Health};
@@ -19,7 +20,7 @@ use crate::stats::{MasterStats, Stats};
 /// It is a cheap handle: clone it into every task. Whatever waits (`acquire`, `release`, `lost`, …)
 /// must be polled inside a Tokio runtime with timers, not necessarily the same one. The connections live in background tasks of
 /// the runtime in which it was built, and end when the last clone and the last lease are gone
-/// and nothing is owed any more.
+/// and all that is owed is paid or has expired.
 #[derive(Clone)]
 pub struct Redlock {
     pub(crate) fleet: Arc<Fleet>,
@@ -136,7 +137,8 @@ impl Redlock {
                 if self.fleet.ledger() == (0, 0) {
                     return;
                 }
-                changed.await;
+                // Keys that expire on a master that is down tell nobody.
+                let _ = tokio::time::timeout(NAP, changed).await;
             }
         };
         if tokio::time::timeout(timeout, paid).await.is_ok() {

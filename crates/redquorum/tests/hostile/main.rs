@@ -7,6 +7,7 @@ mod kinds;
 #[cfg(feature = "tracing")]
 mod logs;
 mod order;
+mod panics;
 mod scripted;
 mod secrets;
 mod swell;

@@ -197,3 +197,20 @@ async fn a_caller_who_comes_late_for_the_answer_of_an_extension_gets_it() {
         answer.unwrap_or_else(|_| panic!("{late:?} late, and left to wait")).unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_plain_extension_behind_a_longer_one_takes_nothing_away_won_or_failed() {
+    for fails in [false, true] {
+        let (masters, lock) = bed(5).await;
+        let lease = take(&lock, "r").await;
+        let longer = async {
+            lease.extend_to(60 * S).await.unwrap();
+            if fails {
+                (1..=3).for_each(|number| masters.stop(number));
+            }
+        };
+        let ((), plain) = tokio::join!(longer, lease.extend());
+        assert_eq!(plain.is_err(), fails);
+        assert!(lease.validity() > 50 * S, "{:?}", lease.validity());
+    }
+}

@@ -1,12 +1,14 @@
 //! The end of a lock: what is owed is paid, in time, and nobody is left waiting.
 
+use std::future::IntoFuture;
+use std::pin::pin;
 use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{AcquireError, Backoff, ExtendError};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{MS, NODE_TIMEOUT, S, TTL, bed, keys, settle, take};
+use crate::support::{MS, NODE_TIMEOUT, S, TTL, bed, keys, poll_once, settle, take};
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_lock_shuts_down_at_once_and_more_than_once() {
@@ -151,4 +153,49 @@ async fn a_lock_that_is_dropped_pays_in_the_background() {
     masters.resume(1);
     sleep(MS).await;
     assert_eq!(masters.keys(1).len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_was_won_but_not_fetched_is_no_lease_after_a_shutdown() {
+    let (masters, lock) = bed(5).await;
+    let mut acquiring = pin!(lock.acquire("r").into_future());
+    assert!(poll_once(acquiring.as_mut()).await.is_pending());
+    let shutdown = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.shutdown(S).await }
+    });
+    settle().await;
+    assert_eq!(acquiring.await.unwrap_err(), AcquireError::ShutDown);
+    shutdown.await.unwrap().unwrap();
+    assert_eq!(keys(&masters, 5), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_takes_connections_and_says_nothing_holds_a_shutdown_up_for_one_ttl() {
+    let masters = Masters::new(5);
+    let lock = masters.builder().ttl(2 * S).connect_timeout(60 * S).build().await.unwrap();
+    let lease = take(&lock, "r").await;
+    settle().await;
+    masters.stop(1);
+    masters.kill(1);
+    masters.revive(1);
+    drop(lease);
+    let start = Instant::now();
+    lock.shutdown(120 * S).await.unwrap();
+    assert!(start.elapsed() > S && start.elapsed() <= 2 * S + 250 * MS, "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owed_to_a_master_that_was_cut_off_is_paid_long_after_the_lock_is_gone() {
+    let masters = Masters::new(5);
+    let lock = masters.builder().ttl(3_600 * S).build().await.unwrap();
+    let lease = take(&lock, "r").await;
+    settle().await;
+    masters.kill(1);
+    drop((lease, lock));
+    sleep(1_800 * S).await;
+    assert!(masters.value(1, "r").is_some(), "there is something to pay");
+    masters.revive(1);
+    sleep(2 * S).await;
+    assert_eq!(keys(&masters, 5), 0);
 }

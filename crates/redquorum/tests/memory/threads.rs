@@ -131,3 +131,21 @@ async fn nothing_of_a_lock_outlives_its_last_handle() {
     tokio::time::sleep(MS).await;
     assert!(witness.upgrade().is_none(), "something keeps the lock alive");
 }
+
+#[test]
+fn a_deadline_that_came_nearer_is_told_in_time_where_the_runtime_of_the_lock_stands_still() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (own, other) = (runtime(), runtime());
+    let (_masters, _lock, lease) = own.block_on(async {
+        let masters = redquorum::memory::Masters::new(3);
+        let lock = masters.builder().ttl(60 * S).build().await.unwrap();
+        let lease = lock.acquire("r").await.unwrap();
+        (masters, lock, lease)
+    });
+    other.block_on(async {
+        let (lost, extended) =
+            tokio::join!(timeout(30 * S, lease.lost()), timeout(30 * S, lease.extend_to(500 * MS)));
+        lost.expect("told in time");
+        extended.unwrap().expect_err("nobody asks the masters");
+    });
+}

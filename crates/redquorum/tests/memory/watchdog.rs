@@ -163,3 +163,19 @@ async fn a_lease_kept_too_short_to_work_with_is_not_renewed_in_a_frenzy() {
     let extended = lock.stats().extended;
     assert!((250..=310).contains(&extended), "{extended}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watchdog_that_starts_after_a_failed_extension_renews_before_the_deadline() {
+    for shorter in [false, true] {
+        let (masters, lock) = bed(5).await;
+        let lease = take(&lock, "r").await;
+        sleep(if shorter { S } else { 8 * S }).await;
+        (1..=3).for_each(|number| masters.stop(number));
+        lease.extend_to(if shorter { 2 * S } else { TTL }).await.unwrap_err();
+        (1..=3).for_each(|number| masters.resume(number));
+        sleep(500 * MS).await;
+        lease.keep_alive(60 * S);
+        sleep(30 * S).await;
+        assert_eq!(lease.is_lost(), None, "{:?}", lock.stats());
+    }
+}

@@ -1,0 +1,94 @@
+//! A connection of the caller's own that panics costs itself, and nothing else.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use redquorum::{Connecting, Connection, LinkState, Node};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::sleep;
+
+use crate::scripted::{Say, Scripted};
+
+/// A node whose connections panic once, when they are told to.
+struct Panicky {
+    master: Scripted,
+    on_read: Arc<AtomicBool>,
+    on_write: Arc<AtomicBool>,
+}
+
+struct Fragile {
+    inner: Box<dyn Connection>,
+    on_read: Arc<AtomicBool>,
+    on_write: Arc<AtomicBool>,
+}
+
+impl Node for Panicky {
+    fn name(&self) -> String {
+        self.master.name()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let inner = self.master.connect().await?;
+            let (on_read, on_write) = (self.on_read.clone(), self.on_write.clone());
+            Ok(Box::new(Fragile { inner, on_read, on_write }) as Box<dyn Connection>)
+        })
+    }
+}
+
+impl Connection for Fragile {}
+
+impl AsyncRead for Fragile {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        assert!(!self.on_read.swap(false, Relaxed), "planted in poll_read");
+        Pin::new(&mut self.inner).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Fragile {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        assert!(!self.on_write.swap(false, Relaxed), "planted in poll_write");
+        Pin::new(&mut self.inner).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_panics_is_replaced_and_what_is_owed_there_is_paid() {
+    let (on_read, on_write) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let master = Scripted::new("panicky", |_| Say::Well);
+    let node = Panicky { master, on_read: on_read.clone(), on_write: on_write.clone() };
+    let masters = Masters::new(2);
+    let lock = masters.builder().node(node).build().await.unwrap();
+    for panicked in [&on_read, &on_write] {
+        let lease = lock.acquire("r").await.unwrap();
+        sleep(Duration::from_millis(1)).await;
+        panicked.store(true, Relaxed);
+        drop(lease);
+        sleep(Duration::from_secs(3)).await;
+        assert!(!panicked.load(Relaxed), "it never panicked");
+        let stats = lock.stats().masters[2].clone();
+        assert_eq!((stats.state, stats.owed), (LinkState::Up, 0));
+    }
+    assert_eq!(lock.stats().masters[2].connected, 3);
+}
