@@ -61,13 +61,15 @@ fn an_old_connection_is_killed_until_the_master_has_answered_the_kill() {
     bench.pass(1_000 * MS);
     bench.look();
     bench.connect(3);
-    assert_eq!(bench.look(), [write_kill(101), write_kill(102)]);
+    // Not the second one too: what it had sent can create no key.
+    assert_eq!(bench.look(), [write_kill(101)]);
+    bench.set(2, 2);
     bench.answer(3, Answer::Alive);
     bench.close(3);
     bench.pass(1_000 * MS);
     bench.look();
     bench.connect(4);
-    assert_eq!(bench.look(), [write_kill(102), write_kill(103)]);
+    assert_eq!(bench.look(), [write_kill(103)]);
 }
 
 #[test]
