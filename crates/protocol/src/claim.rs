@@ -90,7 +90,9 @@ impl Claim {
             }
             (Self::Holding(hold), Input::Wake) => hold.wake(now, out),
             (Self::Holding(hold), Input::Extend(terms)) => hold.extend(now, terms, out),
-            (Self::Holding(hold), Input::KeepAlive(max_hold)) => hold.keep_alive(now, max_hold),
+            (Self::Holding(hold), Input::KeepAlive(max_hold)) => {
+                hold.keep_alive(now, max_hold, out);
+            }
             (Self::Holding(hold), Input::Release) => {
                 *self = Self::Releasing(Release::start(now, hold, out));
             }

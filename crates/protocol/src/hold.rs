@@ -172,7 +172,8 @@ impl Hold {
     }
 
     /// Renews the lease by itself, so that its deadline moves on, but never beyond `max_hold` from now.
-    pub(crate) fn keep_alive(&mut self, now: Time, max_hold: Duration) {
+    pub(crate) fn keep_alive(&mut self, now: Time, max_hold: Duration, out: &mut Vec<Effect>) {
+        self.wake_deadline(now, out);
         // A round under way says itself when the next one is due.
         let next = if self.round.state == Extension::Extended {
             self.round.ballot.opened().plus(self.round.terms.ttl() / 3)
@@ -180,6 +181,7 @@ impl Hold {
             now
         };
         self.watchdog = Some(Watchdog { end: now.plus(max_hold), next: next.max(now) });
+        self.tell_gap(out);
     }
 
     pub(crate) fn answered(
@@ -212,8 +214,32 @@ impl Hold {
             }
             _ => {}
         }
-        if current && self.round.ballot.record(now, node, answer) {
+        let counts = current && self.round.ballot.record(now, node, answer);
+        self.look_for_gap(out);
+        if counts {
             self.judge(now, out);
+        }
+    }
+
+    /// Whether fewer than a quorum can have held the key when they were asked. A master that made
+    /// it anew in this round had none before. Also looked at after the verdict, which does not
+    /// wait for all answers (R3).
+    fn look_for_gap(&mut self, out: &mut Vec<Effect>) {
+        let anew = if self.round.number == 0 {
+            NodeSet::EMPTY
+        } else {
+            self.round.ballot.which(|answer| *answer == Answer::Created)
+        };
+        if self.denied.or(anew).len() > self.terms.nodes() - self.terms.quorum() {
+            self.gone = true;
+            self.tell_gap(out);
+        }
+    }
+
+    /// The watchdog has nobody to report a gap to, so for it a gap is a loss.
+    fn tell_gap(&mut self, out: &mut Vec<Effect>) {
+        if self.gone && self.watchdog.is_some() && self.lost.is_none() {
+            self.lose(Loss::QuorumGone, out);
         }
     }
 
@@ -294,13 +320,8 @@ impl Hold {
             }
             self.round.state = Extension::Extended;
             self.schedule(self.round.ballot.opened().plus(terms.ttl() / 3));
-        } else if self.denied.len() > terms.nodes() - terms.quorum() {
+        } else if self.gone {
             self.round.state = Extension::QuorumGone;
-            self.gone = true;
-            if self.watchdog.is_some() {
-                self.lose(Loss::QuorumGone, out);
-                return;
-            }
         } else {
             self.round.state = Extension::NoQuorum;
             // Try again soon, and sooner the nearer the deadline comes, but not faster than

@@ -81,6 +81,12 @@ impl NodeSet {
         self.0 == 0
     }
 
+    /// The masters in either set.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// The masters in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {

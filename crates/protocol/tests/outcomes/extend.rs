@@ -10,10 +10,14 @@ use crate::play::*;
 fn extended(said: &[Said], heard: &[usize], members: &[usize]) -> Option<Extension> {
     let in_time: Vec<usize> = heard.iter().copied().filter(|at| members.contains(at)).collect();
     let yes = count(said, &in_time, &[Granted]);
+    let made_anew =
+        |at: &&usize| kept(said[**at], **at, members.contains(at)) == Some(Answer::Created);
+    let without = count(said, heard, &[Refused]) + heard.iter().filter(made_anew).count();
     match stands(yes, members.len() - in_time.len(), said.len())? {
         true => Some(Extension::Extended),
-        // A majority is out of reach once half of the masters have no key of ours.
-        false if 2 * count(said, heard, &[Refused]) >= said.len() => Some(Extension::QuorumGone),
+        // A majority is out of reach once half of the masters had no key of ours when asked: they
+        // said so, or made one anew.
+        false if 2 * without >= said.len() => Some(Extension::QuorumGone),
         false => Some(Extension::NoQuorum),
     }
 }
@@ -104,17 +108,13 @@ fn a_repair_is_asked_only_of_masters_that_do_not_vote_and_votes_only_from_the_ne
             .collect()
     };
     assert_eq!(repairs(&play), [false, false, false, true, true]);
-    // Master 3 lost the key: four answers of "ours", and yet no quorum.
-    for (at, answer) in
-        [Answer::Kept, Answer::Kept, Answer::Absent, Answer::Created, Answer::Created]
-            .into_iter()
-            .enumerate()
-    {
-        play.hear(Step::Extend(1), at, Some(answer));
-    }
+    // Master 3 is silent: four answers of "ours", and yet no quorum.
+    (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    (3..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Created)));
+    play.wake_at(play.claim.next_wake());
     assert_eq!(play.extension(), Extension::NoQuorum);
     play.tell(Input::Extend(terms(5)));
-    assert_eq!(repairs(&play), [false, false, true, false, false]);
+    assert_eq!(repairs(&play), [false; 5]);
     [0, 3, 4].into_iter().for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Kept)));
     assert_eq!(play.extension(), Extension::Extended);
 }
@@ -236,4 +236,35 @@ fn a_gap_in_the_quorum_is_not_hidden_by_what_is_repaired_behind_it() {
     assert_eq!((play.extension(), play.deadline()), (Extension::QuorumGone, deadline));
     assert_eq!(play.asked(), [], "nothing is repaired for a lease that had a gap");
     assert_eq!(play.lost(), None, "a failed extension changes nothing");
+    // but a watchdog that is started now has nothing to keep alive
+    play.tell(Input::KeepAlive(5_000 * MS));
+    assert_eq!(play.lost(), Some(Loss::QuorumGone));
+}
+
+#[test]
+fn a_gap_is_seen_by_what_was_repaired_and_also_after_the_verdict() {
+    // Won on the first three; the other two were down. Then the third one forgets.
+    let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
+    play.tell(Input::Extend(terms(5)));
+    play.hear(Step::Extend(1), 2, Some(Answer::Absent));
+    assert_eq!(play.extension(), Extension::NoQuorum, "the verdict waits for nobody");
+    (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    // They had none before this round made them anew: three of five were free for another.
+    (3..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Created)));
+    play.tell(Input::Extend(terms(5)));
+    assert_eq!(play.extension(), Extension::QuorumGone);
+}
+
+#[test]
+fn keys_that_were_made_anew_in_an_earlier_round_are_no_gap_in_a_later_one() {
+    let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
+    play.tell(Input::Extend(terms(5)));
+    (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
+    (3..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Created)));
+    play.tell(Input::Extend(terms(5)));
+    // Two that forget now are no gap: the repaired ones have held it since.
+    (0..2).for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Absent)));
+    assert_eq!(play.extension(), Extension::Pending);
+    (2..5).for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Kept)));
+    assert_eq!(play.extension(), Extension::Extended);
 }

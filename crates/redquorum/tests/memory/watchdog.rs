@@ -179,3 +179,31 @@ async fn a_watchdog_that_starts_after_a_failed_extension_renews_before_the_deadl
         assert_eq!(lease.is_lost(), None, "{:?}", lock.stats());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watchdog_that_starts_when_the_quorum_is_gone_loses_the_lease_at_once() {
+    let (masters, lock) = bed(5).await;
+    let lease = take(&lock, "r").await;
+    settle().await;
+    (1..=3).for_each(|number| masters.forget(number));
+    lease.extend().await.unwrap_err();
+    settle().await;
+    let start = Instant::now();
+    lease.keep_alive(30 * S);
+    assert_eq!(lease.lost().await.0, Loss::QuorumGone);
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert!(lock.stats().not_extended <= 2, "it spins");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watchdog_tells_a_gap_that_it_could_have_repaired() {
+    let (masters, lock) = bed(5).await;
+    (4..=5).for_each(|number| masters.kill(number));
+    settle().await;
+    let lease = take(&lock, "r").await;
+    lease.keep_alive(60 * S);
+    (4..=5).for_each(|number| masters.restart(number));
+    masters.forget(3);
+    // Meanwhile another may have had it on the last three.
+    assert_eq!(timeout(5 * S, lease.lost()).await.unwrap().0, Loss::QuorumGone);
+}
