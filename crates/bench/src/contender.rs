@@ -92,6 +92,15 @@ async fn connect(url: &str) -> MultiplexedConnection {
 }
 
 impl Contender {
+    pub(crate) const fn name(&self) -> &'static str {
+        match self {
+            Self::Floor(..) => Kind::Floor.name(),
+            Self::Redquorum(_) => Kind::Redquorum.name(),
+            #[cfg(feature = "rslock")]
+            Self::Rslock(_) => Kind::Rslock.name(),
+        }
+    }
+
     pub(crate) async fn pair(&mut self, resource: &str) -> Pair {
         let start = Instant::now();
         match self {

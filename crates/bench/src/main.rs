@@ -43,7 +43,11 @@ fn main() -> ExitCode {
             return ExitCode::from(3);
         }
     };
-    println!("five masters on loopback, {} turns of {:?} each\n", plan.turns, plan.slice);
+    println!(
+        "Five masters on loopback, {} turns of {:?} each. A figure is the median over the turns; in \
+         brackets the median of its ratios to the floor's in the same turn.\n",
+        plan.turns, plan.slice
+    );
     for threads in [1, 2] {
         for tasks in [1, 64] {
             let table = on_runtime(threads, healthy(&masters, &plan, tasks));
@@ -71,7 +75,7 @@ async fn contenders(masters: &Masters) -> Vec<(Kind, Contender)> {
     let mut contenders = Vec::new();
     for kind in Kind::ALL.iter().copied() {
         let mut contender = kind.connect(&masters.urls()).await;
-        contender.pair("bench:warm-up").await;
+        contender.pair(kind.name()).await;
         contenders.push((kind, contender));
     }
     contenders
@@ -124,7 +128,9 @@ async fn slice(contender: &Contender, length: Duration, tasks: usize) -> Slice {
             tokio::spawn(async move {
                 let mut pairs: Vec<Pair> = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    pairs.push(contender.pair(&format!("bench:{task}:{}", pairs.len())).await);
+                    // Names of its own: the keys that others leave behind are not its affair.
+                    let resource = format!("{}:{task}:{}", contender.name(), pairs.len());
+                    pairs.push(contender.pair(&resource).await);
                 }
                 pairs
             })

@@ -18,7 +18,8 @@ use crate::stats::count;
 use crate::trace;
 
 /// A request for a lease that waits while the resource is taken. Made by
-/// [`Redlock::acquire`](crate::Redlock::acquire); `.await` sends it.
+/// [`Redlock::acquire`](crate::Redlock::acquire); `.await` sends it, and `.into_future()` makes it a
+/// future for `spawn`, `join!` and the like.
 #[must_use = "nothing is sent before the request is awaited"]
 #[derive(Clone)]
 pub struct Acquire {
@@ -26,7 +27,8 @@ pub struct Acquire {
 }
 
 /// A request for a lease that makes one attempt. Made by
-/// [`Redlock::try_acquire`](crate::Redlock::try_acquire); `.await` sends it.
+/// [`Redlock::try_acquire`](crate::Redlock::try_acquire); `.await` sends it, and `.into_future()`
+/// makes it a future for `spawn`, `join!` and the like.
 #[must_use = "nothing is sent before the request is awaited"]
 #[derive(Clone)]
 pub struct TryAcquire {

@@ -27,8 +27,8 @@ use crate::stats::Counters;
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
 /// Options are checked when the lock is built, against each other, once:
-/// drift + node timeout < TTL ≤ 24 h, and 1 to 64 masters. With an even number of them one more
-/// must agree than with one master less, so it tolerates no more failures. Two masters of one name
+/// drift + node timeout < TTL ≤ 24 h, and 1 to 64 masters. Four masters tolerate
+/// one failure, as three do: use an odd number. Two masters of one name
 /// are refused; one server under two names is noticed when it is connected to, and votes once.
 #[must_use = "nothing happens before `build`"]
 pub struct Builder {

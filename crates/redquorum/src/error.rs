@@ -109,7 +109,7 @@ impl fmt::Display for AcquireError {
         let (what, report, attempts) = match self {
             Self::Taken { report, attempts } => ("taken by another", report, attempts),
             Self::NoQuorum { report, attempts } => {
-                ("no quorum of masters answered", report, attempts)
+                ("no quorum: too few masters answered", report, attempts)
             }
             Self::TooLate { report, attempts } => {
                 ("granted too late, when nothing was left of the ttl", report, attempts)
@@ -172,7 +172,8 @@ impl fmt::Display for ExtendError {
 
 impl std::error::Error for ExtendError {}
 
-/// A lease is lost, for good: whoever acts on it from now on acts without a lock.
+/// A lease is lost, for good: whoever acts on it from now on acts without a lock. What the masters
+/// said last is in [`Lease::latest_report`](crate::Lease::latest_report).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lost(pub Loss);
 

@@ -31,7 +31,8 @@
 //! * Anything when a majority of masters forgets, or when the clock of a master steps.
 //! * Order among waiters.
 //!
-//! `docs/safety.md` in the repository has the whole list, with the reason for each default.
+//! [`docs/safety.md`](https://github.com/redquorum/redquorum/blob/main/docs/safety.md) has the whole
+//! list, with the reason for each default.
 //!
 //! # Words
 //!

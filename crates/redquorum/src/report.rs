@@ -76,7 +76,7 @@ impl fmt::Display for MasterReport {
             // What was never sent took no time.
             Some(answer) if self.took.is_zero() => answer.fmt(f),
             Some(answer) => write!(f, "{answer} ({:.1?})", self.took),
-            None => f.write_str("no answer yet when the verdict stood"),
+            None => f.write_str("not awaited: the verdict stood"),
         }
     }
 }

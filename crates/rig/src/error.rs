@@ -59,7 +59,7 @@ impl fmt::Display for RigError {
             Self::NoServer { why } => write!(
                 f,
                 "no redis-server: {why}; install redis-server (Debian: apt-get install \
-                 redis-server, macOS: brew install redis) or set {SERVER_VARIABLE}"
+                 redis-server, macOS: brew install redis) or set {SERVER_VARIABLE} to its path"
             ),
             Self::Unsupported => {
                 write!(f, "masters run on Unix systems only: use Linux, macOS or WSL")

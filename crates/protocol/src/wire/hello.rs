@@ -131,7 +131,12 @@ impl Hello {
                 Err(unfit("the master takes no client", text))
             }
             // Only the code of the error: an old server repeats the arguments in its text.
-            (Asked::Auth, Frame::Error(text)) => Err(unfit("authentication failed", code(text))),
+            (Asked::Auth, Frame::Error(text)) => match code(text) {
+                b"WRONGPASS" => {
+                    Err(unfit("authentication failed: wrong user or password", code(text)))
+                }
+                code => Err(unfit("authentication failed (has it no password set?)", code)),
+            },
             (Asked::Auth | Asked::Select, Frame::Simple(b"OK")) => Ok(()),
             (Asked::Select, Frame::Error(text)) => {
                 Err(unfit("the database was not selected", text))
@@ -217,7 +222,7 @@ mod tests {
         let hello = Hello { password: Some("hunter2".into()), ..Hello::default() };
         let echo = Frame::Error(b"ERR unknown command 'AUTH', with args beginning with: 'hunter2'");
         let unfit = read(&hello, &[echo]).unwrap_err();
-        assert_eq!(&*unfit.0, "authentication failed: ERR");
+        assert_eq!(&*unfit.0, "authentication failed (has it no password set?): ERR");
         assert!(!alloc::format!("{hello:?}").contains("hunter2"));
     }
 

@@ -57,7 +57,11 @@ async fn what_cannot_be_acquired_says_why_and_by_whom() {
     let none = lock.acquire("r").wait(S).await.unwrap_err();
     check(
         &none,
-        &["no quorum of masters answered", "attempts;", "master 1 (memory-1): not connected: "],
+        &[
+            "no quorum: too few masters answered",
+            "attempts;",
+            "master 1 (memory-1): not connected: ",
+        ],
     );
     let not = held.extend().await.unwrap_err();
     check(&not, &["not extended, the old deadline stands", "master 2 (memory-2): not connected"]);

@@ -80,7 +80,7 @@ async fn a_wrong_password_is_told_by_every_master() {
     let urls = masters.urls().into_iter().map(|url| url.replace(ENCODED, "wrong"));
     let builder = Redlock::builder().urls(urls).node_timeout(CALM);
     let error = builder.require_quorum(true).build().await.unwrap_err().to_string();
-    assert_eq!(error.matches("authentication failed: WRONGPASS").count(), 3, "{error}");
+    assert_eq!(error.matches("wrong user or password: WRONGPASS").count(), 3, "{error}");
     assert!(error.starts_with("no quorum of masters is reachable: "), "{error}");
 }
 
