@@ -4,3 +4,4 @@
 mod claim;
 mod link;
 mod time;
+mod wire;

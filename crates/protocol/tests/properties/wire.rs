@@ -1,0 +1,70 @@
+//! Bytes from anybody: nothing panics, nothing is guessed, and what is written can be read.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use redquorum_protocol::wire::{
+    Expect, Frame, Greeting, Hello, KEEP, MAX_REPLY, parse, write_command,
+};
+use redquorum_protocol::{Answer, Cause};
+
+/// Bytes that look like the protocol more often than chance would have it.
+fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
+    let piece = prop_oneof![
+        vec(any::<u8>(), 0..6),
+        "[-+:$*][-0-9]{0,20}".prop_map(String::into_bytes),
+        Just(b"\r\n".to_vec()),
+        Just(b"+OK\r\n".to_vec()),
+        Just(b"-NOSCRIPT x\r\n".to_vec()),
+        Just(b"*2\r\n:-1\r\n$3\r\nabc\r\n".to_vec()),
+    ];
+    vec(piece, 0..12).prop_map(|pieces| pieces.concat())
+}
+
+const EXPECTS: [Expect; 6] =
+    [Expect::Set, Expect::Keep, Expect::Delete, Expect::Kill, Expect::Load(KEEP), Expect::Ping];
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_value_or_the_start_of_one_or_refused(bytes in any_bytes()) {
+        let Ok(Some((frame, used))) = parse(&bytes, MAX_REPLY) else { return Ok(()) };
+        prop_assert!(0 < used && used <= bytes.len());
+        for expect in EXPECTS {
+            let answer = expect.read(&frame);
+            // Whatever was made up, only the one right answer is a grant.
+            if answer == Answer::Created {
+                let right = match expect {
+                    Expect::Set => frame == Frame::Simple(b"OK"),
+                    Expect::Keep => frame == Frame::Integer(2),
+                    _ => false,
+                };
+                prop_assert!(right, "{:?} {:?}", expect, frame);
+            }
+            if let Answer::Unknown(Cause::Error(text)) = answer {
+                prop_assert!(text.len() <= 3 * 200 && !text.chars().any(char::is_control));
+            }
+        }
+        let hello = Hello { password: Some("pw".into()), ..Hello::default() };
+        for index in 0..=hello.answers() {
+            let _ = hello.read(index, &frame, &mut Greeting::default());
+        }
+    }
+
+    #[test]
+    fn a_prefix_of_a_value_is_never_taken_for_a_value(bytes in any_bytes(), cut in any::<usize>()) {
+        if let Ok(Some((frame, used))) = parse(&bytes, MAX_REPLY) {
+            prop_assert_eq!(parse(&bytes[..cut % used], MAX_REPLY), Ok(None));
+            prop_assert_eq!(parse(&bytes[..used], MAX_REPLY), Ok(Some((frame, used))));
+        }
+    }
+
+    #[test]
+    fn a_command_that_is_written_is_read_as_it_was(
+        args in vec(vec(any::<u8>(), 0..40), 1..8),
+    ) {
+        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        let mut bytes = Vec::new();
+        write_command(&mut bytes, &args);
+        let parts = args.iter().map(|arg| Frame::Bulk(arg)).collect();
+        prop_assert_eq!(parse(&bytes, usize::MAX), Ok(Some((Frame::Array(parts), bytes.len()))));
+    }
+}
