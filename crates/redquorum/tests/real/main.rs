@@ -27,14 +27,22 @@ mod proxy;
 #[cfg(unix)]
 mod raw;
 #[cfg(unix)]
+mod storm;
+#[cfg(unix)]
 mod support;
 #[cfg(unix)]
 mod zombies;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    let cases =
-        [pitfalls::cases(), drops::cases(), ends::cases(), zombies::cases(), faults::cases()];
+    let cases = [
+        pitfalls::cases(),
+        drops::cases(),
+        ends::cases(),
+        zombies::cases(),
+        faults::cases(),
+        storm::cases(),
+    ];
     redquorum_rig::trials::run(cases.into_iter().flatten())
 }
 
