@@ -28,7 +28,8 @@
 //! * That a holder acts only while it holds: a process that is paused between its last look at
 //!   the deadline and its write writes without a lock. Where that matters, the resource itself
 //!   must refuse.
-//! * Anything when a majority of masters forgets, or when the clock of a master steps.
+//! * Anything when masters forget, or when their clocks step: of five that all granted it takes
+//!   three to let another in, but of a bare quorum one is enough.
 //! * Order among waiters.
 //!
 //! [`docs/safety.md`](https://github.com/redquorum/redquorum/blob/main/docs/safety.md) has the whole
