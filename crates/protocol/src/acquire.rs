@@ -216,14 +216,9 @@ impl Acquire {
         }
     }
 
-    /// Owes the clean-up to all masters, the silent ones included (R5).
     fn clean_up(&self, out: &mut Vec<Effect>) {
-        let (step, token) = (Step::Cleanup(self.attempt), self.token);
-        out.extend(NodeId::all(self.terms.nodes()).map(|node| Effect::Settle {
-            node,
-            step,
-            token,
-        }));
+        let step = Step::Cleanup(self.attempt);
+        out.extend(Effect::settle_all(self.terms.nodes(), step, self.token));
     }
 
     fn check_explained(&mut self, out: &mut Vec<Effect>) {

@@ -35,6 +35,13 @@ pub enum Effect {
     Decided,
 }
 
+impl Effect {
+    /// Owes the clean-up of a token to all masters, the silent ones included (R5).
+    pub(crate) fn settle_all(nodes: usize, step: Step, token: Token) -> impl Iterator<Item = Self> {
+        NodeId::all(nodes).map(move |node| Self::Settle { node, step, token })
+    }
+}
+
 /// What a claim asks of one master about its resource.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ask {

@@ -275,12 +275,7 @@ impl Hold {
 
     /// The holder wants it no more; nothing more happens by itself.
     pub(crate) fn settle(&self, out: &mut Vec<Effect>) {
-        let (step, token) = (Step::Release, self.token);
-        out.extend(NodeId::all(self.terms.nodes()).map(|node| Effect::Settle {
-            node,
-            step,
-            token,
-        }));
+        out.extend(Effect::settle_all(self.terms.nodes(), Step::Release, self.token));
     }
 
     fn renew(&mut self, now: Time, watchdog: Watchdog, out: &mut Vec<Effect>) {

@@ -283,9 +283,8 @@ impl<T> Link<T> {
         if open.stalled {
             // The master slept. Its connection is as good as ever: the second one is not needed.
             open.stalled = false;
-            match self.dial {
-                Dial::Trying => out.push(LinkEffect::Close(self.epoch)),
-                Dial::At(_) | Dial::Idle => {}
+            if self.dial == Dial::Trying {
+                out.push(LinkEffect::Close(self.epoch));
             }
             self.dial = Dial::Idle;
         }

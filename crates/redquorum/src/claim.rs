@@ -204,16 +204,22 @@ impl ClaimCell {
         look(&state.claim)
     }
 
-    /// Waits until `look` finds something.
-    pub(crate) async fn until<R>(&self, mut look: impl FnMut(&Claim) -> Option<R>) -> R {
+    /// Waits until `look` finds something, and wakes the machine when it is due.
+    ///
+    /// The alarm does that for all leases of the lock, but it ends, or sleeps, with the runtime
+    /// in which the lock was built. This timer runs where somebody waits (R7).
+    pub(crate) async fn until<R>(&self, look: impl Fn(&Claim) -> Option<R>) -> R {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Enlisted before the look: nothing that changes after it is missed.
             changed.as_mut().enable();
-            if let Some(found) = self.view(&mut look) {
-                return found;
+            let due = match self.view(|claim| look(claim).ok_or(claim.next_wake())) {
+                Ok(found) => return found,
+                Err(due) => self.fleet.clock.timer(due),
+            };
+            if tokio::time::timeout_at(due, changed).await.is_err() {
+                self.apply(Input::Wake);
             }
-            changed.await;
         }
     }
 

@@ -101,22 +101,7 @@ impl Lease {
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
     pub async fn lost(&self) -> Lost {
-        let clock = self.claim.fleet.clock;
-        loop {
-            // One alarm does this for all leases of the lock, but it ends, or sleeps, with the
-            // runtime in which the lock was built. This timer runs where somebody waits (R7).
-            let deadline = self.claim.hold(Hold::deadline);
-            let lost_or_nearer = self.claim.until(|claim| {
-                let hold = holding(claim)?;
-                let nearer = hold.deadline() < deadline;
-                hold.lost().map(Some).or_else(|| nearer.then_some(None))
-            });
-            match tokio::time::timeout_at(clock.timer(deadline), lost_or_nearer).await {
-                Ok(Some(loss)) => return Lost(loss),
-                Ok(None) => {}
-                Err(_) => self.claim.apply(Input::Wake),
-            }
-        }
+        Lost(self.claim.until(|claim| holding(claim)?.lost()).await)
     }
 
     /// Extends the lease by its TTL from now, in one round trip.
@@ -168,21 +153,13 @@ impl Lease {
         let round = self.claim.apply_and_view(Input::Extend(terms), |claim| {
             holding(claim).map_or(0, |hold| hold.extension().0)
         });
-        let clock = self.claim.fleet.clock;
-        let (result, ballot) = loop {
-            // As in `lost`: the round has an end also where the lock's own runtime sleeps.
-            let next = self.claim.view(Claim::next_wake);
-            let ended = self.claim.until(|claim| {
-                let hold = holding(claim)?;
-                let lost = hold.lost().map(|loss| (Extension::Lost(loss), hold.ballot()));
-                let (result, ballot) = hold.ended(round).or(lost)?;
-                Some((result, ballot.clone()))
-            });
-            match tokio::time::timeout_at(clock.timer(next), ended).await {
-                Ok(ended) => break ended,
-                Err(_) => self.claim.apply(Input::Wake),
-            }
-        };
+        let ended = self.claim.until(|claim| {
+            let hold = holding(claim)?;
+            let lost = hold.lost().map(|loss| (Extension::Lost(loss), hold.ballot()));
+            let (result, ballot) = hold.ended(round).or(lost)?;
+            Some((result, ballot.clone()))
+        });
+        let (result, ballot) = ended.await;
         match (result, self.is_lost()) {
             // Whoever was stopped since the last vote is not told that all is well.
             (_, Some(lost)) => Err(ExtendError::Lost(lost)),
@@ -248,18 +225,11 @@ impl Lease {
     pub async fn release(self) -> Released {
         self.claim.apply(Input::Release);
         count(&self.claim.fleet.counters.released);
-        let clock = self.claim.fleet.clock;
-        let (outcome, ballot) = loop {
-            let next = self.claim.view(Claim::next_wake);
-            let outcome = self.claim.until(|claim| match claim {
-                Claim::Releasing(release) => Some((release.outcome()?, release.ballot().clone())),
-                _ => None,
-            });
-            match tokio::time::timeout_at(clock.timer(next), outcome).await {
-                Ok(found) => break found,
-                Err(_) => self.claim.apply(Input::Wake),
-            }
-        };
+        let released = self.claim.until(|claim| match claim {
+            Claim::Releasing(release) => Some((release.outcome()?, release.ballot().clone())),
+            _ => None,
+        });
+        let (outcome, ballot) = released.await;
         Released { outcome, report: self.claim.report(&ballot) }
     }
 }
