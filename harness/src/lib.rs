@@ -1,0 +1,6 @@
+//! Fault injection for multi-master Redis locks.
+
+pub mod history;
+pub mod judge;
+pub mod scenario;
+pub mod talk;

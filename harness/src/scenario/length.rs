@@ -1,0 +1,155 @@
+//! Times as people write them: `"150ms"`, `"2s"`, and for what can go either way `"-3s"`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The longest time in a scenario: a month, so that no sum overflows.
+const LONGEST: Duration = Duration::from_secs(31 * 24 * 60 * 60);
+
+/// A length of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Length(pub Duration);
+
+/// A length of time, forward or back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Shift {
+    /// How far.
+    pub by: Length,
+    /// Whether back.
+    pub back: bool,
+}
+
+impl Length {
+    /// Whether there is nothing of it.
+    pub const fn is_zero(&self) -> bool {
+        self.0.is_zero()
+    }
+}
+
+impl Shift {
+    /// In nanoseconds.
+    pub fn nanos(self) -> i64 {
+        let nanos = i64::try_from(self.by.0.as_nanos()).unwrap_or(i64::MAX);
+        if self.back { -nanos } else { nanos }
+    }
+}
+
+impl FromStr for Length {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let length = humantime::parse_duration(text.trim()).map_err(|why| {
+            format!(
+                "`{text}` is not a time ({why}): write a number with a unit, such as 150ms or 2s"
+            )
+        })?;
+        if length > LONGEST {
+            return Err(format!("`{text}` is too long: at most 31 days"));
+        }
+        Ok(Self(length))
+    }
+}
+
+impl FromStr for Shift {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let (rest, back) = match text.strip_prefix('-') {
+            Some(rest) => (rest, true),
+            None => (text.strip_prefix('+').unwrap_or(text), false),
+        };
+        Ok(Self { by: rest.parse()?, back })
+    }
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", humantime::format_duration(self.0))
+    }
+}
+
+impl fmt::Display for Shift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", if self.back { "-" } else { "" }, self.by)
+    }
+}
+
+/// Serde and the schema by way of `FromStr` and `Display`, for every type that is a string in TOML.
+macro_rules! as_text {
+    ($type:ty, $what:literal, $($example:literal),+) => {
+        impl Serialize for $type {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $type {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                struct Visitor;
+                impl de::Visitor<'_> for Visitor {
+                    type Value = $type;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str(concat!("a string: ", $what))
+                    }
+
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                from.deserialize_str(Visitor)
+            }
+        }
+
+        impl JsonSchema for $type {
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({
+                    "type": "string",
+                    "description": $what,
+                    "examples": [$($example),+],
+                })
+            }
+        }
+    };
+}
+pub(super) use as_text;
+
+as_text!(Length, "a time with its unit, such as 150ms or 2s", "150ms", "2s");
+as_text!(Shift, "a time with its unit, forward or back, such as 3s or -3s", "3s", "-3s");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_they_are_read() {
+        for text in ["0s", "1ms", "1s 500ms", "2m", "31days"] {
+            let length: Length = text.parse().unwrap();
+            assert_eq!(length.to_string().parse::<Length>().unwrap(), length, "{text}");
+        }
+        let shift: Shift = "-3s".parse().unwrap();
+        assert_eq!((shift.nanos(), shift.to_string()), (-3_000_000_000, "-3s".to_owned()));
+        assert_eq!("+1ms".parse::<Shift>().unwrap().nanos(), 1_000_000);
+    }
+
+    #[test]
+    fn what_is_not_a_time_is_told_how_to_become_one() {
+        for text in ["", "3", "fast", "-1s", "32days", "99999999999999999999s"] {
+            let why = text.parse::<Length>().unwrap_err();
+            assert!(
+                why.contains("write a number with a unit") || why.contains("too long"),
+                "{why}"
+            );
+        }
+    }
+}

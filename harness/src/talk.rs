@@ -1,0 +1,256 @@
+//! The client protocol: what the harness and a client process say to each other, one JSON object a
+//! line, on the client's standard input and output. A driver for any other lock speaks it, too;
+//! `docs/scenarios.md` tells how.
+//!
+//! All stamps are nanoseconds of `CLOCK_MONOTONIC`, which the processes of one machine share.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The environment variable with the addresses of the masters, separated by commas:
+/// `redis://127.0.0.1:20001,…`. They are those of the proxies.
+pub const NODES_VARIABLE: &str = "REDQUORUM_NODES";
+/// The environment variable with the [`Options`] as JSON.
+pub const OPTIONS_VARIABLE: &str = "REDQUORUM_OPTIONS";
+/// The version of the protocol.
+pub const PROTOCOL: u32 = 1;
+/// The longest line that a client may say, in bytes.
+pub const LONGEST_LINE: usize = 1024 * 1024;
+
+/// The options of the lock, given to every client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// How long a master keeps a key, unless a request says otherwise.
+    pub ttl_ms: u64,
+    /// How long a round waits for a master.
+    pub node_timeout_ms: u64,
+    /// The drift allowance, in millionths of the TTL.
+    pub drift_ppm: u32,
+    /// Its fixed part.
+    pub drift_ms: u64,
+    /// Whether leases shall carry a fencing token.
+    pub fencing: bool,
+}
+
+/// What the harness says to a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Its number. The answer carries it, too.
+    pub id: u64,
+    /// Which of the clients in the process shall do it. A client has at most one lease of a
+    /// resource at a time.
+    pub client: String,
+    /// What to do.
+    #[serde(flatten)]
+    pub op: Op,
+}
+
+/// What a client shall do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Op {
+    /// Acquire the resource; wait at most so long while it is taken, 0: one attempt.
+    Acquire {
+        /// What to lock.
+        resource: String,
+        /// How long the masters shall keep it.
+        ttl_ms: u64,
+        /// How long to wait.
+        wait_ms: u64,
+    },
+    /// Extend the lease.
+    Extend {
+        /// Whose.
+        resource: String,
+        /// How long the masters shall keep it from now on.
+        ttl_ms: u64,
+    },
+    /// Keep extending the lease in the background.
+    KeepAlive {
+        /// Whose.
+        resource: String,
+        /// At most so long.
+        max_ms: u64,
+    },
+    /// Release the lease.
+    Release {
+        /// Whose.
+        resource: String,
+    },
+    /// Give up a request that is under way; it is answered with `cancelled`.
+    Cancel {
+        /// The request's number.
+        request: u64,
+    },
+    /// A step of the critical section, which the harness does when the answer arrives. Answer at
+    /// once, or, with a `check`, answer `lost` if the lease of that resource is not held.
+    Step {
+        /// For people: `write R`.
+        name: String,
+        /// The lease to check first, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        check: Option<String>,
+    },
+}
+
+impl Op {
+    /// Its name on the wire.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Acquire { .. } => "acquire",
+            Self::Extend { .. } => "extend",
+            Self::KeepAlive { .. } => "keep_alive",
+            Self::Release { .. } => "release",
+            Self::Cancel { .. } => "cancel",
+            Self::Step { .. } => "step",
+        }
+    }
+}
+
+/// What a client can do beyond acquire, release, step and cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Can {
+    /// It stamps deadlines (`deadline_ns`); otherwise it says `valid_ms`.
+    Deadline,
+    /// It extends.
+    Extend,
+    /// It gives fencing tokens.
+    Fence,
+    /// It waits (`wait_ms`); otherwise the harness asks again.
+    Wait,
+    /// It extends in the background.
+    KeepAlive,
+    /// It says `lost` when a lease ends that was not released.
+    Lost,
+}
+
+/// Why a client did not do what it was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// Somebody else holds the resource.
+    Taken,
+    /// Too few masters answered.
+    NoQuorum,
+    /// Nothing was left of the TTL.
+    Late,
+    /// The lease is not held any more.
+    Lost,
+    /// The request was cancelled.
+    Cancelled,
+    /// The client cannot do that.
+    Unsupported,
+    /// Anything else.
+    Error,
+}
+
+/// What a client answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// The request's number.
+    pub id: u64,
+    /// Whether it was done.
+    pub ok: bool,
+    /// The lock's value on the masters, as it is in the commands. Bytes that are no text as
+    /// `hex:…`. Optional: lets the report say who is who.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+    /// When the library was called. Optional.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_ns: Option<i64>,
+    /// When the library returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ns: Option<i64>,
+    /// The deadline of the lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ns: Option<i64>,
+    /// What is left of the lease as the library returned, where it has no deadline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_ms: Option<u64>,
+    /// The fencing token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+    /// Why it was not done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<Why>,
+    /// The same for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// What a client says unasked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Notice {
+    /// It is connected and waits for requests: its first words.
+    Ready {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// What it can do.
+        #[serde(default)]
+        can: Vec<Can>,
+        /// What it is, for reports.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+    },
+    /// A lease ended that was not released.
+    Lost {
+        /// Whose client.
+        client: String,
+        /// Which resource.
+        resource: String,
+        /// When it was told.
+        at_ns: i64,
+    },
+    /// The watchdog extended a lease.
+    Extended {
+        /// Whose client.
+        client: String,
+        /// Which resource.
+        resource: String,
+        /// When it was told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        at_ns: Option<i64>,
+        /// The new deadline.
+        deadline_ns: i64,
+    },
+}
+
+/// Anything that a client says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// An answer.
+    Answer(Answer),
+    /// A notice.
+    Notice(Notice),
+}
+
+impl Said {
+    /// Reads a line.
+    ///
+    /// # Errors
+    /// What is wrong with it, for its author.
+    pub fn read(line: &str) -> Result<Self, String> {
+        let value: serde_json::Value =
+            serde_json::from_str(line).map_err(|why| format!("it is not JSON: {why}"))?;
+        let object = value.as_object().ok_or("it is not a JSON object")?;
+        if object.contains_key("event") {
+            serde_json::from_value(value).map(Self::Notice).map_err(|why| why.to_string())
+        } else if object.contains_key("id") {
+            serde_json::from_value(value).map(Self::Answer).map_err(|why| why.to_string())
+        } else {
+            Err("it has neither an `id` (an answer) nor an `event` (a notice)".to_owned())
+        }
+    }
+}
+
+impl Options {
+    /// The TTL.
+    pub const fn ttl(&self) -> Duration {
+        Duration::from_millis(self.ttl_ms)
+    }
+}
