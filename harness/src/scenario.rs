@@ -18,8 +18,8 @@ mod words;
 
 pub use expect::{Acquires, Cause, Expect, Layer, Wanted};
 pub use fault::{
-    Class, ClientHarm, Clients, ClockHarm, End, Fault, Harm, NetHarm, NodeHarm, Nodes, Role, When,
-    Which,
+    Class, ClientHarm, Clients, ClockHarm, End, Fault, Harm, NetHarm, NodeHarm, Nodes, Role, Side,
+    When, Which,
 };
 pub use length::{Length, Shift};
 pub use words::{Moment, Step, Way, What};
