@@ -40,6 +40,7 @@ mod builder;
 mod error;
 mod keeper;
 mod masters;
+pub mod network;
 mod node;
 mod ports;
 mod resp;
