@@ -258,7 +258,7 @@ pub enum ClockHarm {
         #[serde(alias = "node")]
         nodes: Nodes,
         /// How far ahead.
-        by: Shift,
+        by: Length,
         /// How long it stays there, and then at its place.
         every: Length,
     },
