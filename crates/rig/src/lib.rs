@@ -37,6 +37,7 @@
 //! tests that need it.
 
 mod builder;
+mod cluster;
 mod error;
 mod keeper;
 mod masters;
@@ -48,6 +49,7 @@ mod server;
 pub mod trials;
 
 pub use builder::Builder;
+pub use cluster::{ClockChange, Cluster};
 pub use error::RigError;
 pub use masters::Masters;
 pub use resp::Reply;

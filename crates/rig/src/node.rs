@@ -4,6 +4,7 @@
 use std::{
     ffi::OsString,
     fs, io,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
@@ -129,7 +130,7 @@ impl Node {
     /// Whether the server with this process id, and no other behind the same port, is ready.
     fn answers(&self, plan: &Plan, pid: u32) -> io::Result<()> {
         let replies = resp::exchange(
-            self.port,
+            self.address(),
             plan.password.as_deref(),
             PATIENCE_WITH_STRANGERS,
             &[&[b"INFO", b"server"], &[b"PING"]],
@@ -198,8 +199,12 @@ impl Node {
         command: &[&[u8]],
     ) -> Result<Reply, RigError> {
         let failed = |source| RigError::NoAnswer { node: self.number, source };
-        let replies = resp::exchange(self.port, plan.password.as_deref(), timeout, &[command]);
+        let replies = resp::exchange(self.address(), plan.password.as_deref(), timeout, &[command]);
         Ok(replies.map_err(failed)?.remove(0))
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
