@@ -25,7 +25,7 @@
 //! # What it does not
 //!
 //! - It kills processes, it does not cut power: what a killed master had written is in the page
-//!   cache, and is there again after its restart if it is [persistent](Builder::persistent).
+//!   cache, and is there again after its restart if it has [persistence](Builder::persistence).
 //! - It does not outlive the murder of its keepers: a keeper is the small shell that watches one
 //!   master, and `kill -9` of *it* leaves that master running.
 //! - It knows no other system than Unix. Elsewhere it compiles, and [`Builder::start`] says so.
@@ -37,6 +37,8 @@
 //! tests that need it.
 
 mod builder;
+mod clock;
+mod cluster;
 mod error;
 mod keeper;
 mod masters;
@@ -48,7 +50,9 @@ mod server;
 #[cfg(feature = "trials")]
 pub mod trials;
 
-pub use builder::Builder;
+pub use builder::{Builder, Persistence};
+pub use clock::{Clock, ClockChange, ClockSetting, clocks_supported};
+pub use cluster::Cluster;
 pub use error::RigError;
 pub use masters::Masters;
 pub use resp::Reply;

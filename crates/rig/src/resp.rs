@@ -12,7 +12,7 @@ mod tests;
 use std::{
     borrow::Cow,
     io::{self, Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     time::Duration,
 };
 
@@ -52,12 +52,11 @@ impl Reply {
 
 /// Sends commands over a new connection, and returns the reply to each.
 pub(crate) fn exchange(
-    port: u16,
+    address: SocketAddr,
     password: Option<&str>,
     timeout: Duration,
     commands: &[&[&[u8]]],
 ) -> io::Result<Vec<Reply>> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeout))?;
