@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::history::{Act, Event, Left, Ns, Outcome, Phase, Record, Window};
-use crate::scenario::{Class, Scenario, Side, Step};
+use crate::scenario::{Class, Harm, Scenario, Side, Step};
 use crate::talk::{Answer, Can, Op, Request};
 
 mod faults;
@@ -149,8 +149,6 @@ pub enum Order {
     Cure(usize),
     /// Say which keys each master has.
     Look,
-    /// The run is over.
-    End,
 }
 
 /// How long a run may take beyond what its script and faults ask for, before it is healed all the
@@ -236,6 +234,11 @@ impl Director {
             }
         }
         None
+    }
+
+    /// What a fault does, by its place in the scenario.
+    pub fn harm(&self, fault: usize) -> &Harm {
+        &self.scenario.faults[fault].harm
     }
 
     /// What happened so far.

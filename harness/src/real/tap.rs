@@ -2,7 +2,7 @@
 //! command did what to which key, between which two instants. Called on the network's thread.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use redquorum_rig::network::{self, Traffic};
@@ -23,9 +23,8 @@ pub(super) struct RunClock {
 impl RunClock {
     /// A run begins now.
     pub(super) fn start() -> Self {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let origin = Instant::now();
-        Self { origin, origin_ns: time.tv_sec.saturating_mul(1_000_000_000) + time.tv_nsec }
+        let origin_ns = crate::stamp::now();
+        Self { origin: Instant::now(), origin_ns }
     }
 
     pub(super) fn at(&self, instant: Instant) -> Ns {
@@ -52,10 +51,10 @@ impl RunClock {
     }
 }
 
-/// What is known of commands whose fate is open.
+/// What is known of commands whose fate is open. Before the run has begun nothing is told.
 pub(super) struct Tap {
     scripts: Arc<Scripts>,
-    clock: RunClock,
+    clock: Arc<OnceLock<RunClock>>,
     open: HashMap<(u64, u64, bool), Pending>,
 }
 
@@ -68,7 +67,7 @@ struct Pending {
 }
 
 impl Tap {
-    pub(super) fn new(scripts: Arc<Scripts>, clock: RunClock) -> Self {
+    pub(super) fn new(scripts: Arc<Scripts>, clock: Arc<OnceLock<RunClock>>) -> Self {
         Self { scripts, clock, open: HashMap::new() }
     }
 
@@ -134,16 +133,18 @@ impl Tap {
         delivered: Option<Instant>,
         tell: &mut impl FnMut(Input),
     ) {
-        let Some(pending) = self.open.remove(&key) else { return };
+        let (Some(pending), Some(clock)) = (self.open.remove(&key), self.clock.get()) else {
+            return;
+        };
         tell(Input::Recorded(Event::Command {
             process: pending.process.to_string(),
             node: pending.node,
             connection: key.0,
             number: key.1,
             act: pending.act,
-            sent: self.clock.at(pending.sent),
-            replied: pending.replied.map(|(at, _)| self.clock.at(at)),
-            delivered: delivered.map(|at| self.clock.at(at)),
+            sent: clock.at(pending.sent),
+            replied: pending.replied.map(|(at, _)| clock.at(at)),
+            delivered: delivered.map(|at| clock.at(at)),
             result: pending.replied.map_or(Outcome::Silent, |(_, result)| result),
         }));
     }

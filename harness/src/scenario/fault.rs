@@ -158,6 +158,11 @@ impl Harm {
         }
     }
 
+    /// Whether it sets a wall clock.
+    pub const fn sets_a_clock(&self) -> bool {
+        matches!(self, Self::Clock(_) | Self::Client(ClientHarm::Clock { .. }))
+    }
+
     /// The masters that it hits; of a fault of the network those whose links it hits.
     pub const fn nodes(&self) -> Option<&Nodes> {
         match self {
