@@ -1,8 +1,12 @@
 //! Fault injection for multi-master Redis locks.
 
+#[cfg(unix)]
 pub mod client;
 pub mod history;
 pub mod judge;
+#[cfg(unix)]
+pub mod process;
 pub mod scenario;
+#[cfg(unix)]
 pub mod stamp;
 pub mod talk;
