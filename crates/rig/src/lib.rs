@@ -38,6 +38,8 @@
 
 mod builder;
 mod cluster;
+#[cfg(feature = "containers")]
+mod containers;
 mod error;
 mod keeper;
 mod masters;
@@ -50,6 +52,11 @@ pub mod trials;
 
 pub use builder::Builder;
 pub use cluster::{ClockChange, Cluster};
+#[cfg(feature = "containers")]
+pub use containers::{
+    Containers, ContainersBuilder, EngineInfo, IMAGE_VARIABLE, Persistence,
+    REQUIRE_CONTAINERS_VARIABLE, containers_required, engine, sweep,
+};
 pub use error::RigError;
 pub use masters::Masters;
 pub use resp::Reply;
