@@ -1,9 +1,12 @@
-//! What every backend of real masters can do, and what can be done to a clock. Called by those who
-//! break masters without caring what runs them; `masters.rs` implements it.
+//! What every backend of real masters can do. Called by those who break masters without caring what
+//! runs them; implemented by `masters.rs`' masters, in this file, and by containers.
 
-use std::{fmt, net::SocketAddr, time::Duration};
+use std::{
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+};
 
-use crate::{Reply, RigError};
+use crate::{ClockChange, Masters, Reply, RigError, find_server};
 
 /// N masters that can be broken, whatever runs them.
 ///
@@ -80,54 +83,49 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, RigError>;
 }
 
-/// What can be done to a wall clock. Nothing of this touches a monotonic clock.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub enum ClockChange {
-    /// It jumps once, on top of what it shows: forward, or back if negative. See
-    /// [`forward`](Self::forward) and [`back`](Self::back).
-    Step {
-        /// By how many nanoseconds.
-        nanos: i64,
-    },
-    /// It goes on from what it shows at this many seconds a second: 1 is right, 0 stands still.
-    /// Replaces an earlier rate.
-    Rate(f64),
-    /// It jumps to and fro: forward by `by` after `every`, back by as much after another `every`,
-    /// and so on. Replaces an earlier strobe; `by` of zero ends it.
-    Strobe {
-        /// How far.
-        by: Duration,
-        /// How long between two jumps.
-        every: Duration,
-    },
-    /// It shows the real time at the real rate. For a clock that was stepped this is a step, too.
-    Cure,
-}
-
-impl ClockChange {
-    /// A step forward, of at most 292 years.
-    pub fn forward(by: Duration) -> Self {
-        Self::Step { nanos: i64::try_from(by.as_nanos()).unwrap_or(i64::MAX) }
+impl Cluster for Masters {
+    fn len(&self) -> usize {
+        self.len()
     }
 
-    /// A step back, of at most 292 years.
-    pub fn back(by: Duration) -> Self {
-        Self::Step { nanos: i64::try_from(by.as_nanos()).map_or(-i64::MAX, |nanos| -nanos) }
+    fn describe(&self) -> String {
+        let server = find_server().map(|server| server.to_string()).unwrap_or_default();
+        format!("{server}, {} processes", self.len())
     }
-}
 
-/// As for a report: `step +3s`, `rate 2`, `strobe 500ms every 1s`, `cure`.
-impl fmt::Display for ClockChange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Step { nanos } => {
-                let sign = if *nanos < 0 { '-' } else { '+' };
-                write!(f, "step {sign}{:?}", Duration::from_nanos(nanos.unsigned_abs()))
-            }
-            Self::Rate(rate) => write!(f, "rate {rate}"),
-            Self::Strobe { by, every } => write!(f, "strobe {by:?} every {every:?}"),
-            Self::Cure => write!(f, "cure"),
-        }
+    fn version(&self) -> String {
+        find_server().map(|server| server.version().to_owned()).unwrap_or_default()
+    }
+
+    fn address(&self, node: usize) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port(node)).into()
+    }
+
+    fn kill(&self, node: usize) -> Result<(), RigError> {
+        self.kill(node)
+    }
+
+    fn stop(&self, node: usize) -> Result<(), RigError> {
+        self.stop(node)
+    }
+
+    fn restart(&self, node: usize) -> Result<(), RigError> {
+        self.restart(node)
+    }
+
+    fn pause(&self, node: usize) -> Result<(), RigError> {
+        self.pause(node)
+    }
+
+    fn resume(&self, node: usize) -> Result<(), RigError> {
+        self.resume(node)
+    }
+
+    fn set_clock(&self, node: usize, change: ClockChange) -> Result<(), RigError> {
+        self.set_clock(node, change)
+    }
+
+    fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, RigError> {
+        self.command(node, command)
     }
 }

@@ -25,7 +25,7 @@
 //! # What it does not
 //!
 //! - It kills processes, it does not cut power: what a killed master had written is in the page
-//!   cache, and is there again after its restart if it is [persistent](Builder::persistent).
+//!   cache, and is there again after its restart if it has [persistence](Builder::persistence).
 //! - It does not outlive the murder of its keepers: a keeper is the small shell that watches one
 //!   master, and `kill -9` of *it* leaves that master running.
 //! - It knows no other system than Unix. Elsewhere it compiles, and [`Builder::start`] says so.
@@ -37,6 +37,7 @@
 //! tests that need it.
 
 mod builder;
+mod clock;
 mod cluster;
 #[cfg(feature = "containers")]
 mod containers;
@@ -50,12 +51,13 @@ mod server;
 #[cfg(feature = "trials")]
 pub mod trials;
 
-pub use builder::Builder;
-pub use cluster::{ClockChange, Cluster};
+pub use builder::{Builder, Persistence};
+pub use clock::{Clock, ClockChange, ClockSetting, clocks_supported};
+pub use cluster::Cluster;
 #[cfg(feature = "containers")]
 pub use containers::{
-    Containers, ContainersBuilder, EngineInfo, IMAGE_VARIABLE, Persistence,
-    REQUIRE_CONTAINERS_VARIABLE, containers_required, engine, sweep,
+    Containers, ContainersBuilder, EngineInfo, IMAGE_VARIABLE, REQUIRE_CONTAINERS_VARIABLE,
+    containers_required, engine, sweep,
 };
 pub use error::RigError;
 pub use masters::Masters;

@@ -3,6 +3,7 @@
 
 use std::{
     collections::HashMap,
+    mem,
     time::{Duration, Instant},
 };
 
@@ -17,13 +18,13 @@ use testcontainers::{
 };
 
 use super::{
-    Containers, Persistence,
+    Containers, clock,
     engine::{EngineInfo, connect, failed, run},
     image::{self, Image},
     node::{Node, PORT},
-    sweep::{OWNER_LABEL, RIG_LABEL, SET_LABEL, Set, sweep_with},
+    sweep::{DIRECTORY_LABEL, Directory, OWNER_LABEL, RIG_LABEL, SET_LABEL, Set, sweep_with},
 };
-use crate::{Builder, RigError};
+use crate::{Builder, Clock, Persistence, RigError, clocks_supported};
 
 /// Where the append-only file is within a container. The official image has a volume there.
 const DATA: &str = "/data";
@@ -39,6 +40,7 @@ pub struct ContainersBuilder {
     image: Option<String>,
     persistence: Persistence,
     options: Vec<String>,
+    clocks: bool,
     within: Duration,
 }
 
@@ -47,6 +49,9 @@ struct Plan {
     image: Image,
     set: Set,
     args: Vec<String>,
+    /// One for each master, if there are to be any.
+    clocks: Vec<Option<Clock>>,
+    directory: Option<Directory>,
     within: Duration,
 }
 
@@ -65,6 +70,7 @@ impl ContainersBuilder {
             image: None,
             persistence: Persistence::None,
             options: Vec::new(),
+            clocks: false,
             within: Duration::from_secs(30),
         }
     }
@@ -99,6 +105,14 @@ impl ContainersBuilder {
         self
     }
 
+    /// Every master runs under a [`Clock`] of its own, for
+    /// [`set_clock`](crate::Cluster::set_clock). Only on Linux, see [`clocks_supported`], and with
+    /// an engine that sees the directory for temporary files. Default: no.
+    pub fn clocks(mut self) -> Self {
+        self.clocks = true;
+        self
+    }
+
     /// How long a start or a restart may take until every master answers, once the image is there.
     /// Default: 30 s, where one is usual.
     pub fn within(mut self, within: Duration) -> Self {
@@ -128,6 +142,8 @@ impl ContainersBuilder {
     /// # Errors
     ///
     /// - [`RigError::Count`]: no masters, or too many.
+    /// - [`RigError::NoClocks`]: they were asked for, and cannot be had here.
+    /// - [`RigError::Clock`]: one does not obey the clock that it was given.
     /// - [`RigError::NoEngine`]: none answers.
     /// - [`RigError::NoImage`]: it is not there, and cannot be pulled.
     /// - [`RigError::NotUp`]: one ended, or was not ready in time.
@@ -138,6 +154,9 @@ impl ContainersBuilder {
         if !(1..=Builder::MAX_MASTERS).contains(&self.count) {
             return Err(RigError::Count { asked: self.count });
         }
+        if self.clocks {
+            clocks_supported()?;
+        }
         let named = self.image.clone();
         let found = run(async {
             let (docker, engine) = connect().await?;
@@ -145,38 +164,54 @@ impl ContainersBuilder {
             let image = image::find(&docker, named).await?;
             Ok(Found { docker, engine, image, swept })
         })?;
-        let until = Instant::now() + self.within;
-        let within = self.within;
-        let image = found.image.name.clone();
-        let (plan, count) = self.plan(found.image);
-        let docker = found.docker.clone();
-        let nodes = run(async move { start_all(&docker, &plan, count).await })?;
+        let (within, until) = (self.within, Instant::now() + self.within);
+        let mut plan = self.plan(&found.image)?;
+        let docker = found.docker;
+        let (nodes, directory) = run(async move {
+            // Returned only now: the directory is there as long as a container is.
+            Ok((start_all(&docker, &mut plan).await?, plan.directory))
+        })?;
         // From here on an error is a drop of these, which removes them.
-        let mut containers = Containers::new(nodes, found.engine, image, found.swept, within);
+        let image = found.image.name;
+        let mut containers =
+            Containers::new(nodes, found.engine, image, found.swept, within, directory);
         for node in containers.nodes() {
             node.wait_until_up(until.saturating_duration_since(Instant::now()))?;
+            node.try_clock()?;
         }
         containers.ask_version()?;
         Ok(containers)
     }
 
-    fn plan(self, image: Image) -> (Plan, usize) {
+    fn plan(self, image: &Image) -> Result<Plan, RigError> {
         // The last of two equal options counts.
-        let mut args: Vec<String> = self.persistence.args().map(str::to_owned).to_vec();
+        let mut args = vec!["--save".to_owned(), String::new()];
+        for (name, value) in self.persistence.directives() {
+            args.extend([format!("--{name}"), value.to_owned()]);
+        }
         args.extend(self.options);
         args.extend(NETWORK.map(str::to_owned));
         args.extend(["--daemonize", "no", "--dir", DATA].map(str::to_owned));
-        (Plan { image, set: Set::new(), args, within: self.within }, self.count)
+        let set = Set::new();
+        let directory = if self.clocks { Some(set.directory()?) } else { None };
+        let clock = |number| {
+            let directory = directory.as_ref().map(Directory::path);
+            directory.map(|directory| clock::create(directory, number)).transpose()
+        };
+        let clocks = (1..=self.count).map(clock).collect::<Result<_, _>>()?;
+        Ok(Plan { image: image.clone(), set, args, clocks, directory, within: self.within })
     }
 }
 
-async fn start_all(docker: &Docker, plan: &Plan, count: usize) -> Result<Vec<Node>, RigError> {
-    let requests = (1..=count).map(|number| request(plan, number).start());
+async fn start_all(docker: &Docker, plan: &mut Plan) -> Result<Vec<Node>, RigError> {
+    let clocks = mem::take(&mut plan.clocks);
+    let requests = (1..).zip(&clocks).map(|(number, clock)| request(plan, number, clock.as_ref()));
+    let outcomes = join_all(requests.map(AsyncRunner::start)).await;
     let mut started = Vec::new();
     let mut first_error = None;
-    for (number, outcome) in (1..).zip(join_all(requests).await) {
+    for ((number, clock), outcome) in (1..).zip(clocks).zip(outcomes) {
         match outcome {
-            Ok(container) => started.push(Node::new(number, docker.clone(), container)),
+            Ok(container) => started.push(Node::new(number, docker.clone(), container, clock)),
             Err(error) => {
                 let doing = format!("start master {number}");
                 first_error.get_or_insert_with(|| failed(&doing, error));
@@ -195,9 +230,10 @@ pub(crate) async fn remove_all(containers: impl Iterator<Item = ContainerAsync<G
     join_all(containers.map(ContainerAsync::rm)).await;
 }
 
-fn request(plan: &Plan, number: usize) -> ContainerRequest<GenericImage> {
+fn request(plan: &Plan, number: usize, clock: Option<&Clock>) -> ContainerRequest<GenericImage> {
     let set = &plan.set;
-    plan.image
+    let request = plan
+        .image
         .request()
         // Not the script of the official image: it would change the user.
         .with_entrypoint("redis-server")
@@ -211,7 +247,17 @@ fn request(plan: &Plan, number: usize) -> ContainerRequest<GenericImage> {
         .with_label(RIG_LABEL, env!("CARGO_PKG_VERSION"))
         .with_label(OWNER_LABEL, set.owner.to_string())
         .with_label(SET_LABEL, set.name.clone())
-        .with_host_config_modifier(publish)
+        .with_host_config_modifier(publish);
+    let request = match &plan.directory {
+        Some(directory) => {
+            request.with_label(DIRECTORY_LABEL, directory.path().display().to_string())
+        }
+        None => request,
+    };
+    match clock {
+        Some(clock) => clock::mounted(request, clock),
+        None => request,
+    }
 }
 
 /// The port of the server, on this machine's loopback and nowhere else.

@@ -1,10 +1,11 @@
 //! Masters in containers, for those who have a container engine and no `redis-server`, or want one
 //! version of it everywhere. The same verbs as for processes, through [`Cluster`].
 //!
-//! `builder.rs` starts them, `node.rs` has the verbs of one, `sweep.rs` with `owner.rs` the clean-up
+//! `builder.rs` starts them, `node.rs` has the verbs of one, `clock.rs` its clock, `sweep.rs` with `owner.rs` the clean-up
 //! after those who could not, `image.rs` chooses the image, `engine.rs` is the way to the engine.
 
 mod builder;
+mod clock;
 mod engine;
 mod image;
 mod node;
@@ -18,8 +19,8 @@ pub use engine::{EngineInfo, engine};
 pub use image::IMAGE_VARIABLE;
 pub use sweep::sweep;
 
-use crate::{ClockChange, Cluster, Reply, RigError};
-use node::Node;
+use self::{node::Node, sweep::Directory};
+use crate::{Clock, ClockChange, Cluster, Reply, RigError};
 
 /// The environment variable that, set to `1`, turns "no containers: skipped" into a failure.
 pub const REQUIRE_CONTAINERS_VARIABLE: &str = "REDQUORUM_REQUIRE_CONTAINERS";
@@ -32,30 +33,6 @@ pub fn containers_required() -> bool {
 
 /// How long [`Containers::command`] waits: a master that runs answers within microseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// What masters write to disk, and how soon.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Persistence {
-    /// Nothing: a restarted master is empty.
-    #[default]
-    None,
-    /// An append-only file, given to the disk once a second.
-    AofEverysec,
-    /// An append-only file, given to the disk before a write is answered.
-    AofAlways,
-}
-
-impl Persistence {
-    pub(crate) fn args(self) -> [&'static str; 6] {
-        let (appendonly, appendfsync) = match self {
-            Self::None => ("no", "everysec"),
-            Self::AofEverysec => ("yes", "everysec"),
-            Self::AofAlways => ("yes", "always"),
-        };
-        ["--save", "", "--appendonly", appendonly, "--appendfsync", appendfsync]
-    }
-}
 
 /// Independent Redis masters, each in a container of its own, published on this machine's loopback.
 ///
@@ -86,6 +63,8 @@ pub struct Containers {
     server: (&'static str, String),
     swept: Vec<String>,
     within: Duration,
+    /// Of the clocks. Removed after the containers.
+    _directory: Option<Directory>,
 }
 
 impl Containers {
@@ -109,9 +88,10 @@ impl Containers {
         image: String,
         swept: Vec<String>,
         within: Duration,
+        directory: Option<Directory>,
     ) -> Self {
         let server = ("redis-server", "unknown".to_owned());
-        Self { nodes, engine, image, server, swept, within }
+        Self { nodes, engine, image, server, swept, within, _directory: directory }
     }
 
     /// The engine that they run on.
@@ -133,6 +113,12 @@ impl Containers {
     /// before these were started.
     pub fn swept(&self) -> &[String] {
         &self.swept
+    }
+
+    /// The clock of one, if they were [started with clocks](ContainersBuilder::clocks): to compute
+    /// what it shows. To change it use [`set_clock`](Cluster::set_clock), which also verifies it.
+    pub fn clock(&self, node: usize) -> Option<&Clock> {
+        self.node(node).clock()
     }
 
     /// [`command`](Cluster::command) for words without spaces: `ask(1, "PTTL key")`.
@@ -215,9 +201,8 @@ impl Cluster for Containers {
         self.node(node).resume()
     }
 
-    fn set_clock(&self, node: usize, _change: ClockChange) -> Result<(), RigError> {
-        let _checked = self.node(node);
-        Err(RigError::NoClocks { why: "not in containers".to_owned() })
+    fn set_clock(&self, node: usize, change: ClockChange) -> Result<(), RigError> {
+        self.node(node).set_clock(change)
     }
 
     fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, RigError> {

@@ -8,7 +8,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     sync::{
         Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU16, Ordering},
+        atomic::{AtomicBool, AtomicU16, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -27,7 +27,7 @@ use futures_util::StreamExt;
 use testcontainers::{ContainerAsync, GenericImage};
 
 use super::engine::{failed, run};
-use crate::{Reply, RigError, resp};
+use crate::{Clock, Reply, RigError, resp};
 
 /// Between two looks at a container that is coming up or going down. A look takes about as long.
 const POLL: Duration = Duration::from_millis(3);
@@ -54,15 +54,18 @@ pub(crate) struct Node {
     port: AtomicU16,
     /// One verb at a time: each is several calls of the engine.
     turn: Mutex<()>,
+    pub(super) clock: Option<Clock>,
+    /// Paused or dead by one of the verbs: there is no use in asking it anything.
+    pub(super) silent: AtomicBool,
     /// What removes it at the end.
     container: Option<ContainerAsync<GenericImage>>,
 }
 
 /// What the engine says of a container.
 #[derive(Debug)]
-struct State {
-    running: bool,
-    paused: bool,
+pub(super) struct State {
+    pub(super) running: bool,
+    pub(super) paused: bool,
     port: Option<u16>,
 }
 
@@ -71,10 +74,18 @@ impl Node {
         number: usize,
         docker: Docker,
         container: ContainerAsync<GenericImage>,
+        clock: Option<Clock>,
     ) -> Self {
-        let id = container.id().to_owned();
-        let port = AtomicU16::new(0);
-        Self { number, id, docker, port, turn: Mutex::default(), container: Some(container) }
+        Self {
+            number,
+            id: container.id().to_owned(),
+            docker,
+            port: AtomicU16::new(0),
+            turn: Mutex::default(),
+            clock,
+            silent: AtomicBool::new(false),
+            container: Some(container),
+        }
     }
 
     /// As it was when it was last seen running.
@@ -117,6 +128,7 @@ impl Node {
     }
 
     fn kill_in_turn(&self) -> Result<(), RigError> {
+        self.silent.store(true, Ordering::SeqCst);
         let refused = self.signal("SIGKILL")?.err();
         let Err(error) = self.wait_until_gone(PATIENCE_WITH_KILL) else { return Ok(()) };
         match refused {
@@ -136,7 +148,9 @@ impl Node {
             self.unpause()?.map_err(|error| self.failed("resume", error))?;
         }
         self.signal("SIGTERM")?.map_err(|error| self.failed("stop", error))?;
-        self.wait_until_gone(PATIENCE_WITH_STOP)
+        self.wait_until_gone(PATIENCE_WITH_STOP)?;
+        self.silent.store(true, Ordering::SeqCst);
+        Ok(())
     }
 
     /// Starts it again, on another port of this machine, after killing it if it runs.
@@ -148,24 +162,32 @@ impl Node {
         let (docker, id) = self.target();
         let start = async move { docker.start_container(&id, None::<StartContainerOptions>).await };
         tried(start)?.map_err(|error| self.failed("start", error))?;
-        self.wait_until_up(within)
+        self.wait_until_up(within)?;
+        self.back()
     }
 
     pub(crate) fn pause(&self) -> Result<(), RigError> {
         let _turn = self.turn();
         let (docker, id) = self.target();
-        match tried(async move { docker.pause_container(&id).await })? {
-            Ok(()) => Ok(()),
-            Err(error) => self.unless("pause", error, |state| state.paused),
+        if let Err(error) = tried(async move { docker.pause_container(&id).await })? {
+            self.unless("pause", error, |state| state.paused)?;
         }
+        self.silent.store(true, Ordering::SeqCst);
+        Ok(())
     }
 
     pub(crate) fn resume(&self) -> Result<(), RigError> {
         let _turn = self.turn();
-        match self.unpause()? {
-            Ok(()) => Ok(()),
-            Err(error) => self.unless("resume", error, |state| !state.paused),
+        if let Err(error) = self.unpause()? {
+            self.unless("resume", error, |state| !state.paused)?;
         }
+        self.back()
+    }
+
+    /// It answers again: also about what was done to its clock meanwhile.
+    fn back(&self) -> Result<(), RigError> {
+        self.silent.store(false, Ordering::SeqCst);
+        self.verify_clock()
     }
 
     pub(crate) fn command(&self, timeout: Duration, command: &[&[u8]]) -> Result<Reply, RigError> {
@@ -212,7 +234,7 @@ impl Node {
     }
 
     /// Asks the engine: what testcontainers knows of ports is that of the first start.
-    fn state(&self) -> Result<State, RigError> {
+    pub(super) fn state(&self) -> Result<State, RigError> {
         let (docker, id) = self.target();
         let inspect =
             async move { docker.inspect_container(&id, None::<InspectContainerOptions>).await };

@@ -51,12 +51,17 @@ impl Set {
         Self { owner, name }
     }
 
-    /// Where this set's files are: in its name is all that a sweep needs, from the first moment.
-    #[expect(dead_code, reason = "until there are clocks")]
-    pub(crate) fn directory(&self) -> PathBuf {
+    /// Makes a directory for the files of this set: in its name is all that a sweep needs, from
+    /// the first moment. Whoever runs in a container may read what is there.
+    pub(crate) fn directory(&self) -> Result<Directory, RigError> {
         let temp = env::temp_dir();
         let temp = std::path::absolute(&temp).unwrap_or(temp);
-        temp.join(format!("{DIRECTORY_PREFIX}{}", self.name))
+        let path = temp.join(format!("{DIRECTORY_PREFIX}{}", self.name));
+        let made = fs::create_dir(&path).map(|()| Directory(path.clone()));
+        made.map_err(|error| {
+            let why = format!("{} cannot be made: {error}", path.display());
+            RigError::NoClocks { why }
+        })
     }
 
     /// Removes what was created of it, started or not. For a start that failed half-way.
@@ -65,6 +70,23 @@ impl Set {
         let ids = found.into_iter().filter_map(|container| container.id);
         let removed = join_all(ids.map(|id| remove(docker, id))).await;
         removed.into_iter().collect::<Result<Vec<_>, _>>().map(drop)
+    }
+}
+
+/// A directory of this machine. Dropping it removes it.
+#[derive(Debug)]
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What is left, a sweep removes.
+        let _gone = fs::remove_dir_all(&self.0);
     }
 }
 

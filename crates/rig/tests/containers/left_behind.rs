@@ -3,7 +3,7 @@
 
 use redquorum_rig::{Cluster, Containers, IMAGE_VARIABLE, sweep, trials::Case};
 
-use crate::support::{EmptyImage, eventually, exists, holder, said};
+use crate::support::{EmptyImage, Holder, eventually, exists, said};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
@@ -38,13 +38,11 @@ fn nothing_is_left_after_a_failed_start() {
 fn what_a_killed_process_left_is_swept_by_the_next_start_and_reported() {
     // Tests that run beside this one start containers, too: the next start may be one of theirs.
     for _ in 0..20 {
-        let (mut child, ids) = holder();
-        let own = format!("-{}-", child.id());
-        child.kill().unwrap();
-        child.wait().unwrap();
+        let mut holder = Holder::start();
+        holder.kill();
         let next = Containers::start(1).unwrap();
-        eventually("they are gone", || !ids.iter().any(|id| exists(id)));
-        if next.swept().iter().filter(|name| name.contains(&own)).count() == 2 {
+        eventually("they are gone", || holder.nothing_is_left());
+        if next.swept().iter().filter(|name| name.contains(&holder.mark())).count() == 2 {
             return;
         }
     }
@@ -52,13 +50,11 @@ fn what_a_killed_process_left_is_swept_by_the_next_start_and_reported() {
 }
 
 fn what_a_live_process_uses_is_not_swept() {
-    let (mut child, ids) = holder();
+    let mut holder = Holder::start();
     let swept = sweep().unwrap();
-    let own = format!("-{}-", child.id());
-    assert!(!swept.iter().any(|name| name.contains(&own)), "{swept:?}");
-    assert!(ids.iter().all(|id| exists(id)));
-    child.kill().unwrap();
-    child.wait().unwrap();
+    assert!(!swept.iter().any(|name| name.contains(&holder.mark())), "{swept:?}");
+    assert!(holder.is_complete());
+    holder.kill();
     sweep().unwrap();
-    eventually("they are gone", || !ids.iter().any(|id| exists(id)));
+    eventually("they are gone", || holder.nothing_is_left());
 }

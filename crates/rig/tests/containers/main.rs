@@ -8,6 +8,7 @@ macro_rules! cases {
     };
 }
 
+mod clocks;
 mod left_behind;
 mod missing;
 mod start;
@@ -18,6 +19,7 @@ fn main() -> std::process::ExitCode {
     if let Some(part) = std::env::var_os(support::CHILD) {
         return support::child(&part.to_string_lossy());
     }
-    let cases = [start::cases(), verbs::cases(), left_behind::cases(), missing::cases()];
+    let cases =
+        [start::cases(), verbs::cases(), clocks::cases(), left_behind::cases(), missing::cases()];
     redquorum_rig::trials::run(cases.into_iter().flatten())
 }

@@ -4,12 +4,13 @@
 use std::{
     env,
     io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
     process::{self, Child, Command, ExitCode, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
-use redquorum_rig::{Containers, engine};
+use redquorum_rig::{Containers, clocks_supported, engine};
 
 /// Set for a child, which then does what it says.
 pub(crate) const CHILD: &str = "RIG_TEST_CHILD";
@@ -18,8 +19,14 @@ pub(crate) const CHILD: &str = "RIG_TEST_CHILD";
 pub(crate) fn child(part: &str) -> ExitCode {
     match part {
         "hold" => {
-            let containers = Containers::builder().count(2).start().unwrap();
-            println!("{} {}", containers.id(1), containers.id(2));
+            let mut builder = Containers::builder().count(2);
+            if clocks_supported().is_ok() {
+                builder = builder.clocks();
+            }
+            let containers = builder.start().unwrap();
+            let directory = containers.clock(1).and_then(|clock| clock.dir().parent());
+            let directory = directory.unwrap_or(Path::new("none")).display();
+            println!("{} {} {directory}", containers.id(1), containers.id(2));
             loop {
                 thread::park();
             }
@@ -61,14 +68,43 @@ pub(crate) fn said(part: &str, variables: &[(&str, &str)]) -> String {
     text
 }
 
-/// A child that owns two containers, and their ids.
-pub(crate) fn holder() -> (Child, Vec<String>) {
-    let mut child = command("hold", &[]).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let ids: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    assert_eq!(ids.len(), 2, "{line}");
-    (child, ids)
+/// A child that owns two containers, and a directory if there are clocks.
+pub(crate) struct Holder {
+    child: Child,
+    ids: Vec<String>,
+    directory: PathBuf,
+}
+
+impl Holder {
+    pub(crate) fn start() -> Self {
+        let mut child = command("hold", &[]).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let [first, second, directory] = &words[..] else { panic!("it said {line:?}") };
+        let directory = PathBuf::from(directory);
+        assert!(directory.exists() || clocks_supported().is_err());
+        Self { child, ids: vec![first.clone(), second.clone()], directory }
+    }
+
+    /// Part of the names of its containers.
+    pub(crate) fn mark(&self) -> String {
+        format!("-{}-", self.child.id())
+    }
+
+    /// SIGKILL.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.ids.iter().all(|id| exists(id))
+    }
+
+    pub(crate) fn nothing_is_left(&self) -> bool {
+        !self.ids.iter().any(|id| exists(id)) && !self.directory.exists()
+    }
 }
 
 /// Whether the engine has a container with this id.
