@@ -30,11 +30,19 @@
 //!   master, and `kill -9` of *it* leaves that master running.
 //! - It knows no other system than Unix. Elsewhere it compiles, and [`Builder::start`] says so.
 //!
+//! # In containers
+//!
+//! With the feature `containers`, `Containers` starts the same masters from an image, and [`Cluster`]
+//! is what both have in common. The two promises above that it cannot keep: a port changes at every
+//! restart, and what is left after `kill -9` goes with the next start. Nothing of it is compiled
+//! without the feature: the client of the engine is some 200 packages.
+//!
 //! # Reading order
 //!
 //! `masters.rs` has the verbs, `builder.rs` the options, `node.rs` one master, `keeper.rs` with
 //! `keeper.sh` the clean-up, `server.rs` finds the program, `trials.rs` (feature `trials`) runs
-//! tests that need it.
+//! tests that need it. `clock.rs` sets clocks, `cluster.rs` is the common trait, `containers/` the
+//! masters in containers.
 
 mod builder;
 mod clock;
@@ -57,7 +65,7 @@ pub use cluster::Cluster;
 #[cfg(feature = "containers")]
 pub use containers::{
     Containers, ContainersBuilder, EngineInfo, IMAGE_VARIABLE, REQUIRE_CONTAINERS_VARIABLE,
-    containers_required, engine, sweep,
+    containers_required, engine,
 };
 pub use error::RigError;
 pub use masters::Masters;

@@ -22,7 +22,7 @@ use super::{
     engine::{EngineInfo, connect, failed, run},
     image::{self, Image},
     node::{Node, PORT},
-    sweep::{DIRECTORY_LABEL, Directory, OWNER_LABEL, RIG_LABEL, SET_LABEL, Set, sweep_with},
+    sweep::{DIRECTORY_LABEL, Directory, OWNER_LABEL, RIG_LABEL, SET_LABEL, Set, sweep},
 };
 use crate::{Builder, Clock, Persistence, RigError, clocks_supported};
 
@@ -160,7 +160,7 @@ impl ContainersBuilder {
         let named = self.image.clone();
         let found = run(async {
             let (docker, engine) = connect().await?;
-            let swept = sweep_with(&docker).await?;
+            let swept = sweep(&docker).await?;
             let image = image::find(&docker, named).await?;
             Ok(Found { docker, engine, image, swept })
         })?;

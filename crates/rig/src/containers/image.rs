@@ -3,7 +3,10 @@
 use std::env;
 
 use bollard::Docker;
-use testcontainers::{ContainerRequest, GenericImage, runners::AsyncRunner};
+use testcontainers::{
+    ContainerRequest, GenericImage, TestcontainersError, core::client::ClientError,
+    runners::AsyncRunner,
+};
 
 use super::engine::{failed, is_missing};
 use crate::RigError;
@@ -50,7 +53,7 @@ pub(crate) async fn find(docker: &Docker, named: Option<String>) -> Result<Image
     let missing = |why: String| RigError::NoImage { image: name.to_owned(), why };
     let (left, right) = halves(name);
     let request: ContainerRequest<_> = GenericImage::new(left, right).into();
-    let _same = request.pull_image().await.map_err(|error| missing(error.to_string()))?;
+    let _same = request.pull_image().await.map_err(|error| missing(reason(error)))?;
     let image = present(docker, name).await?;
     image.ok_or_else(|| missing("it was pulled, and is not there".to_owned()))
 }
@@ -63,6 +66,14 @@ async fn present(docker: &Docker, name: &str) -> Result<Option<Image>, RigError>
         }
         Err(error) if is_missing(&error) => Ok(None),
         Err(error) => Err(failed(&format!("look for the image {name}"), error)),
+    }
+}
+
+/// What the engine said, without the name of the image around it: our own error has that.
+fn reason(error: TestcontainersError) -> String {
+    match error {
+        TestcontainersError::Client(ClientError::PullImage { err, .. }) => err.to_string(),
+        other => other.to_string(),
     }
 }
 

@@ -17,7 +17,6 @@ use std::{net::SocketAddr, time::Duration};
 pub use builder::ContainersBuilder;
 pub use engine::{EngineInfo, engine};
 pub use image::IMAGE_VARIABLE;
-pub use sweep::sweep;
 
 use self::{node::Node, sweep::Directory};
 use crate::{Clock, ClockChange, Cluster, Reply, RigError};
@@ -50,7 +49,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// Nothing by a drop, which returns when the containers and their volumes are gone. After any other
 /// end of the process (`kill -9`, `exit`, `abort`, Ctrl-C) the engine keeps them until the next
-/// [`start`](ContainersBuilder::start) or [`sweep`] of whatever process: each container says in its
+/// [`start`](ContainersBuilder::start) or [`sweep`](Self::sweep) of whatever process: each container says in its
 /// labels whose it is, and those of dead processes are removed. What a start removed is in
 /// [`swept`](Self::swept).
 #[derive(Debug)]
@@ -80,6 +79,24 @@ impl Containers {
     /// Options for containers that are other than that.
     pub fn builder() -> ContainersBuilder {
         ContainersBuilder::new()
+    }
+
+    /// Removes the containers of the rig whose owner is dead, and the directories that they had
+    /// mounted; returns the names of the containers. Every [`start`](ContainersBuilder::start) does
+    /// so, too.
+    ///
+    /// Those of a process that lives, or that cannot be seen from here (in another container, or of
+    /// another user), are left alone.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::NoEngine`]: none answers.
+    /// - [`RigError::Engine`]: it did not do what it was told.
+    pub fn sweep() -> Result<Vec<String>, RigError> {
+        engine::run(async {
+            let (docker, _) = engine::connect().await?;
+            sweep::sweep(&docker).await
+        })
     }
 
     pub(crate) fn new(

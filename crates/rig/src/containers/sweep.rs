@@ -19,7 +19,7 @@ use bollard::{
 use futures_util::future::join_all;
 
 use super::{
-    engine::{connect, failed, is_missing, run},
+    engine::{failed, is_missing},
     owner::{Fate, Owner},
 };
 use crate::RigError;
@@ -90,25 +90,8 @@ impl Drop for Directory {
     }
 }
 
-/// Removes the containers of the rig whose owner is dead, and directories that they had mounted;
-/// returns the names of the containers. Every [`start`](super::ContainersBuilder::start) does so,
-/// too.
-///
-/// Those of a process that lives, or that cannot be seen from here (in another container, or of
-/// another user), are left alone.
-///
-/// # Errors
-///
-/// - [`RigError::NoEngine`]: none answers.
-/// - [`RigError::Engine`]: it did not do what it was told.
-pub fn sweep() -> Result<Vec<String>, RigError> {
-    run(async {
-        let (docker, _) = connect().await?;
-        sweep_with(&docker).await
-    })
-}
-
-pub(crate) async fn sweep_with(docker: &Docker) -> Result<Vec<String>, RigError> {
+/// See [`Containers::sweep`](super::Containers::sweep).
+pub(crate) async fn sweep(docker: &Docker) -> Result<Vec<String>, RigError> {
     let this = Owner::this();
     let found = labelled(docker, RIG_LABEL).await?;
     let left = found.into_iter().filter(|container| is_left(container, &this));

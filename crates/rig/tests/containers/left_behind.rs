@@ -1,15 +1,18 @@
 //! Nothing is left behind: not by a drop, and after `kill -9` not beyond the next start. And no one
 //! takes away what another process still uses.
 
-use redquorum_rig::{Cluster, Containers, IMAGE_VARIABLE, sweep, trials::Case};
+use std::{thread, time::Duration};
 
-use crate::support::{EmptyImage, Holder, eventually, exists, said};
+use redquorum_rig::{Cluster, Containers, IMAGE_VARIABLE, trials::Case};
+
+use crate::support::{EmptyImage, Holder, command, eventually, exists, of_process, said};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_containers: nothing_is_left_after_a_drop,
         with_containers: nothing_is_left_after_a_failed_start,
         with_containers: what_a_killed_process_left_is_swept_by_the_next_start_and_reported,
+        with_containers: nothing_is_left_after_kill_9_at_any_moment_of_the_start,
         with_containers: what_a_live_process_uses_is_not_swept,
     ]
 }
@@ -51,10 +54,26 @@ fn what_a_killed_process_left_is_swept_by_the_next_start_and_reported() {
 
 fn what_a_live_process_uses_is_not_swept() {
     let mut holder = Holder::start();
-    let swept = sweep().unwrap();
+    let swept = Containers::sweep().unwrap();
     assert!(!swept.iter().any(|name| name.contains(&holder.mark())), "{swept:?}");
     assert!(holder.is_complete());
     holder.kill();
-    sweep().unwrap();
+    Containers::sweep().unwrap();
     eventually("they are gone", || holder.nothing_is_left());
+}
+
+fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
+    // Spread over what a start takes: before, between and after creating and starting the five.
+    for moment in 0..6 {
+        let mut child = command("five", &[]).spawn().unwrap();
+        thread::sleep(Duration::from_millis(moment * 200));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // The engine may still be at what it was told last.
+        eventually("they are gone, and stay so", || {
+            thread::sleep(Duration::from_millis(300));
+            Containers::sweep().unwrap();
+            of_process(child.id()) == 0
+        });
+    }
 }

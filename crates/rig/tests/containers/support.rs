@@ -38,11 +38,13 @@ pub(crate) fn child(part: &str) -> ExitCode {
         "fail" => {
             let builder = Containers::builder().count(2).config("no-such-directive", "1");
             println!("{}", builder.start().unwrap_err());
-            let own = format!("name=-{}-", process::id());
-            println!(
-                "left: {}",
-                docker(&["ps", "--all", "--quiet", "--filter", &own]).lines().count()
-            );
+            println!("left: {}", of_process(process::id()));
+        }
+        "five" => {
+            let _containers = Containers::start(5).unwrap();
+            loop {
+                thread::park();
+            }
         }
         "engine" => match engine() {
             Ok(engine) => println!("{engine}"),
@@ -111,6 +113,12 @@ impl Holder {
 pub(crate) fn exists(id: &str) -> bool {
     let filter = format!("id={id}");
     !docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]).is_empty()
+}
+
+/// How many containers the engine has of this process.
+pub(crate) fn of_process(pid: u32) -> usize {
+    let filter = format!("name=-{pid}-");
+    docker(&["ps", "--all", "--quiet", "--filter", &filter]).lines().count()
 }
 
 /// Asks the engine with the command of Docker: past everything that is tested.
