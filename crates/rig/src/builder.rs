@@ -31,6 +31,18 @@ pub enum Persistence {
     AofAlways,
 }
 
+impl Persistence {
+    /// As directives of `redis.conf`.
+    pub(crate) fn directives(self) -> [(&'static str, &'static str); 2] {
+        let (append, sync) = match self {
+            Self::None => ("no", "everysec"),
+            Self::AofEverysec => ("yes", "everysec"),
+            Self::AofAlways => ("yes", "always"),
+        };
+        [("appendonly", append), ("appendfsync", sync)]
+    }
+}
+
 /// Options of masters that are to be started; from [`Masters::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "no master is started before `start`"]
@@ -96,12 +108,8 @@ impl Builder {
     /// What every master writes to disk, so that its keys survive [`Masters::restart`] (but not the
     /// end of the masters). Default: [`Persistence::None`], a restarted master is empty.
     pub fn persistence(self, persistence: Persistence) -> Self {
-        let (append, sync) = match persistence {
-            Persistence::None => ("no", "everysec"),
-            Persistence::AofEverysec => ("yes", "everysec"),
-            Persistence::AofAlways => ("yes", "always"),
-        };
-        self.config("appendonly", append).config("appendfsync", sync)
+        let all = persistence.directives();
+        all.into_iter().fold(self, |builder, (name, value)| builder.config(name, value))
     }
 
     /// Every master runs under a [`Clock`](crate::Clock) of its own, for [`Masters::set_clock`].

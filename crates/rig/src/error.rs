@@ -64,6 +64,27 @@ pub enum RigError {
         /// What the socket said.
         source: io::Error,
     },
+    /// No container engine answers: masters can only be processes here.
+    NoEngine {
+        /// Where it was looked for.
+        tried: String,
+        /// What was there instead.
+        why: String,
+    },
+    /// The image of the masters is not present, and could not be pulled.
+    NoImage {
+        /// Its name.
+        image: String,
+        /// Why it could not be pulled.
+        why: String,
+    },
+    /// The container engine answers, and did not do what it was told.
+    Engine {
+        /// What it was told to do.
+        doing: String,
+        /// What it said.
+        why: String,
+    },
     /// The shell that watches over a master could not be started, or is gone.
     Keeper {
         /// Which master, counted from 1.
@@ -105,6 +126,20 @@ impl fmt::Display for RigError {
             Self::NoClocks { why } => write!(f, "clocks cannot be set: {why}"),
             Self::Clock { node, why } => write!(f, "the clock of master {node}: {why}"),
             Self::NoAnswer { node, source } => write!(f, "no answer from master {node}: {source}"),
+            Self::NoEngine { tried, why } => write!(
+                f,
+                "no container engine answers at {tried}: {why}; start one or set DOCKER_HOST to \
+                 its address"
+            ),
+            Self::NoImage { image, why } => write!(
+                f,
+                "the image {image} is not present and could not be pulled: {why}; `just image` \
+                 builds one from the installed redis-server, --image NAME or \
+                 REDQUORUM_REDIS_IMAGE=NAME names another"
+            ),
+            Self::Engine { doing, why } => {
+                write!(f, "the container engine could not {doing}: {why}")
+            }
             Self::Keeper { node, source } => {
                 write!(f, "the shell that watches over master {node} failed: {source}")
             }

@@ -30,15 +30,25 @@
 //!   master, and `kill -9` of *it* leaves that master running.
 //! - It knows no other system than Unix. Elsewhere it compiles, and [`Builder::start`] says so.
 //!
+//! # In containers
+//!
+//! With the feature `containers`, `Containers` starts the same masters from an image, and [`Cluster`]
+//! is what both have in common. The two promises above that it cannot keep: a port changes at every
+//! restart, and what is left after `kill -9` goes with the next start. Nothing of it is compiled
+//! without the feature: the client of the engine is some 200 packages.
+//!
 //! # Reading order
 //!
 //! `masters.rs` has the verbs, `builder.rs` the options, `node.rs` one master, `keeper.rs` with
 //! `keeper.sh` the clean-up, `server.rs` finds the program, `trials.rs` (feature `trials`) runs
-//! tests that need it.
+//! tests that need it. `clock.rs` sets clocks, `cluster.rs` is the common trait, `containers/` the
+//! masters in containers.
 
 mod builder;
 mod clock;
 mod cluster;
+#[cfg(feature = "containers")]
+mod containers;
 mod error;
 mod keeper;
 mod masters;
@@ -53,6 +63,11 @@ pub mod trials;
 pub use builder::{Builder, Persistence};
 pub use clock::{Clock, ClockChange, ClockSetting, clocks_supported};
 pub use cluster::Cluster;
+#[cfg(feature = "containers")]
+pub use containers::{
+    Containers, ContainersBuilder, EngineInfo, IMAGE_VARIABLE, REQUIRE_CONTAINERS_VARIABLE,
+    containers_required, engine,
+};
 pub use error::RigError;
 pub use masters::Masters;
 pub use resp::Reply;

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-mod clock;
+pub(crate) mod clock;
 
 use crate::{
     Clock, Reply, RigError,
