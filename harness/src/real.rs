@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
 
 use crate::history::History;
-use crate::scenario::{Harm, Persistence, Scenario};
+use crate::scenario::{Persistence, Scenario};
 
 mod inject;
 mod run;
@@ -160,7 +160,7 @@ impl Ground {
             Persistence::AofEverysec => redquorum_rig::Persistence::AofEverysec,
             Persistence::AofAlways => redquorum_rig::Persistence::AofAlways,
         };
-        let clocks = scenario.faults.iter().any(|fault| matches!(fault.harm, Harm::Clock(_)));
+        let clocks = needs_clocks(scenario);
         match &self.kind {
             Kind::Process => {
                 let builder = Masters::builder().count(nodes).persistence(persistence);
@@ -216,9 +216,9 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
     let image = setup.image.clone();
     match setup.choice {
         Choice::Process => processes(""),
-        Choice::Container => containers()
-            .map(|what| (Kind::Container { image }, what))
-            .map_err(Failure::Environment),
+        Choice::Container => {
+            containers().map(|what| (Kind::Container { image }, what)).map_err(Failure::Environment)
+        }
         Choice::Auto => match redquorum_rig::engine().map_err(|error| error.to_string()) {
             // Where an engine answers, what is wrong with it is the user's to know.
             Ok(_) => containers()

@@ -4,6 +4,7 @@
 use std::{
     fmt,
     net::{Ipv4Addr, SocketAddr},
+    path::Path,
 };
 
 use crate::{ClockChange, Masters, Reply, RigError, find_server};
@@ -26,6 +27,10 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// Where one listens now. With some backends it is another address after each restart, so
     /// clients go through a proxy that asks here for every connection.
     fn address(&self, node: usize) -> SocketAddr;
+
+    /// A directory of this machine that is removed with the masters, whatever ends this process. With
+    /// some backends there is one only if the masters have clocks of their own.
+    fn scratch(&self) -> Option<&Path>;
 
     /// Ends one as SIGKILL does. One that is dead already stays so.
     ///
@@ -99,6 +104,10 @@ impl Cluster for Masters {
 
     fn address(&self, node: usize) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port(node)).into()
+    }
+
+    fn scratch(&self) -> Option<&Path> {
+        Some(self.dir(1))
     }
 
     fn kill(&self, node: usize) -> Result<(), RigError> {

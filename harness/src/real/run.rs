@@ -2,6 +2,7 @@
 //! order in which it came; what takes its time is done on a thread of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -49,7 +50,8 @@ pub(super) fn run(
     seed: u64,
     progress: &mut dyn FnMut(&str),
 ) -> Result<History, Failure> {
-    let wrong = |what: &str, error: std::io::Error| Failure::Environment(format!("{what}: {error}"));
+    let wrong =
+        |what: &str, error: std::io::Error| Failure::Environment(format!("{what}: {error}"));
     progress("starting masters");
     let cluster = ground.masters(scenario)?;
     let (signals, inbox) = channel();
@@ -63,9 +65,8 @@ pub(super) fn run(
         network.upstream(node, Some(cluster.address(node)));
     }
     progress("starting clients");
-    let (processes, client_clocks) =
-        clients(ground, scenario, &*cluster, &network, &signals)
-            .map_err(|error| wrong("no client can be started", error))?;
+    let (processes, client_clocks) = clients(ground, scenario, &*cluster, &network, &signals)
+        .map_err(|error| wrong("no client can be started", error))?;
     let mut stage = Stage {
         inbox,
         processes: Arc::new(processes),
@@ -151,7 +152,7 @@ type Clocks = BTreeMap<String, Clock>;
 fn clients(
     ground: &Ground,
     scenario: &Scenario,
-    _cluster: &dyn Cluster,
+    cluster: &dyn Cluster,
     network: &Network,
     signals: &Sender<Signal>,
 ) -> std::io::Result<(Processes, Clocks)> {
@@ -164,16 +165,31 @@ fn clients(
         fencing: lock.fencing,
     };
     let options = serde_json::to_string(&options)?;
-    let (mut processes, clocks) = (BTreeMap::new(), BTreeMap::new());
+    let (mut processes, mut clocks) = (BTreeMap::new(), BTreeMap::new());
+    let needs_clock = |name: &str| {
+        let of_it = |fault: &crate::scenario::Fault| {
+            matches!(fault.harm, Harm::Client(ClientHarm::Clock { .. }))
+                && crate::director::processes_of(&fault.harm, scenario).iter().any(|p| p == name)
+        };
+        scenario.faults.iter().any(of_it)
+    };
     for name in scenario.processes() {
         let mut urls = Vec::new();
         for node in 1..=scenario.cluster.nodes {
             urls.push(format!("redis://{}", network.listen(name, node)?));
         }
-        let env: Vec<(&str, String)> = vec![
-            (NODES_VARIABLE, urls.join(",")),
-            (OPTIONS_VARIABLE, options.clone()),
+        let mut env: Vec<(&str, OsString)> = vec![
+            (NODES_VARIABLE, urls.join(",").into()),
+            (OPTIONS_VARIABLE, options.clone().into()),
         ];
+        if needs_clock(name) {
+            let missing = || std::io::Error::other("the masters have no directory for a clock");
+            let dir = cluster.scratch().ok_or_else(missing)?.join(format!("clock-of-{name}"));
+            std::fs::create_dir(&dir)?;
+            let clock = Clock::create(&dir).map_err(std::io::Error::other)?;
+            env.extend(clock.env());
+            clocks.insert(name.to_owned(), clock);
+        }
         let (to, of) = (signals.clone(), name.to_owned());
         let hear = move |heard| drop(to.send(Signal::Heard(of.clone(), heard)));
         let process = ClientProcess::spawn(&ground.command, env, hear)?;
@@ -224,8 +240,8 @@ impl Stage {
             };
             match signal {
                 Some((process, heard)) => {
-                    let can = first_words(&heard.what)
-                        .map_err(|why| self.not_ready(&process, &why))?;
+                    let can =
+                        first_words(&heard.what).map_err(|why| self.not_ready(&process, &why))?;
                     ready.insert(process, can);
                 }
                 None if Instant::now() >= until => {
@@ -241,9 +257,10 @@ impl Stage {
     }
 
     fn not_ready(&self, process: &str, why: &str) -> Failure {
-        let complaints = self.processes.get(process).map(|process| {
-            process.lock().unwrap_or_else(PoisonError::into_inner).complaints()
-        });
+        let complaints = self
+            .processes
+            .get(process)
+            .map(|process| process.lock().unwrap_or_else(PoisonError::into_inner).complaints());
         let complaints = complaints.filter(|text| !text.is_empty());
         let behind = complaints.map(|text| format!("; it complains:\n{text}")).unwrap_or_default();
         Failure::Environment(format!(
