@@ -10,7 +10,8 @@
 //! # Ok::<(), redquorum_rig::RigError>(())
 //! ```
 //!
-//! To try something by hand: `cargo run -p redquorum-rig --bin masters`.
+//! To try something by hand: `cargo run -p redquorum-rig --bin masters`. To put a network of faults
+//! between masters and their clients: [`network`].
 //!
 //! # What it promises
 //!
@@ -34,7 +35,7 @@
 //!
 //! `masters.rs` has the verbs, `builder.rs` the options, `node.rs` one master, `keeper.rs` with
 //! `keeper.sh` the clean-up, `server.rs` finds the program, `trials.rs` (feature `trials`) runs
-//! tests that need it.
+//! tests that need it. `network.rs` is a room of its own; it and `node.rs` read RESP by `resp.rs`.
 
 mod builder;
 mod error;
