@@ -10,7 +10,8 @@
 //! # Ok::<(), redquorum_rig::RigError>(())
 //! ```
 //!
-//! To try something by hand: `cargo run -p redquorum-rig --bin masters`.
+//! To try something by hand: `cargo run -p redquorum-rig --bin masters`. To put a network of faults
+//! between masters and their clients: [`network`].
 //!
 //! # What it promises
 //!
@@ -41,8 +42,9 @@
 //!
 //! `masters.rs` has the verbs, `builder.rs` the options, `node.rs` one master, `keeper.rs` with
 //! `keeper.sh` the clean-up, `server.rs` finds the program, `trials.rs` (feature `trials`) runs
-//! tests that need it. `clock.rs` sets clocks, `cluster.rs` is the common trait, `containers/` the
-//! masters in containers.
+//! tests that need it. `cluster.rs` is what every kind of masters can do, `containers/` the masters
+//! in containers, `clock.rs` their clocks. `network.rs` is a room of its own; it and `node.rs` read
+//! RESP by `resp.rs`.
 
 mod builder;
 mod clock;
