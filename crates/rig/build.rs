@@ -9,7 +9,7 @@ use std::{
     process::{Command, Output},
 };
 
-const SOURCES: [&str; 3] = ["build.rs", "shim/shim.rs", "src/clock/setting.rs"];
+const SOURCES: [&str; 4] = ["build.rs", "shim/shim.rs", "shim/kernel.rs", "src/clock/setting.rs"];
 
 /// What `src/clock.rs` includes.
 const EMBEDDED: &str = r#"Ok(include_bytes!(concat!(env!("OUT_DIR"), "/clock.so")))"#;
