@@ -54,6 +54,7 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// - [`RigError::NotUp`]: it ended, or was not ready in time.
+    /// - [`RigError::Clock`]: it is up, but does not show what its clock was set to.
     fn restart(&self, node: usize) -> Result<(), RigError>;
 
     /// Freezes one: the system accepts connections and data for it, and it answers nothing. What it
@@ -68,10 +69,12 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// As [`pause`](Self::pause).
+    /// As [`pause`](Self::pause), and if its clock was changed meanwhile as
+    /// [`set_clock`](Self::set_clock).
     fn resume(&self, node: usize) -> Result<(), RigError>;
 
-    /// Changes the wall clock that one sees, at once, and compares it with what its `TIME` says.
+    /// Changes the wall clock that one sees, at once, and compares it with what its `TIME` says. One
+    /// that is dead or paused is compared when it is back.
     ///
     /// # Errors
     ///
