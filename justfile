@@ -1,4 +1,4 @@
-# What this project can do. Every recipe is a cargo command under a shorter name.
+# What this project can do. Every recipe is a cargo command, or a script of .ci, under a shorter name.
 
 # List the recipes.
 default:
@@ -11,6 +11,14 @@ test:
 # Start real masters (five, or as many as named), print their URLs, stop them on Ctrl-C.
 masters count="5":
     cargo run --quiet -p redquorum-rig --bin masters -- {{count}}
+
+# Build the image of a master from the installed redis-server, where none can be pulled.
+image:
+    .ci/image
+
+# Test masters in containers: needs Docker, and takes two minutes to build for the first time.
+containers *args:
+    REDQUORUM_REQUIRE_CONTAINERS=1 cargo test -p redquorum-rig --features containers --test containers -- {{args}}
 
 # Measure acquire and release beside a floor of bare connections and beside rslock. `just bench --quick` for a short run.
 bench *args:

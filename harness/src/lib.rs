@@ -1,6 +1,25 @@
-//! Fault injection for multi-master Redis locks.
+//! Fault injection for multi-master Redis locks: break five masters as a scenario says, and judge
+//! what the lock did.
+//!
+//! ```text
+//! scenario ─▶ director ─▶ real masters, clients, faults ─▶ history ─▶ judge ─▶ verdict, reports
+//! ```
+//!
+//! Reading order: [`scenario`] is what a file says; [`director`] follows it, told what happens and
+//! saying what to do; [`real`] is where it happens; [`history`] is the record; [`judge`] reads
+//! nothing but that. [`talk`] is what the harness and a client process say to each other,
+//! [`client`] the built-in one, `process` how one is started and never left behind.
 
+#[cfg(unix)]
+pub mod client;
+pub mod director;
 pub mod history;
 pub mod judge;
+#[cfg(unix)]
+pub mod process;
+#[cfg(unix)]
+pub mod real;
 pub mod scenario;
+#[cfg(unix)]
+pub mod stamp;
 pub mod talk;

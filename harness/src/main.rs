@@ -1,3 +1,10 @@
 //! The command `redquorum-chaos`.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("client") => redquorum_harness::client::main(),
+        _ => ExitCode::SUCCESS,
+    }
+}

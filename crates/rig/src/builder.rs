@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    Masters, RigError, find_server,
+    Masters, RigError, clocks_supported, find_server,
     node::{Node, POLL, Plan, Progress},
     ports::Ports,
 };
@@ -16,6 +16,32 @@ use crate::{
 /// Nothing is written to disk, and only this machine can reach it.
 const DEFAULTS: [&str; 8] =
     ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--protected-mode", "yes"];
+
+/// What a master writes to disk, and when it is safe there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Persistence {
+    /// Nothing: it forgets everything when it ends.
+    #[default]
+    None,
+    /// An append-only file, synced once a second. A *kill* loses nothing that it had answered, only
+    /// a power cut would.
+    AofEverysec,
+    /// An append-only file, synced before each answer.
+    AofAlways,
+}
+
+impl Persistence {
+    /// As directives of `redis.conf`.
+    pub(crate) fn directives(self) -> [(&'static str, &'static str); 2] {
+        let (append, sync) = match self {
+            Self::None => ("no", "everysec"),
+            Self::AofEverysec => ("yes", "everysec"),
+            Self::AofAlways => ("yes", "always"),
+        };
+        [("appendonly", append), ("appendfsync", sync)]
+    }
+}
 
 /// Options of masters that are to be started; from [`Masters::builder`].
 #[derive(Debug, Clone)]
@@ -25,6 +51,7 @@ pub struct Builder {
     options: Vec<OsString>,
     password: Option<String>,
     unix_socket: bool,
+    clocks: bool,
     within: Duration,
     ports: Ports,
 }
@@ -39,6 +66,7 @@ impl Builder {
             options: DEFAULTS.map(OsString::from).to_vec(),
             password: None,
             unix_socket: false,
+            clocks: false,
             within: Duration::from_secs(10),
             ports: Ports::default(),
         }
@@ -77,10 +105,18 @@ impl Builder {
         self
     }
 
-    /// Every master writes an append-only file, so that its keys survive [`Masters::restart`]
-    /// (but not the end of the masters). Default: no, a restarted master is empty.
-    pub fn persistent(self) -> Self {
-        self.config("appendonly", "yes")
+    /// What every master writes to disk, so that its keys survive [`Masters::restart`] (but not the
+    /// end of the masters). Default: [`Persistence::None`], a restarted master is empty.
+    pub fn persistence(self, persistence: Persistence) -> Self {
+        let all = persistence.directives();
+        all.into_iter().fold(self, |builder, (name, value)| builder.config(name, value))
+    }
+
+    /// Every master runs under a [`Clock`](crate::Clock) of its own, for [`Masters::set_clock`].
+    /// Only on Linux, see [`clocks_supported`]. Default: no.
+    pub fn clocks(mut self) -> Self {
+        self.clocks = true;
+        self
     }
 
     /// Ports to try first, before free ones are picked. One that turns out to be taken is passed
@@ -106,8 +142,10 @@ impl Builder {
     ///
     /// - [`RigError::Unsupported`]: not on Unix.
     /// - [`RigError::NoServer`]: there is no server program.
+    /// - [`RigError::NoClocks`]: they were asked for, and cannot be had here.
     /// - [`RigError::Count`]: no masters, or too many.
     /// - [`RigError::NotUp`]: one ended, or was not ready in time.
+    /// - [`RigError::Clock`]: one does not run under the clock that it was given.
     /// - [`RigError::Keeper`]: one could not even be tried.
     ///
     /// After an error none is left.
@@ -118,14 +156,19 @@ impl Builder {
         if !(1..=Self::MAX_MASTERS).contains(&self.count) {
             return Err(RigError::Count { asked: self.count });
         }
+        if self.clocks {
+            clocks_supported()?;
+        }
         let plan = Plan {
             server: find_server()?.path().to_owned(),
             options: self.options,
             password: self.password,
             unix_socket: self.unix_socket,
+            clocks: self.clocks,
             within: self.within,
         };
         let nodes = start_all(&plan, self.count, self.ports)?;
+        nodes.iter().try_for_each(|node| node.verify_clock(&plan))?;
         Ok(Masters::new(plan, nodes))
     }
 }

@@ -1,6 +1,6 @@
 //! What can go wrong with the rig. Every public function that can fail returns this.
 
-use std::{error::Error, fmt, io};
+use std::{error::Error, fmt, io, time::Duration};
 
 use crate::server::SERVER_VARIABLE;
 
@@ -36,6 +36,26 @@ pub enum RigError {
         /// Which master, counted from 1.
         node: usize,
     },
+    /// A master was asked to end cleanly, and still runs.
+    NotStopped {
+        /// Which master, counted from 1.
+        node: usize,
+        /// How long it was waited for.
+        within: Duration,
+    },
+    /// Clocks cannot be set: not on this system, not with this build, or the masters were started
+    /// without them. A test that needs them is skipped, and says why.
+    NoClocks {
+        /// What is missing.
+        why: String,
+    },
+    /// The clock of a master was not set as asked, or does not show what it was set to.
+    Clock {
+        /// Which master, counted from 1.
+        node: usize,
+        /// What was expected, and what it showed.
+        why: String,
+    },
     /// A command got no answer: the master is dead, paused or slow. What a master answers, also an
     /// error, is a [`Reply`](crate::Reply).
     NoAnswer {
@@ -43,6 +63,27 @@ pub enum RigError {
         node: usize,
         /// What the socket said.
         source: io::Error,
+    },
+    /// No container engine answers: masters can only be processes here.
+    NoEngine {
+        /// Where it was looked for.
+        tried: String,
+        /// What was there instead.
+        why: String,
+    },
+    /// The image of the masters is not present, and could not be pulled.
+    NoImage {
+        /// Its name.
+        image: String,
+        /// Why it could not be pulled.
+        why: String,
+    },
+    /// The container engine answers, and did not do what it was told.
+    Engine {
+        /// What it was told to do.
+        doing: String,
+        /// What it said.
+        why: String,
     },
     /// The shell that watches over a master could not be started, or is gone.
     Keeper {
@@ -79,7 +120,26 @@ impl fmt::Display for RigError {
             Self::NotRunning { node } => {
                 write!(f, "master {node} is not running: restart it first")
             }
+            Self::NotStopped { node, within } => {
+                write!(f, "master {node} still runs {within:?} after it was told to end: kill it")
+            }
+            Self::NoClocks { why } => write!(f, "clocks cannot be set: {why}"),
+            Self::Clock { node, why } => write!(f, "the clock of master {node}: {why}"),
             Self::NoAnswer { node, source } => write!(f, "no answer from master {node}: {source}"),
+            Self::NoEngine { tried, why } => write!(
+                f,
+                "no container engine answers at {tried}: {why}; start one or set DOCKER_HOST to \
+                 its address"
+            ),
+            Self::NoImage { image, why } => write!(
+                f,
+                "the image {image} is not present and could not be pulled: {why}; `just image` \
+                 builds one from the installed redis-server, --image NAME or \
+                 REDQUORUM_REDIS_IMAGE=NAME names another"
+            ),
+            Self::Engine { doing, why } => {
+                write!(f, "the container engine could not {doing}: {why}")
+            }
             Self::Keeper { node, source } => {
                 write!(f, "the shell that watches over master {node} failed: {source}")
             }

@@ -17,6 +17,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use crate::Clock;
+
 /// A keeper, and through it a server. Dropping it ends both and returns when they are gone.
 #[derive(Debug)]
 pub(crate) struct Keeper {
@@ -29,6 +31,8 @@ pub(crate) struct Keeper {
 /// What a keeper answers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
+    /// The directory is there, and the server can be launched.
+    Ready,
     /// A server was launched: its process id.
     Pid(u32),
     /// The directory exists, so the port that it stands for is claimed by another keeper.
@@ -40,12 +44,16 @@ pub(crate) enum Answer {
 }
 
 impl Keeper {
-    /// Starts a keeper, which launches the server at once. Its first answer, [`Answer::Pid`] or
-    /// [`Answer::Taken`], is left to be read, so that several can start at the same time.
+    /// Starts a keeper, which makes the directory at once, and launches the server when it is told.
+    /// Its first answer, [`Answer::Ready`] or [`Answer::Taken`], is left to be read, so that several
+    /// can start at the same time.
+    ///
+    /// `clock` is the directory of the [`Clock`] under which the server is to run.
     pub(crate) fn spawn<A: AsRef<OsStr>>(
         dir: &Path,
         server: &Path,
         args: &[A],
+        clock: Option<&Path>,
     ) -> io::Result<Self> {
         // Pipes are closed on exec, but not every system can create them so in one step: another
         // keeper that is started in between would hold this one's input open for good.
@@ -55,6 +63,13 @@ impl Keeper {
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(include_str!("keeper.sh")).arg("redquorum-keeper");
         command.arg(dir).arg(server).args(args);
+        // Under another name until the server is launched, see there.
+        const PRELOAD: &str = "REDQUORUM_PRELOAD";
+        command.env_remove(PRELOAD);
+        if let Some(dir) = clock {
+            let [(_, preload), page] = Clock::env_in(dir);
+            command.envs([(PRELOAD, preload), page]);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         // Out of the terminal's foreground group: Ctrl-C is for the process that uses the masters.
         #[cfg(unix)]
@@ -69,11 +84,16 @@ impl Keeper {
 
     /// Says one word of those that `keeper.sh` knows, and waits for the answer.
     pub(crate) fn ask(&mut self, word: &str) -> io::Result<Answer> {
+        self.tell(word)?;
+        self.answer()
+    }
+
+    /// Says one word, and leaves the answer to be read.
+    pub(crate) fn tell(&mut self, word: &str) -> io::Result<()> {
         let Some(words) = &mut self.words else {
             unreachable!("only a drop ends a keeper, and nothing is asked after it")
         };
-        words.write_all(format!("{word}\n").as_bytes())?;
-        self.answer()
+        words.write_all(format!("{word}\n").as_bytes())
     }
 
     /// Waits for an answer that is still to come.
@@ -85,6 +105,7 @@ impl Keeper {
                 return Err(io::Error::other(format!("it is gone ({})", complaints.trim_end())));
             }
             match line.trim_end() {
+                "@ready" => return Ok(Answer::Ready),
                 "@taken" => return Ok(Answer::Taken),
                 "@done" => return Ok(Answer::Done),
                 "@down" => return Ok(Answer::Down),

@@ -1,5 +1,6 @@
 # The keeper of one master: starts it, signals it, and cleans up after it. Started by keeper.rs as
 #     sh -c THIS redquorum-keeper DIRECTORY SERVER ARGUMENT...
+# Makes the directory and says so, for others to put files into it, and launches when it is told.
 # Reads one word a line from its standard input, answers each with one line that begins with @;
 # other lines are complaints of the shell. The end of its input means that whoever held the other
 # end is gone, in whatever way: then the server and its directory go, too.
@@ -15,7 +16,15 @@ pid=
 launch() {
   # The server gets its signals back, and none of the keeper's pipes: were it to hold them, the
   # reader of the answers would wait for it.
-  { trap - HUP INT QUIT TERM PIPE; exec "$@"; } </dev/null >>"$dir/log" 2>&1 &
+  {
+    trap - HUP INT QUIT TERM PIPE
+    # Not from the start: the keeper's own programs need no other clock.
+    if [ -n "$REDQUORUM_PRELOAD" ]; then
+      LD_PRELOAD=$REDQUORUM_PRELOAD
+      export LD_PRELOAD
+    fi
+    exec "$@"
+  } </dev/null >>"$dir/log" 2>&1 &
   pid=$!
   echo "@pid $pid"
 }
@@ -48,12 +57,14 @@ if ! mkdir "$dir"; then
   if [ -e "$dir" ]; then echo "@taken"; fi
   exit 1
 fi
+echo "@ready"
 
-launch "$@"
 while read -r word; do
   case $word in
     launch) end; launch "$@" ;;
     kill) end; echo "@done" ;;
+    # A paused one takes the signal as soon as it goes on, before anything that it was sent.
+    stop) signal TERM; if running; then kill -CONT "$pid"; fi ;;
     pause) signal STOP ;;
     resume) signal CONT ;;
     look) if running; then echo "@done"; else echo "@down"; fi ;;

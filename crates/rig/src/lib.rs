@@ -25,21 +25,34 @@
 //! # What it does not
 //!
 //! - It kills processes, it does not cut power: what a killed master had written is in the page
-//!   cache, and is there again after its restart if it is [persistent](Builder::persistent).
+//!   cache, and is there again after its restart if it has [persistence](Builder::persistence).
 //! - It does not outlive the murder of its keepers: a keeper is the small shell that watches one
 //!   master, and `kill -9` of *it* leaves that master running.
 //! - It knows no other system than Unix. Elsewhere it compiles, and [`Builder::start`] says so.
+//!
+//! # In containers
+//!
+//! With the feature `containers`, `Containers` starts the same masters from an image, and [`Cluster`]
+//! is what both have in common. The two promises above that it cannot keep: a port changes at every
+//! restart, and what is left after `kill -9` goes with the next start. Nothing of it is compiled
+//! without the feature: the client of the engine is some 200 packages.
 //!
 //! # Reading order
 //!
 //! `masters.rs` has the verbs, `builder.rs` the options, `node.rs` one master, `keeper.rs` with
 //! `keeper.sh` the clean-up, `server.rs` finds the program, `trials.rs` (feature `trials`) runs
-//! tests that need it.
+//! tests that need it. `clock.rs` sets clocks, `cluster.rs` is the common trait, `containers/` the
+//! masters in containers.
 
 mod builder;
+mod clock;
+mod cluster;
+#[cfg(feature = "containers")]
+mod containers;
 mod error;
 mod keeper;
 mod masters;
+pub mod network;
 mod node;
 mod ports;
 mod resp;
@@ -47,7 +60,14 @@ mod server;
 #[cfg(feature = "trials")]
 pub mod trials;
 
-pub use builder::Builder;
+pub use builder::{Builder, Persistence};
+pub use clock::{Clock, ClockChange, ClockSetting, clocks_supported};
+pub use cluster::Cluster;
+#[cfg(feature = "containers")]
+pub use containers::{
+    Containers, ContainersBuilder, EngineInfo, IMAGE_VARIABLE, REQUIRE_CONTAINERS_VARIABLE,
+    containers_required, engine,
+};
 pub use error::RigError;
 pub use masters::Masters;
 pub use resp::Reply;

@@ -3,12 +3,13 @@
 use std::{path::Path, time::Duration};
 
 use crate::{
-    Builder, Reply, RigError,
-    node::{Node, Plan},
+    Builder, Clock, ClockChange, Reply, RigError,
+    node::{Node, PATIENCE, Plan},
 };
 
-/// How long [`Masters::command`] waits: a master that runs answers within microseconds.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long [`Masters::stop`] waits. Redis ends at its next tick, within 100 ms, and writes its
+/// append-only file out first.
+const PATIENCE_WITH_STOP: Duration = Duration::from_secs(10);
 
 /// Independent Redis masters, each a `redis-server` process on a port of loopback.
 ///
@@ -113,13 +114,26 @@ impl Masters {
         self.node(node).kill()
     }
 
+    /// Ends one with SIGTERM: it writes its files out and closes its connections. On return it is
+    /// gone, after at most some 100 ms unless the disk is slow. A paused one is resumed for it.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::NotRunning`]: it is dead.
+    /// - [`RigError::NotStopped`]: it still runs after 10 seconds.
+    /// - [`RigError::Keeper`]: its keeper is gone.
+    pub fn stop(&self, node: usize) -> Result<(), RigError> {
+        self.node(node).stop(PATIENCE_WITH_STOP)
+    }
+
     /// Starts one again, on the same port and in the same directory, and returns when it answers.
-    /// One that still runs or is paused is killed first. It is empty, unless it is
-    /// [persistent](Builder::persistent).
+    /// One that still runs or is paused is killed first. It is empty, unless it has
+    /// [persistence](Builder::persistence). Its clock stays as it was set.
     ///
     /// # Errors
     ///
     /// - [`RigError::NotUp`]: it ended, or was not ready in time.
+    /// - [`RigError::Clock`]: it is up, but does not show what its clock was set to.
     /// - [`RigError::Keeper`]: its keeper is gone.
     pub fn restart(&self, node: usize) -> Result<(), RigError> {
         self.node(node).restart(&self.plan)
@@ -133,16 +147,39 @@ impl Masters {
     /// - [`RigError::NotRunning`]: it is dead.
     /// - [`RigError::Keeper`]: its keeper is gone.
     pub fn pause(&self, node: usize) -> Result<(), RigError> {
-        self.node(node).signal("pause")
+        self.node(node).pause()
     }
 
     /// Lets one go on with SIGCONT; for one that is not paused this does nothing.
     ///
     /// # Errors
     ///
-    /// As [`pause`](Self::pause).
+    /// As [`pause`](Self::pause), and if its clock was changed meanwhile as
+    /// [`set_clock`](Self::set_clock).
     pub fn resume(&self, node: usize) -> Result<(), RigError> {
-        self.node(node).signal("resume")
+        self.node(node).resume(&self.plan)
+    }
+
+    /// Changes the wall clock that one sees, at once, and compares it with what its `TIME` says. The
+    /// masters must have been started [with clocks](Builder::clocks).
+    ///
+    /// A dead or paused master cannot be asked: its clock is changed all the same, and compared when
+    /// it is restarted or resumed. A key that has expired by a step forward is gone, even if the
+    /// clock is cured before anyone looks at it: Redis also looks by itself.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::NoClocks`]: the masters have no clocks of their own.
+    /// - [`RigError::Clock`]: the change is impossible, or `TIME` says something else.
+    /// - [`RigError::NoAnswer`]: it did not answer within a second.
+    pub fn set_clock(&self, node: usize, change: ClockChange) -> Result<(), RigError> {
+        self.node(node).set_clock(&self.plan, change)
+    }
+
+    /// The clock of one, if they were [started with clocks](Builder::clocks): to compute what it
+    /// shows. To change it use [`set_clock`](Self::set_clock), which also verifies it.
+    pub fn clock(&self, node: usize) -> Option<&Clock> {
+        self.node(node).clock()
     }
 
     /// Sends one command over a new connection, after the password if there is one, and returns
@@ -208,6 +245,7 @@ mod tests {
             options: Vec::new(),
             password: None,
             unix_socket: false,
+            clocks: false,
             within: Duration::ZERO,
         };
         Masters::new(plan, Vec::new()).port(0);

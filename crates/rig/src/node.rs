@@ -4,20 +4,26 @@
 use std::{
     ffi::OsString,
     fs, io,
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
+pub(crate) mod clock;
+
 use crate::{
-    Reply, RigError,
+    Clock, Reply, RigError,
     keeper::{Answer, Keeper},
     ports, resp,
 };
 
 /// Between two looks at a server that is coming up.
 pub(crate) const POLL: Duration = Duration::from_millis(2);
+
+/// How long a command may take: a master that runs answers within microseconds.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A server that is up answers within microseconds; what is silent for so long is not ours.
 const PATIENCE_WITH_STRANGERS: Duration = Duration::from_millis(200);
@@ -29,6 +35,7 @@ pub(crate) struct Plan {
     pub(crate) options: Vec<OsString>,
     pub(crate) password: Option<String>,
     pub(crate) unix_socket: bool,
+    pub(crate) clocks: bool,
     pub(crate) within: Duration,
 }
 
@@ -40,6 +47,8 @@ pub(crate) struct Node {
     pub(crate) dir: PathBuf,
     /// The Unix socket, if there is to be one.
     pub(crate) socket: Option<PathBuf>,
+    /// If there is to be one: from when its keeper has made the directory.
+    clock: OnceLock<Clock>,
     running: Mutex<Running>,
 }
 
@@ -47,12 +56,18 @@ pub(crate) struct Node {
 struct Running {
     keeper: Keeper,
     state: State,
+    /// Between a pause and a resume.
+    paused: bool,
+    /// Its clock was changed while it could not be asked what it shows.
+    unverified: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// The keeper's first answer is still to be read.
+    /// The keeper's first answer, that the directory is there, is still to be read.
     Spawned,
+    /// It was told to launch the server; its process id is still to be read.
+    Launching,
     /// A server with this process id was launched, and may have ended by itself since.
     Launched(u32),
     Dead,
@@ -68,7 +83,7 @@ pub(crate) enum Progress {
 }
 
 impl Node {
-    /// Lets a keeper launch the server and returns at once; [`Node::progress`] tells the rest.
+    /// Starts a keeper and returns at once; [`Node::progress`] does the rest.
     pub(crate) fn spawn(plan: &Plan, number: usize, port: u16) -> Result<Self, RigError> {
         let dir = ports::directory(port);
         let socket = plan.unix_socket.then(|| dir.join("redis.sock"));
@@ -83,22 +98,33 @@ impl Node {
             args.extend(["--unixsocket".into(), socket.into()]);
             args.extend(["--unixsocketperm", "700"].map(OsString::from));
         }
-        let keeper = Keeper::spawn(&dir, &plan.server, &args)
+        let clock = plan.clocks.then_some(&*dir);
+        let keeper = Keeper::spawn(&dir, &plan.server, &args, clock)
             .map_err(|source| RigError::Keeper { node: number, source })?;
-        let running = Mutex::new(Running { keeper, state: State::Spawned });
-        Ok(Self { number, port, dir, socket, running })
+        let state = State::Spawned;
+        let running = Mutex::new(Running { keeper, state, paused: false, unverified: false });
+        Ok(Self { number, port, dir, socket, clock: OnceLock::new(), running })
     }
 
-    /// Looks once. An error means that it will not come up: it ended for a reason of its own.
+    /// Looks once, and does what is next. An error means that it will not come up: it ended for a
+    /// reason of its own.
     pub(crate) fn progress(&self, plan: &Plan) -> Result<Progress, RigError> {
         let mut running = self.running();
         let pid = match running.state {
             State::Launched(pid) => pid,
             State::Spawned => match running.keeper.answer().map_err(|e| self.keeper_failed(e))? {
-                Answer::Pid(pid) => pid,
+                Answer::Ready => {
+                    self.create_clock(plan)?;
+                    running.keeper.tell("launch").map_err(|e| self.keeper_failed(e))?;
+                    running.state = State::Launching;
+                    return Ok(Progress::NotYet);
+                }
                 Answer::Taken => return Ok(Progress::PortTaken),
-                other => unreachable!("a keeper begins with a launch, not with {other:?}"),
+                other => unreachable!("a keeper begins with a directory, not with {other:?}"),
             },
+            State::Launching => {
+                launched(running.keeper.answer().map_err(|e| self.keeper_failed(e))?)
+            }
             // Another thread killed it while this one waits for it.
             State::Dead => return Err(RigError::NotRunning { node: self.number }),
         };
@@ -129,7 +155,7 @@ impl Node {
     /// Whether the server with this process id, and no other behind the same port, is ready.
     fn answers(&self, plan: &Plan, pid: u32) -> io::Result<()> {
         let replies = resp::exchange(
-            self.port,
+            self.address(),
             plan.password.as_deref(),
             PATIENCE_WITH_STRANGERS,
             &[&[b"INFO", b"server"], &[b"PING"]],
@@ -153,13 +179,11 @@ impl Node {
         loop {
             if launch {
                 let mut running = self.running();
-                match self.ask(&mut running, "launch")? {
-                    Answer::Pid(pid) => running.state = State::Launched(pid),
-                    other => unreachable!("a launch is answered with a pid, not with {other:?}"),
-                }
+                running.state = State::Launched(launched(self.ask(&mut running, "launch")?));
+                running.paused = false;
             }
             launch = match self.progress(plan)? {
-                Progress::Up => return Ok(()),
+                Progress::Up => return self.verify_clock(plan),
                 Progress::NotYet => false,
                 // Someone has it for the moment: the port must stay the same, so wait for it.
                 Progress::PortTaken => true,
@@ -179,16 +203,55 @@ impl Node {
         Ok(())
     }
 
-    /// `pause` or `resume`.
-    pub(crate) fn signal(&self, word: &str) -> Result<(), RigError> {
+    /// SIGTERM. The server is gone, and its port closed, on return.
+    pub(crate) fn stop(&self, within: Duration) -> Result<(), RigError> {
+        let until = Instant::now() + within;
+        drop(self.signal("stop")?);
+        // Other threads have their turn between two looks.
+        while self.runs()? {
+            if Instant::now() >= until {
+                return Err(RigError::NotStopped { node: self.number, within });
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// SIGSTOP.
+    pub(crate) fn pause(&self) -> Result<(), RigError> {
+        self.signal("pause")?.paused = true;
+        Ok(())
+    }
+
+    /// SIGCONT.
+    pub(crate) fn resume(&self, plan: &Plan) -> Result<(), RigError> {
+        let unverified = self.signal("resume")?.unverified;
+        if unverified { self.verify_clock(plan) } else { Ok(()) }
+    }
+
+    /// Says `pause`, `resume` or `stop`. After the latter two it is not paused.
+    fn signal(&self, word: &str) -> Result<MutexGuard<'_, Running>, RigError> {
         let mut running = self.running();
         match self.ask(&mut running, word)? {
-            Answer::Done => Ok(()),
+            Answer::Done => {
+                running.paused = false;
+                Ok(running)
+            }
             _ => {
                 running.state = State::Dead;
                 Err(RigError::NotRunning { node: self.number })
             }
         }
+    }
+
+    /// Whether it has not ended, by itself or otherwise.
+    fn runs(&self) -> Result<bool, RigError> {
+        let mut running = self.running();
+        let runs = self.ask(&mut running, "look")? == Answer::Done;
+        if !runs {
+            running.state = State::Dead;
+        }
+        Ok(runs)
     }
 
     pub(crate) fn command(
@@ -198,14 +261,18 @@ impl Node {
         command: &[&[u8]],
     ) -> Result<Reply, RigError> {
         let failed = |source| RigError::NoAnswer { node: self.number, source };
-        let replies = resp::exchange(self.port, plan.password.as_deref(), timeout, &[command]);
+        let replies = resp::exchange(self.address(), plan.password.as_deref(), timeout, &[command]);
         Ok(replies.map_err(failed)?.remove(0))
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
     pub(crate) fn pid(&self) -> Option<u32> {
         match self.running().state {
             State::Launched(pid) => Some(pid),
-            State::Spawned | State::Dead => None,
+            State::Spawned | State::Launching | State::Dead => None,
         }
     }
 
@@ -237,6 +304,13 @@ impl Node {
         let text = read_lossy(&self.dir.join("log"));
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
         lines[lines.len().saturating_sub(LINES)..].join("\n")
+    }
+}
+
+fn launched(answer: Answer) -> u32 {
+    match answer {
+        Answer::Pid(pid) => pid,
+        other => unreachable!("a launch is answered with a pid, not with {other:?}"),
     }
 }
 

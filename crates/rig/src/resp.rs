@@ -1,16 +1,25 @@
-//! A Redis client that is just enough for tests: RESP2, blocking, a new connection for every
-//! exchange. Called by `node.rs`, to see whether a server is up and for the commands of tests. The
-//! rig has it so that it can judge the library without being built on the library's client.
+//! RESP, the protocol of Redis: replies, and a client that is just enough for tests: blocking, a new
+//! connection for every exchange. The client is called by `node.rs`, to see whether a server is up
+//! and for the commands of tests; `scan.rs` and `decode.rs` are the parser, which the network uses
+//! too. The rig has its own, so that it can judge the library without being built on the library's
+//! client.
+
+pub(crate) mod decode;
+pub(crate) mod scan;
+#[cfg(test)]
+mod tests;
 
 use std::{
     borrow::Cow,
-    io::{self, BufRead, BufReader, Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
     time::Duration,
 };
 
+use scan::{Grammar, Scan, Scanner};
+
 /// No reply that a test asks for is larger; what is not Redis behind a port could be.
-const MAX_BYTES: u64 = 64 * 1024 * 1024;
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// What a master replied. Complete: RESP2 has no other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,12 +52,11 @@ impl Reply {
 
 /// Sends commands over a new connection, and returns the reply to each.
 pub(crate) fn exchange(
-    port: u16,
+    address: SocketAddr,
     password: Option<&str>,
     timeout: Duration,
     commands: &[&[&[u8]]],
 ) -> io::Result<Vec<Reply>> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, timeout)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeout))?;
@@ -63,9 +71,10 @@ pub(crate) fn exchange(
     }
     stream.write_all(&bytes)?;
 
-    let mut reader = BufReader::new(stream.take(MAX_BYTES));
-    let read = |reader: &mut _| {
-        decode(reader).map_err(|error| match error.kind() {
+    let mut replies =
+        Replies { stream, scanner: Scanner::new(Grammar::Replies), bytes: Vec::new() };
+    let mut read = || {
+        replies.next().map_err(|error| match error.kind() {
             // A socket's timeout calls itself "resource temporarily unavailable".
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 io::Error::new(io::ErrorKind::TimedOut, format!("silent for {timeout:?}"))
@@ -74,12 +83,12 @@ pub(crate) fn exchange(
         })
     };
     if password.is_some() {
-        read(&mut reader)?; // If it was refused, so are the commands, with the reason.
+        read()?; // If it was refused, so are the commands, with the reason.
     }
-    commands.iter().map(|_| read(&mut reader)).collect()
+    commands.iter().map(|_| read()).collect()
 }
 
-fn encode(command: &[&[u8]], out: &mut Vec<u8>) {
+pub(crate) fn encode(command: &[&[u8]], out: &mut Vec<u8>) {
     out.extend(format!("*{}\r\n", command.len()).bytes());
     for part in command {
         out.extend(format!("${}\r\n", part.len()).bytes());
@@ -88,31 +97,33 @@ fn encode(command: &[&[u8]], out: &mut Vec<u8>) {
     }
 }
 
-fn decode(reader: &mut impl BufRead) -> io::Result<Reply> {
-    let mut line = Vec::new();
-    reader.read_until(b'\n', &mut line)?;
-    let line = String::from_utf8_lossy(line.strip_suffix(b"\r\n").unwrap_or(b"")).into_owned();
-    let strange = || io::Error::new(io::ErrorKind::InvalidData, format!("not RESP: {line:?}"));
-    let (kind, rest) = line.split_at_checked(1).ok_or(io::ErrorKind::UnexpectedEof)?;
-    let number = || rest.parse::<i64>().map_err(|_| strange());
-    Ok(match kind {
-        "+" => Reply::Status(rest.to_owned()),
-        "-" => Reply::Error(rest.to_owned()),
-        ":" => Reply::Integer(number()?),
-        "$" => match u64::try_from(number()?) {
-            Err(_) => Reply::Nil,
-            Ok(length) => {
-                let mut bytes = Vec::new();
-                reader.take(length.saturating_add(2)).read_to_end(&mut bytes)?;
-                Reply::Bulk(bytes.strip_suffix(b"\r\n").ok_or_else(strange)?.to_vec())
+struct Replies {
+    stream: TcpStream,
+    scanner: Scanner,
+    bytes: Vec<u8>,
+}
+
+impl Replies {
+    fn next(&mut self) -> io::Result<Reply> {
+        let mut chunk = [0; 16 * 1024];
+        loop {
+            match self.scanner.scan(&self.bytes) {
+                Scan::Complete(length) => {
+                    let reply = decode::reply(&self.bytes[..length]);
+                    self.bytes.drain(..length);
+                    return Ok(reply);
+                }
+                Scan::More if self.bytes.len() < MAX_BYTES => {}
+                Scan::More | Scan::Strange => {
+                    let start = String::from_utf8_lossy(&self.bytes[..self.bytes.len().min(80)]);
+                    let what = format!("not RESP, or too much of it: {start:?}");
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
             }
-        },
-        "*" => match u64::try_from(number()?) {
-            Err(_) => Reply::Nil,
-            Ok(count) => {
-                Reply::Array((0..count).map(|_| decode(reader)).collect::<Result<_, _>>()?)
+            match self.stream.read(&mut chunk)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => self.bytes.extend(&chunk[..count]),
             }
-        },
-        _ => return Err(strange()),
-    })
+        }
+    }
 }

@@ -69,7 +69,12 @@ pub fn find_server() -> Result<Server, RigError> {
 /// For machines that are meant to have one, where a skipped test would be a test that silently
 /// never runs.
 pub fn required() -> bool {
-    env::var_os(REQUIRE_VARIABLE).is_some_and(|value| !value.is_empty() && value != "0")
+    is_set(REQUIRE_VARIABLE)
+}
+
+/// Whether a variable says yes.
+pub(crate) fn is_set(variable: &str) -> bool {
+    env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// [`find_server`] without the environment.

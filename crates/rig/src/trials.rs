@@ -25,18 +25,33 @@ use crate::{REQUIRE_VARIABLE, find_server, required};
 /// A test: a function that panics if it fails.
 pub struct Case {
     name: String,
-    needs_masters: bool,
+    needs: Need,
     test: Box<dyn FnOnce() + Send>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Nothing,
+    Masters,
+    #[cfg(feature = "containers")]
+    Containers,
 }
 
 /// A test that needs a server, and is ignored where there is none.
 pub fn with_masters(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
-    Case { name: name.to_owned(), needs_masters: true, test: Box::new(test) }
+    Case { name: name.to_owned(), needs: Need::Masters, test: Box::new(test) }
+}
+
+/// A test that needs containers, and is ignored where there is no engine or no image. A machine
+/// that sets [`REQUIRE_CONTAINERS_VARIABLE`](crate::REQUIRE_CONTAINERS_VARIABLE) fails it instead.
+#[cfg(feature = "containers")]
+pub fn with_containers(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
+    Case { name: name.to_owned(), needs: Need::Containers, test: Box::new(test) }
 }
 
 /// A test that needs none.
 pub fn plain(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
-    Case { name: name.to_owned(), needs_masters: false, test: Box::new(test) }
+    Case { name: name.to_owned(), needs: Need::Nothing, test: Box::new(test) }
 }
 
 /// Runs the tests as the arguments of the process say, which are those of Rust's own harness.
@@ -45,26 +60,74 @@ pub fn plain(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
 /// belongs to those who list the tests.
 pub fn run(cases: impl IntoIterator<Item = Case>) -> ExitCode {
     let arguments = Arguments::from_args();
-    let missing = find_server().map_err(|error| error.to_string());
-    let trials: Vec<Trial> =
-        cases.into_iter().map(|case| case.into_trial(missing.as_ref().err())).collect();
-    if !arguments.list {
-        match &missing {
-            Ok(server) => eprintln!("\nreal masters: {server}"),
-            Err(why) if required() => eprintln!("\nreal masters are required: {why}"),
-            Err(why) => {
-                eprintln!("\ntests with real masters are ignored: {why}");
-                eprintln!("(with {REQUIRE_VARIABLE}=1 they fail)");
-            }
-        }
+    let cases: Vec<Case> = cases.into_iter().collect();
+    // What no test needs is not looked for: an image may have to be pulled.
+    let needed = |need| cases.iter().any(|case| case.needs == need);
+    let mut means = Vec::new();
+    if needed(Need::Masters) {
+        means.push(Means::masters());
     }
+    #[cfg(feature = "containers")]
+    if needed(Need::Containers) {
+        means.push(Means::containers());
+    }
+    if !arguments.list {
+        means.iter().for_each(Means::announce);
+    }
+    let trials = cases.into_iter().map(|case| case.into_trial(&means)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
+/// What some tests need, and whether it is there.
+struct Means {
+    need: Need,
+    noun: &'static str,
+    found: Result<String, String>,
+    required: bool,
+    variable: &'static str,
+}
+
+impl Means {
+    fn masters() -> Self {
+        Self {
+            need: Need::Masters,
+            noun: "real masters",
+            found: find_server().map(|it| it.to_string()).map_err(|error| error.to_string()),
+            required: required(),
+            variable: REQUIRE_VARIABLE,
+        }
+    }
+
+    #[cfg(feature = "containers")]
+    fn containers() -> Self {
+        let found = crate::Containers::builder().prepare();
+        Self {
+            need: Need::Containers,
+            noun: "containers",
+            found: found.map(|it| format!("image {it}")).map_err(|error| error.to_string()),
+            required: crate::containers_required(),
+            variable: crate::REQUIRE_CONTAINERS_VARIABLE,
+        }
+    }
+
+    fn announce(&self) {
+        let Self { noun, variable, .. } = self;
+        match &self.found {
+            Ok(what) => eprintln!("\n{noun}: {what}"),
+            Err(why) if self.required => eprintln!("\n{noun} are required: {why}"),
+            Err(why) => {
+                eprintln!("\ntests with {noun} are ignored: {why}");
+                eprintln!("(with {variable}=1 they fail)");
+            }
+        }
+    }
+}
+
 impl Case {
-    fn into_trial(self, missing: Option<&String>) -> Trial {
-        let missing = missing.filter(|_| self.needs_masters).cloned();
-        let ignored = missing.is_some() && !required();
+    fn into_trial(self, means: &[Means]) -> Trial {
+        let means = means.iter().find(|means| means.need == self.needs);
+        let missing = means.and_then(|means| means.found.clone().err());
+        let ignored = missing.is_some() && means.is_some_and(|means| !means.required);
         let test = self.test;
         Trial::test(self.name, move || match missing {
             Some(why) => Err(Failed::from(why)),

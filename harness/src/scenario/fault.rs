@@ -158,6 +158,11 @@ impl Harm {
         }
     }
 
+    /// Whether it sets a wall clock.
+    pub const fn sets_a_clock(&self) -> bool {
+        matches!(self, Self::Clock(_) | Self::Client(ClientHarm::Clock { .. }))
+    }
+
     /// The masters that it hits; of a fault of the network those whose links it hits.
     pub const fn nodes(&self) -> Option<&Nodes> {
         match self {
@@ -258,7 +263,7 @@ pub enum ClockHarm {
         #[serde(alias = "node")]
         nodes: Nodes,
         /// How far ahead.
-        by: Shift,
+        by: Length,
         /// How long it stays there, and then at its place.
         every: Length,
     },

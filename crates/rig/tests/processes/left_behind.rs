@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use redquorum_rig::{Masters, trials::Case};
+use redquorum_rig::{Masters, Persistence, trials::Case};
 
 use crate::support::{Owner, exists};
 
@@ -38,7 +38,12 @@ pub(crate) fn child(end: &OsStr) -> ExitCode {
         println!("ready");
         return ExitCode::SUCCESS;
     }
-    let masters = Masters::builder().count(2).unix_socket().persistent().start().unwrap();
+    let masters = Masters::builder()
+        .count(2)
+        .unix_socket()
+        .persistence(Persistence::AofEverysec)
+        .start()
+        .unwrap();
     masters.pause(2).unwrap();
     println!("ready");
     match end.to_str() {
@@ -60,7 +65,12 @@ fn owner(end: &str, name: &str) -> Owner {
 }
 
 fn nothing_is_left_after_a_drop() {
-    let masters = Masters::builder().count(3).unix_socket().persistent().start().unwrap();
+    let masters = Masters::builder()
+        .count(3)
+        .unix_socket()
+        .persistence(Persistence::AofEverysec)
+        .start()
+        .unwrap();
     let all: Vec<_> =
         (1..=3).map(|node| (masters.pid(node).unwrap(), masters.dir(node).to_owned())).collect();
     assert!(all.iter().all(|(pid, dir)| exists(*pid) && dir.join("log").exists()));

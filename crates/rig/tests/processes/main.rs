@@ -12,6 +12,8 @@ macro_rules! cases {
 #[cfg(unix)]
 mod binary;
 #[cfg(unix)]
+mod clocks;
+#[cfg(unix)]
 mod left_behind;
 #[cfg(unix)]
 mod start;
@@ -25,7 +27,8 @@ fn main() -> std::process::ExitCode {
     if let Some(end) = std::env::var_os(left_behind::CHILD) {
         return left_behind::child(&end);
     }
-    let cases = [start::cases(), verbs::cases(), left_behind::cases(), binary::cases()];
+    let cases =
+        [start::cases(), verbs::cases(), clocks::cases(), left_behind::cases(), binary::cases()];
     redquorum_rig::trials::run(cases.into_iter().flatten())
 }
 

@@ -1,6 +1,6 @@
 //! Kill, restart, pause and resume do what they say, to the master that was named.
 
-use redquorum_rig::{Masters, Reply, RigError, trials::Case};
+use redquorum_rig::{Masters, Persistence, Reply, RigError, trials::Case};
 
 use crate::support::{eventually, exists};
 
@@ -39,7 +39,8 @@ fn a_killed_master_is_dead_and_comes_back_empty_on_its_port() {
 }
 
 fn a_persistent_master_keeps_its_keys_over_a_kill() {
-    let masters = Masters::builder().count(1).persistent().start().unwrap();
+    let masters =
+        Masters::builder().count(1).persistence(Persistence::AofEverysec).start().unwrap();
     set(&masters, 1);
     masters.kill(1).unwrap();
     masters.restart(1).unwrap();

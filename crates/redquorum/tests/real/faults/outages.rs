@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redquorum::{AcquireError, LinkState, Outcome, Redlock};
-use redquorum_rig::{Masters, trials::Case};
+use redquorum_rig::{Masters, Persistence, trials::Case};
 
 use crate::support::*;
 
@@ -89,8 +89,7 @@ async fn a_killed_majority_is_no_quorum_and_the_lock_recovers() {
 }
 
 async fn rolling_restarts_of_masters_that_forget_nothing_never_lose_a_lease() {
-    let masters =
-        Masters::builder().count(3).persistent().config("appendfsync", "always").start().unwrap();
+    let masters = Masters::builder().count(3).persistence(Persistence::AofAlways).start().unwrap();
     let lock = built(calm(&masters)).await;
     let lease = lock.acquire("r").await.unwrap();
     answered(&lock).await;
@@ -109,8 +108,7 @@ async fn rolling_restarts_of_masters_that_forget_nothing_never_lose_a_lease() {
 }
 
 async fn a_debt_to_a_dead_master_is_paid_when_it_comes_back_with_the_key() {
-    let masters =
-        Masters::builder().count(3).persistent().config("appendfsync", "always").start().unwrap();
+    let masters = Masters::builder().count(3).persistence(Persistence::AofAlways).start().unwrap();
     let lock = built(calm(&masters).ttl(60 * CALM)).await;
     let lease = lock.acquire("r").await.unwrap();
     answered(&lock).await;

@@ -1,0 +1,72 @@
+//! Compiles the clock shim (`shim/shim.rs`) for the target, to be embedded into the library. With
+//! the compiler that is there anyway: no C compiler, and `core` is all that it needs.
+//!
+//! Where that is impossible the library is built all the same, and says why clocks cannot be set.
+
+use std::{
+    env, fs, io,
+    path::Path,
+    process::{Command, Output},
+};
+
+const SOURCES: [&str; 3] = ["build.rs", "shim/shim.rs", "src/clock/setting.rs"];
+
+/// What `src/clock.rs` includes.
+const EMBEDDED: &str = r#"Ok(include_bytes!(concat!(env!("OUT_DIR"), "/clock.so")))"#;
+
+fn main() -> io::Result<()> {
+    for source in SOURCES {
+        println!("cargo::rerun-if-changed={source}");
+    }
+    println!("cargo::rerun-if-env-changed=RUSTC_LINKER");
+    let out = variable("OUT_DIR");
+    let out = Path::new(&out);
+    let shim = match compile(&out.join("clock.so")) {
+        Ok(()) => EMBEDDED.to_owned(),
+        Err(why) => format!("Err({why:?})"),
+    };
+    fs::write(out.join("shim.rs"), shim)
+}
+
+/// The error says why there is no shim.
+fn compile(into: &Path) -> Result<(), String> {
+    let target = variable("TARGET");
+    let arch = variable("CARGO_CFG_TARGET_ARCH");
+    if variable("CARGO_CFG_TARGET_OS") != "linux"
+        || variable("CARGO_CFG_TARGET_POINTER_WIDTH") != "64"
+        || !["x86_64", "aarch64"].contains(&arch.as_str())
+    {
+        return Err(format!("that needs Linux on x86-64 or aarch64, and this is {target}"));
+    }
+    let mut rustc = Command::new(variable("RUSTC"));
+    rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=clock"]);
+    rustc.args(["--target", &target]).arg("-o").arg(into).arg("shim/shim.rs");
+    // A musl target links statically unless told otherwise, and then has no shared libraries.
+    for option in ["panic=abort", "opt-level=2", "strip=symbols", "target-feature=-crt-static"] {
+        rustc.args(["-C", option]);
+    }
+    for option in ["-nostdlib", "-nostartfiles"] {
+        rustc.arg(format!("-Clink-arg={option}"));
+    }
+    if let Some(linker) = env::var_os("RUSTC_LINKER") {
+        let mut option = std::ffi::OsString::from("-Clinker=");
+        option.push(linker);
+        rustc.arg(option);
+    }
+    let why = match rustc.output() {
+        Ok(Output { status, .. }) if status.success() => return Ok(()),
+        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Err(error) => error.to_string(),
+    };
+    println!("cargo::warning=the clock shim was not compiled, so clocks cannot be set:");
+    for line in why.lines().filter(|line| !line.trim().is_empty()) {
+        println!("cargo::warning={line}");
+    }
+    let first = why.lines().next().unwrap_or("no reason given");
+    Err(format!("the shim was not compiled for {target}: {first}"))
+}
+
+/// A variable that cargo sets for every build script.
+fn variable(name: &str) -> String {
+    env::var(name).unwrap_or_else(|error| panic!("{name}: {error}"))
+}

@@ -1,0 +1,268 @@
+//! How containers are started: the options, the sweep before, and the start of all at the same
+//! time. Called by tests and the harness through `Containers::builder`.
+
+use std::{
+    collections::HashMap,
+    mem,
+    time::{Duration, Instant},
+};
+
+use bollard::{
+    Docker,
+    models::{HostConfig, PortBinding},
+};
+use futures_util::future::join_all;
+use testcontainers::{
+    ContainerAsync, ContainerRequest, GenericImage, ImageExt, core::IntoContainerPort,
+    runners::AsyncRunner,
+};
+
+use super::{
+    Containers, clock,
+    engine::{EngineInfo, connect, failed, run},
+    image::{self, Image},
+    node::{Node, PORT},
+    sweep::{DIRECTORY_LABEL, Directory, OWNER_LABEL, RIG_LABEL, SET_LABEL, Set, sweep},
+};
+use crate::{Builder, Clock, Persistence, RigError, clocks_supported};
+
+/// Where the append-only file is within a container. The official image has a volume there.
+const DATA: &str = "/data";
+
+/// From outside the container all is reached through the port that is published on loopback.
+const NETWORK: [&str; 6] = ["--port", "6379", "--bind", "0.0.0.0", "--protected-mode", "no"];
+
+/// Options of containers that are to be started; from [`Containers::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "no container is started before `start`"]
+pub struct ContainersBuilder {
+    count: usize,
+    image: Option<String>,
+    persistence: Persistence,
+    options: Vec<String>,
+    clocks: bool,
+    within: Duration,
+}
+
+/// What is the same for all containers of a set.
+struct Plan {
+    image: Image,
+    set: Set,
+    args: Vec<String>,
+    /// One for each master, if there are to be any.
+    clocks: Vec<Option<Clock>>,
+    directory: Option<Directory>,
+    within: Duration,
+}
+
+/// What was found before the first container.
+struct Found {
+    docker: Docker,
+    engine: EngineInfo,
+    image: Image,
+    swept: Vec<String>,
+}
+
+impl ContainersBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            count: 5,
+            image: None,
+            persistence: Persistence::None,
+            options: Vec::new(),
+            clocks: false,
+            within: Duration::from_secs(30),
+        }
+    }
+
+    /// How many masters. Default: 5. Most: [`Builder::MAX_MASTERS`].
+    pub fn count(mut self, count: usize) -> Self {
+        self.count = count;
+        self
+    }
+
+    /// The image that they are made from: anything with a `redis-server` on its path, Valkey's
+    /// images too. It is pulled if the engine does not have it.
+    ///
+    /// Default: what [`IMAGE_VARIABLE`](super::IMAGE_VARIABLE) names; else the official image if
+    /// the engine has it, else the one that `just image` builds if the engine has that; else the
+    /// official one is pulled.
+    pub fn image(mut self, name: &str) -> Self {
+        self.image = Some(name.to_owned());
+        self
+    }
+
+    /// What they write to disk. Default: nothing, a restarted master is empty.
+    pub fn persistence(mut self, persistence: Persistence) -> Self {
+        self.persistence = persistence;
+        self
+    }
+
+    /// Sets a directive of `redis.conf` on every master: `config("maxmemory", "1mb")`. A later one
+    /// replaces an earlier one; network, directory and password are not to be set with it.
+    pub fn config(mut self, directive: &str, value: &str) -> Self {
+        self.options.extend([format!("--{directive}"), value.to_owned()]);
+        self
+    }
+
+    /// Every master runs under a [`Clock`] of its own, for
+    /// [`set_clock`](crate::Cluster::set_clock). Only on Linux, see [`clocks_supported`], and with
+    /// an engine that sees the directory for temporary files. Default: no.
+    pub fn clocks(mut self) -> Self {
+        self.clocks = true;
+        self
+    }
+
+    /// How long a start or a restart may take until every master answers, once the image is there.
+    /// Default: 30 s, where one is usual.
+    pub fn within(mut self, within: Duration) -> Self {
+        self.within = within;
+        self
+    }
+
+    /// Finds the image, or pulls it, and returns its name: for those who want to know beforehand
+    /// whether a start can succeed.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::NoEngine`]: none answers.
+    /// - [`RigError::NoImage`]: it is not there, and cannot be pulled.
+    /// - [`RigError::Engine`]: it did not do what it was told.
+    pub fn prepare(&self) -> Result<String, RigError> {
+        let named = self.image.clone();
+        run(async {
+            let (docker, _) = connect().await?;
+            Ok(image::find(&docker, named).await?.name)
+        })
+    }
+
+    /// Removes what earlier runs left behind, starts the containers, and returns when each master
+    /// answers `PING`.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::Count`]: no masters, or too many.
+    /// - [`RigError::NoClocks`]: they were asked for, and cannot be had here.
+    /// - [`RigError::Clock`]: one does not obey the clock that it was given.
+    /// - [`RigError::NoEngine`]: none answers.
+    /// - [`RigError::NoImage`]: it is not there, and cannot be pulled.
+    /// - [`RigError::NotUp`]: one ended, or was not ready in time.
+    /// - [`RigError::Engine`]: it did not do what it was told.
+    ///
+    /// After an error none is left.
+    pub fn start(self) -> Result<Containers, RigError> {
+        if !(1..=Builder::MAX_MASTERS).contains(&self.count) {
+            return Err(RigError::Count { asked: self.count });
+        }
+        if self.clocks {
+            clocks_supported()?;
+        }
+        let named = self.image.clone();
+        let found = run(async {
+            let (docker, engine) = connect().await?;
+            let swept = sweep(&docker).await?;
+            let image = image::find(&docker, named).await?;
+            Ok(Found { docker, engine, image, swept })
+        })?;
+        let (within, until) = (self.within, Instant::now() + self.within);
+        let mut plan = self.plan(&found.image)?;
+        let docker = found.docker;
+        let (nodes, directory) = run(async move {
+            // Returned only now: the directory is there as long as a container is.
+            Ok((start_all(&docker, &mut plan).await?, plan.directory))
+        })?;
+        // From here on an error is a drop of these, which removes them.
+        let image = found.image.name;
+        let mut containers =
+            Containers::new(nodes, found.engine, image, found.swept, within, directory);
+        for node in containers.nodes() {
+            node.wait_until_up(until.saturating_duration_since(Instant::now()))?;
+            node.try_clock()?;
+        }
+        containers.ask_version()?;
+        Ok(containers)
+    }
+
+    fn plan(self, image: &Image) -> Result<Plan, RigError> {
+        // The last of two equal options counts.
+        let mut args = vec!["--save".to_owned(), String::new()];
+        for (name, value) in self.persistence.directives() {
+            args.extend([format!("--{name}"), value.to_owned()]);
+        }
+        args.extend(self.options);
+        args.extend(NETWORK.map(str::to_owned));
+        args.extend(["--daemonize", "no", "--dir", DATA].map(str::to_owned));
+        let set = Set::new();
+        let directory = if self.clocks { Some(set.directory()?) } else { None };
+        let clock = |number| {
+            let directory = directory.as_ref().map(Directory::path);
+            directory.map(|directory| clock::create(directory, number)).transpose()
+        };
+        let clocks = (1..=self.count).map(clock).collect::<Result<_, _>>()?;
+        Ok(Plan { image: image.clone(), set, args, clocks, directory, within: self.within })
+    }
+}
+
+async fn start_all(docker: &Docker, plan: &mut Plan) -> Result<Vec<Node>, RigError> {
+    let clocks = mem::take(&mut plan.clocks);
+    let requests = (1..).zip(&clocks).map(|(number, clock)| request(plan, number, clock.as_ref()));
+    let outcomes = join_all(requests.map(AsyncRunner::start)).await;
+    let mut started = Vec::new();
+    let mut first_error = None;
+    for ((number, clock), outcome) in (1..).zip(clocks).zip(outcomes) {
+        match outcome {
+            Ok(container) => started.push(Node::new(number, docker.clone(), container, clock)),
+            Err(error) => {
+                let doing = format!("start master {number}");
+                first_error.get_or_insert_with(|| failed(&doing, error));
+            }
+        }
+    }
+    let Some(error) = first_error else { return Ok(started) };
+    remove_all(started.iter_mut().filter_map(Node::take)).await;
+    // One that was created and could not be started is known to the engine alone.
+    plan.set.remove(docker).await?;
+    Err(error)
+}
+
+/// All at the same time. One that fails is tried once more by its own drop, after that by a sweep.
+pub(crate) async fn remove_all(containers: impl Iterator<Item = ContainerAsync<GenericImage>>) {
+    join_all(containers.map(ContainerAsync::rm)).await;
+}
+
+fn request(plan: &Plan, number: usize, clock: Option<&Clock>) -> ContainerRequest<GenericImage> {
+    let set = &plan.set;
+    let request = plan
+        .image
+        .request()
+        // Not the script of the official image: it would change the user.
+        .with_entrypoint("redis-server")
+        .with_exposed_port(PORT.tcp())
+        .with_cmd(plan.args.clone())
+        .with_container_name(format!("redquorum-{}-{number}", set.name))
+        // Whatever the image says: it must be able to write where it is told to.
+        .with_user("0:0")
+        .with_working_dir(DATA)
+        .with_startup_timeout(plan.within)
+        .with_label(RIG_LABEL, env!("CARGO_PKG_VERSION"))
+        .with_label(OWNER_LABEL, set.owner.to_string())
+        .with_label(SET_LABEL, set.name.clone())
+        .with_host_config_modifier(publish);
+    let request = match &plan.directory {
+        Some(directory) => {
+            request.with_label(DIRECTORY_LABEL, directory.path().display().to_string())
+        }
+        None => request,
+    };
+    match clock {
+        Some(clock) => clock::mounted(request, clock),
+        None => request,
+    }
+}
+
+/// The port of the server, on this machine's loopback and nowhere else.
+fn publish(host: &mut HostConfig) {
+    let binding = PortBinding { host_ip: Some("127.0.0.1".to_owned()), host_port: None };
+    host.publish_all_ports = Some(false);
+    host.port_bindings = Some(HashMap::from([(format!("{PORT}/tcp"), Some(vec![binding]))]));
+}

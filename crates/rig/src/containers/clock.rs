@@ -1,0 +1,102 @@
+//! The clock of a master in a container: the directory with the shim and the page is mounted into it.
+//! Changed from here through the page, checked by its `TIME`.
+
+use std::{fs, path::Path, sync::atomic::Ordering, time::Duration};
+
+use testcontainers::{ContainerRequest, GenericImage, ImageExt, core::Mount};
+
+use super::{PATIENCE, node::Node};
+use crate::{
+    Clock, ClockChange, RigError,
+    clock::{clocks_supported, real_nanos},
+    node::clock::judge,
+};
+
+/// Where the directory is within a container.
+const INSIDE: &str = "/redquorum";
+
+/// More than a command takes, less than anything that a server does by the clock.
+const TRIAL: Duration = Duration::from_millis(50);
+
+/// Makes the clock of one master, in a directory of its own within that of the set.
+pub(super) fn create(set: &Path, number: usize) -> Result<Clock, RigError> {
+    let directory = set.join(number.to_string());
+    fs::create_dir(&directory).map_err(|error| RigError::NoClocks {
+        why: format!("{} cannot be made: {error}", directory.display()),
+    })?;
+    Clock::create(&directory)
+}
+
+/// Puts a container under a clock.
+pub(super) fn mounted(
+    request: ContainerRequest<GenericImage>,
+    clock: &Clock,
+) -> ContainerRequest<GenericImage> {
+    let outside = clock.dir().to_string_lossy();
+    // Not as a "bind" of the engine: that would make the directory where the engine does not see
+    // ours. It is given no label for SELinux either, so the container must do without.
+    let mount = Mount::bind_mount(outside, INSIDE)
+        .with_access_mode(testcontainers::core::AccessMode::ReadOnly);
+    let request = request.with_mount(mount).with_security_opt("label=disable");
+    Clock::env_at(Path::new(INSIDE))
+        .into_iter()
+        .fold(request, |request, (name, value)| request.with_env_var(name, value.to_string_lossy()))
+}
+
+impl Node {
+    pub(crate) fn clock(&self) -> Option<&Clock> {
+        self.clock.as_ref()
+    }
+
+    /// Changes the clock, and verifies it now, or when the master can be asked again.
+    pub(crate) fn set_clock(&self, change: ClockChange) -> Result<(), RigError> {
+        let Some(clock) = self.clock() else {
+            clocks_supported()?;
+            let why = "the containers were started without ContainersBuilder::clocks".to_owned();
+            return Err(RigError::NoClocks { why });
+        };
+        clock.change(change).map_err(|error| self.wrong_clock(format!("{change}: {error}")))?;
+        if self.silent.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        match self.verify_clock() {
+            // Killed or paused since, or ended by itself.
+            Err(RigError::NoAnswer { .. }) if self.cannot_answer()? => Ok(()),
+            verified => verified,
+        }
+    }
+
+    /// Steps and cures the clock of a master that has done nothing yet: whether the shim was loaded
+    /// can be seen in no other way, and here more can be wrong with it than beside a process.
+    pub(super) fn try_clock(&self) -> Result<(), RigError> {
+        if self.clock().is_none() {
+            return Ok(());
+        }
+        self.set_clock(ClockChange::forward(TRIAL))?;
+        self.set_clock(ClockChange::Cure)
+    }
+
+    /// Whether the server's `TIME` is what its clock is set to show. With no clock it is.
+    pub(super) fn verify_clock(&self) -> Result<(), RigError> {
+        let Some(clock) = self.clock() else { return Ok(()) };
+        loop {
+            let setting = clock.setting();
+            let from = real_nanos();
+            let reply = self.command(PATIENCE, &[b"TIME"])?;
+            let to = real_nanos();
+            // Else another thread has changed it meanwhile.
+            if clock.setting() == setting {
+                return judge(&setting, from, to, &reply).map_err(|why| self.wrong_clock(why));
+            }
+        }
+    }
+
+    fn cannot_answer(&self) -> Result<bool, RigError> {
+        let state = self.state()?;
+        Ok(state.paused || !state.running)
+    }
+
+    fn wrong_clock(&self, why: String) -> RigError {
+        RigError::Clock { node: self.number, why }
+    }
+}

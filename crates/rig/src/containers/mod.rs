@@ -1,0 +1,239 @@
+//! Masters in containers, for those who have a container engine and no `redis-server`, or want one
+//! version of it everywhere. The same verbs as for processes, through [`Cluster`].
+//!
+//! `builder.rs` starts them, `node.rs` has the verbs of one, `clock.rs` its clock, `sweep.rs` with `owner.rs` the clean-up
+//! after those who could not, `image.rs` chooses the image, `engine.rs` is the way to the engine.
+
+mod builder;
+mod clock;
+mod engine;
+mod image;
+mod node;
+mod owner;
+mod sweep;
+
+use std::{net::SocketAddr, time::Duration};
+
+pub use builder::ContainersBuilder;
+pub use engine::{EngineInfo, engine};
+pub use image::IMAGE_VARIABLE;
+
+use self::{node::Node, sweep::Directory};
+use crate::{Clock, ClockChange, Cluster, Reply, RigError};
+
+/// The environment variable that, set to `1`, turns "no containers: skipped" into a failure.
+pub const REQUIRE_CONTAINERS_VARIABLE: &str = "REDQUORUM_REQUIRE_CONTAINERS";
+
+/// Whether missing containers are to be a failure and not a reason to skip:
+/// [`REQUIRE_CONTAINERS_VARIABLE`] is set, and not to `0`.
+pub fn containers_required() -> bool {
+    crate::server::is_set(REQUIRE_CONTAINERS_VARIABLE)
+}
+
+/// How long [`Containers::command`] waits: a master that runs answers within microseconds.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Independent Redis masters, each in a container of its own, published on this machine's loopback.
+///
+/// Masters are **counted from 1**; a method that is given another number panics. All methods take
+/// `&self` and block, and may be called from several threads, also within a runtime.
+///
+/// # What differs from processes
+///
+/// - **The port changes at every restart**: ask [`Cluster::address`] for each connection.
+/// - The engine's own proxy stands before each master: a connection may be accepted, and closed
+///   again, before the server is up.
+/// - A verb takes tens to hundreds of milliseconds.
+///
+/// # What is left behind
+///
+/// Nothing by a drop, which returns when the containers and their volumes are gone. After any other
+/// end of the process (`kill -9`, `exit`, `abort`, Ctrl-C) the engine keeps them until the next
+/// [`start`](ContainersBuilder::start) or [`sweep`](Self::sweep) of whatever process: each container says in its
+/// labels whose it is, and those of dead processes are removed. What a start removed is in
+/// [`swept`](Self::swept).
+#[derive(Debug)]
+#[must_use = "the containers end when this is dropped"]
+pub struct Containers {
+    nodes: Vec<Node>,
+    engine: EngineInfo,
+    image: String,
+    /// The program and its version, as the first master says.
+    server: (&'static str, String),
+    swept: Vec<String>,
+    within: Duration,
+    /// Of the clocks. Removed after the containers.
+    _directory: Option<Directory>,
+}
+
+impl Containers {
+    /// Starts `count` masters with the defaults.
+    ///
+    /// # Errors
+    ///
+    /// As [`ContainersBuilder::start`].
+    pub fn start(count: usize) -> Result<Self, RigError> {
+        Self::builder().count(count).start()
+    }
+
+    /// Options for containers that are other than that.
+    pub fn builder() -> ContainersBuilder {
+        ContainersBuilder::new()
+    }
+
+    /// Removes the containers of the rig whose owner is dead, and the directories that they had
+    /// mounted; returns the names of the containers. Every [`start`](ContainersBuilder::start) does
+    /// so, too.
+    ///
+    /// Those of a process that lives, or that cannot be seen from here (in another container, or of
+    /// another user), are left alone.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::NoEngine`]: none answers.
+    /// - [`RigError::Engine`]: it did not do what it was told.
+    pub fn sweep() -> Result<Vec<String>, RigError> {
+        engine::run(async {
+            let (docker, _) = engine::connect().await?;
+            sweep::sweep(&docker).await
+        })
+    }
+
+    pub(crate) fn new(
+        nodes: Vec<Node>,
+        engine: EngineInfo,
+        image: String,
+        swept: Vec<String>,
+        within: Duration,
+        directory: Option<Directory>,
+    ) -> Self {
+        let server = ("redis-server", "unknown".to_owned());
+        Self { nodes, engine, image, server, swept, within, _directory: directory }
+    }
+
+    /// The engine that they run on.
+    pub fn engine(&self) -> &EngineInfo {
+        &self.engine
+    }
+
+    /// The image that they were made from.
+    pub fn image(&self) -> &str {
+        &self.image
+    }
+
+    /// The id of one container, the same over restarts: for `docker logs` and the like.
+    pub fn id(&self, node: usize) -> &str {
+        &self.node(node).id
+    }
+
+    /// The names of the containers that an earlier run had left behind, and that were removed
+    /// before these were started.
+    pub fn swept(&self) -> &[String] {
+        &self.swept
+    }
+
+    /// The clock of one, if they were [started with clocks](ContainersBuilder::clocks): to compute
+    /// what it shows. To change it use [`set_clock`](Cluster::set_clock), which also verifies it.
+    pub fn clock(&self, node: usize) -> Option<&Clock> {
+        self.node(node).clock()
+    }
+
+    /// [`command`](Cluster::command) for words without spaces: `ask(1, "PTTL key")`.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::NoAnswer`]: nothing came back within a second.
+    pub fn ask(&self, node: usize, command: &str) -> Result<Reply, RigError> {
+        let words: Vec<&[u8]> = command.split_whitespace().map(str::as_bytes).collect();
+        self.command(node, &words)
+    }
+
+    pub(crate) fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Valkey says which version of Redis it is like, and then its own.
+    pub(crate) fn ask_version(&mut self) -> Result<(), RigError> {
+        let reply = self.ask(1, "INFO server")?;
+        let info = reply.text().unwrap_or_default();
+        let value = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+        let found = match (value("valkey_version:"), value("redis_version:")) {
+            (Some(version), _) => Some(("valkey-server", version.to_owned())),
+            (None, Some(version)) => Some(("redis-server", version.to_owned())),
+            (None, None) => None,
+        };
+        if let Some(server) = found {
+            self.server = server;
+        }
+        Ok(())
+    }
+
+    fn node(&self, node: usize) -> &Node {
+        let count = self.nodes.len();
+        assert!(
+            (1..=count).contains(&node),
+            "no master {node}: they are counted from 1 to {count}"
+        );
+        &self.nodes[node - 1]
+    }
+}
+
+impl Cluster for Containers {
+    fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn describe(&self) -> String {
+        let (program, version) = &self.server;
+        let count = self.len();
+        let noun = if count == 1 { "container" } else { "containers" };
+        format!("{program} {version} in image {}, {count} {noun}", self.image)
+    }
+
+    fn version(&self) -> String {
+        self.server.1.clone()
+    }
+
+    fn address(&self, node: usize) -> SocketAddr {
+        self.node(node).address()
+    }
+
+    fn kill(&self, node: usize) -> Result<(), RigError> {
+        self.node(node).kill()
+    }
+
+    fn stop(&self, node: usize) -> Result<(), RigError> {
+        self.node(node).stop()
+    }
+
+    fn restart(&self, node: usize) -> Result<(), RigError> {
+        self.node(node).restart(self.within)
+    }
+
+    fn pause(&self, node: usize) -> Result<(), RigError> {
+        self.node(node).pause()
+    }
+
+    fn resume(&self, node: usize) -> Result<(), RigError> {
+        self.node(node).resume()
+    }
+
+    fn set_clock(&self, node: usize, change: ClockChange) -> Result<(), RigError> {
+        self.node(node).set_clock(change)
+    }
+
+    fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, RigError> {
+        self.node(node).command(PATIENCE, command)
+    }
+}
+
+impl Drop for Containers {
+    fn drop(&mut self) {
+        let containers: Vec<_> = self.nodes.iter_mut().filter_map(Node::take).collect();
+        // They must be dropped within the runtime. What cannot be removed now is left to a sweep.
+        let _removed = engine::run(async {
+            builder::remove_all(containers.into_iter()).await;
+            Ok(())
+        });
+    }
+}

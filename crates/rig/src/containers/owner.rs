@@ -1,0 +1,158 @@
+//! Which process owns a container, written so that another process can tell whether it still lives.
+//! Called by `sweep.rs` and `builder.rs`.
+
+use std::{fmt, fs, process};
+
+/// A process, as a label and as a part of file names:
+/// `BOOT-NAMESPACE-USER-PID-START`, all of them letters and digits.
+///
+/// A process id alone is given again to others: the time of its start tells them apart. And it
+/// means nothing after the next boot or in another container, hence the first two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    boot: String,
+    namespace: String,
+    user: String,
+    pid: u32,
+    start: String,
+}
+
+/// What is known of an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Dead,
+    /// Of another boot: it is dead, if it was of this machine.
+    Rebooted,
+    /// Alive, or not to be seen from here: then it must be taken for alive.
+    Alive,
+}
+
+impl Owner {
+    /// This process.
+    pub(crate) fn this() -> Self {
+        let pid = process::id();
+        Self {
+            boot: place("/proc/sys/kernel/random/boot_id", 8),
+            namespace: namespace(),
+            user: user(),
+            pid,
+            start: start_of(pid).unwrap_or_else(|| "0".to_owned()),
+        }
+    }
+
+    /// The opposite of `Display`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split('-').collect();
+        let [boot, namespace, user, pid, start] = parts[..] else { return None };
+        let [boot, namespace, user, start] = [boot, namespace, user, start].map(str::to_owned);
+        Some(Self { boot, namespace, user, pid: pid.parse().ok()?, start })
+    }
+
+    /// Whether it still lives, as far as the process `from` can tell.
+    pub(crate) fn fate(&self, from: &Self) -> Fate {
+        if self.boot != from.boot {
+            return Fate::Rebooted;
+        }
+        // Processes of others may be hidden from all but root: what cannot be seen is not dead.
+        let can_see = self.user == from.user || from.user == "0";
+        if self.namespace != from.namespace || !can_see {
+            return Fate::Alive;
+        }
+        match start_of(self.pid) {
+            Some(start) if start == self.start => Fate::Alive,
+            _ => Fate::Dead,
+        }
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { boot, namespace, user, pid, start } = self;
+        write!(f, "{boot}-{namespace}-{user}-{pid}-{start}")
+    }
+}
+
+/// When a process started, in whatever unit; nothing if there is none or only a zombie.
+fn start_of(pid: u32) -> Option<String> {
+    if cfg!(target_os = "linux") {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // "12 (a name (with) spaces) S 1 …": the state, and the start as the 20th from there.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let dead = fields.first().is_none_or(|state| matches!(*state, "Z" | "X" | "x"));
+        return if dead { None } else { fields.get(19).map(|&start| start.to_owned()) };
+    }
+    let pid = pid.to_string();
+    let output = process::Command::new("ps").args(["-o", "lstart=", "-p", &pid]).output().ok()?;
+    Some(letters(&String::from_utf8_lossy(&output.stdout))).filter(|start| !start.is_empty())
+}
+
+/// What is in a file, shortened; `0` on systems without it, where all processes have this in common.
+fn place(file: &str, length: usize) -> String {
+    let text = letters(&fs::read_to_string(file).unwrap_or_default());
+    if text.is_empty() { "0".to_owned() } else { text.chars().take(length).collect() }
+}
+
+/// The number of the namespace in which process ids mean what they mean to us.
+fn namespace() -> String {
+    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let digits: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
+    if digits.is_empty() { "0".to_owned() } else { digits }
+}
+
+fn user() -> String {
+    #[cfg(target_os = "linux")]
+    if let Ok(own) = fs::metadata("/proc/self") {
+        return std::os::unix::fs::MetadataExt::uid(&own).to_string();
+    }
+    "0".to_owned()
+}
+
+fn letters(text: &str) -> String {
+    text.chars().filter(char::is_ascii_alphanumeric).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_survives_its_own_text() {
+        let owner = Owner::this();
+        assert_eq!(Owner::parse(&owner.to_string()), Some(owner.clone()));
+        let safe = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        assert!(owner.to_string().chars().all(safe), "{owner}");
+        for strange in ["", "1-2-3", "a-b-c-d-e", "1-2-3-4-5-6"] {
+            assert_eq!(Owner::parse(strange), None, "{strange}");
+        }
+    }
+
+    #[test]
+    fn only_a_process_that_is_certainly_gone_is_dead() {
+        let this = Owner::this();
+        assert_eq!(this.fate(&this), Fate::Alive);
+        // The same pid, given to another process later.
+        let earlier = Owner { start: "1".into(), ..this.clone() };
+        assert_eq!(earlier.fate(&this), Fate::Dead);
+        let elsewhere = Owner { namespace: "1".into(), ..earlier.clone() };
+        assert_eq!(elsewhere.fate(&this), Fate::Alive);
+        let rebooted = Owner { boot: "1".into(), ..this.clone() };
+        assert_eq!(rebooted.fate(&this), Fate::Rebooted);
+        let mine = Owner { user: "1000".into(), ..this };
+        let of_another = Owner { user: "1001".into(), ..earlier };
+        assert_eq!(of_another.fate(&mine), Fate::Alive);
+        let root = Owner { user: "0".into(), ..mine };
+        assert_eq!(of_another.fate(&root), Fate::Dead);
+    }
+
+    #[test]
+    fn a_zombie_is_dead() {
+        let mut child = process::Command::new("sleep").arg("100").spawn().unwrap();
+        assert!(start_of(child.id()).is_some());
+        child.kill().unwrap();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while start_of(child.id()).is_some() {
+            assert!(std::time::Instant::now() < until, "killed, and taken for alive");
+        }
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,118 @@
+//! Which request a reply answers. RESP has no message ids: replies come in the order of requests,
+//! and the exceptions are here. Called by `connection.rs`.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::Reply;
+
+/// What is kept of unanswered requests; beyond it replies are no longer matched.
+const MAX_UNANSWERED_BYTES: usize = 64 * 1024 * 1024;
+
+/// What a repeated `AUTH`, `HELLO` or `SELECT` may add up to; beyond it none are remembered.
+const MAX_SESSION_BYTES: usize = 64 * 1024;
+
+/// Which message: what is told of it to rules and to the observer.
+#[derive(Debug, Clone)]
+pub(super) struct Label {
+    pub(super) number: u64,
+    pub(super) command: Arc<[Vec<u8>]>,
+}
+
+impl Label {
+    /// Of a reply that answers nothing, and of what is no message.
+    pub(super) fn none() -> Self {
+        Self { number: 0, command: Arc::new([]) }
+    }
+}
+
+/// What a new connection must say to be treated as this one is.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Session {
+    pub(super) bytes: Vec<u8>,
+    /// How many requests that is.
+    pub(super) requests: usize,
+}
+
+/// The requests of a connection, and which of them wait for a reply.
+#[derive(Debug, Default)]
+pub(super) struct Dialogue {
+    requests: u64,
+    unanswered: VecDeque<Label>,
+    unanswered_bytes: usize,
+    /// From here on replies cannot be told from what comes unasked.
+    unmatched: bool,
+    pub(super) session: Session,
+}
+
+impl Dialogue {
+    /// A request came.
+    pub(super) fn request(&mut self, words: Vec<Vec<u8>>) -> Label {
+        self.requests += 1;
+        Label { number: self.requests, command: words.into() }
+    }
+
+    /// It was not lost: the master will answer it.
+    pub(super) fn expect(&mut self, label: &Label, frame: &[u8]) {
+        if self.unmatched {
+            return;
+        }
+        if is(&label.command, &["AUTH", "HELLO", "SELECT"])
+            && self.session.bytes.len() + frame.len() <= MAX_SESSION_BYTES
+        {
+            self.session.bytes.extend_from_slice(frame);
+            self.session.requests += 1;
+        }
+        self.unanswered_bytes += cost(label);
+        self.unanswered.push_back(label.clone());
+        if self.unanswered_bytes > MAX_UNANSWERED_BYTES {
+            self.match_no_more();
+        }
+    }
+
+    /// A reply came: which request it answers. `push`: it is a RESP3 push.
+    pub(super) fn answered(&mut self, reply: &Reply, push: bool) -> Label {
+        let Some(command) = self.unanswered.front().map(|label| &label.command) else {
+            return Label::none();
+        };
+        // A confirmation is an array in RESP2 and a push in RESP3; there are several to a request.
+        let confirms = is(command, &SUBSCRIBING)
+            && matches!(reply, Reply::Array(values) if values.first().is_some_and(is_confirmation));
+        if push && !confirms {
+            return Label::none();
+        }
+        let streams =
+            is(command, &["MONITOR", "SYNC", "PSYNC"]) && !matches!(reply, Reply::Error(_));
+        // No reply comes to it, and none to what is behind it.
+        let silences = is(command, &["CLIENT"])
+            && command.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY"))
+            && command.get(2).is_some_and(|word| !word.eq_ignore_ascii_case(b"ON"));
+        let label = self.unanswered.pop_front().unwrap_or_else(Label::none);
+        self.unanswered_bytes -= cost(&label);
+        if streams || silences || (confirms && !push) {
+            self.match_no_more();
+        }
+        if silences { Label::none() } else { label }
+    }
+
+    fn match_no_more(&mut self) {
+        self.unmatched = true;
+        self.unanswered.clear();
+        self.unanswered_bytes = 0;
+    }
+}
+
+const SUBSCRIBING: [&str; 6] =
+    ["SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE"];
+
+fn is(command: &[Vec<u8>], names: &[&str]) -> bool {
+    let Some(word) = command.first() else { return false };
+    names.iter().any(|name| word.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+fn is_confirmation(value: &Reply) -> bool {
+    value.text().is_some_and(|text| text.ends_with("subscribe"))
+}
+
+fn cost(label: &Label) -> usize {
+    64 + label.command.iter().map(|word| word.len() + 24).sum::<usize>()
+}

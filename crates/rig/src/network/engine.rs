@@ -1,0 +1,311 @@
+//! The thread: waits for sockets, timers and orders, and looks after whatever has something to do.
+//! Started by `network.rs`.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, HashMap},
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender},
+    },
+    time::{Duration, Instant},
+};
+
+use mio::{Events, Interest, Poll, Token, net::TcpListener};
+
+use super::{
+    connection::{CLIENT, Connection, MASTER},
+    copies::Copy,
+    rule::{Rule, RuleId},
+    socket::Socket,
+    table::Table,
+    traffic::{ClosedBy, Traffic},
+    world::{Who, World},
+};
+
+/// Orders came.
+pub(super) const ORDERS: Token = Token(usize::MAX);
+
+/// When no connection can be accepted (no more files are allowed), it is tried again after this.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
+
+/// What happens on a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Listener,
+    Client,
+    Master,
+    Copy,
+}
+
+/// The token of a listener, an end of a connection, or a copy.
+pub(super) fn token(id: u64, kind: Kind) -> Token {
+    Token(usize::try_from(id).expect("fewer connections than addresses") << 2 | kind as usize)
+}
+
+fn meaning(token: Token) -> (u64, Kind) {
+    let kind = [Kind::Listener, Kind::Client, Kind::Master, Kind::Copy][token.0 & 3];
+    ((token.0 >> 2) as u64, kind)
+}
+
+/// What a caller wants; each is answered when it is done.
+pub(super) enum Order {
+    Listen(std::net::TcpListener, Arc<str>, usize, Sender<io::Result<()>>),
+    Upstream(usize, Option<SocketAddr>, Sender<()>),
+    Strike(Rule, Sender<RuleId>),
+    Heal(RuleId, Sender<()>),
+    Stop,
+}
+
+struct Listener {
+    socket: TcpListener,
+    client: Arc<str>,
+    node: usize,
+}
+
+pub(super) struct Engine {
+    poll: Poll,
+    orders: Receiver<Order>,
+    world: World,
+    listeners: BTreeMap<u64, Listener>,
+    connections: BTreeMap<u64, Connection>,
+    copies: HashMap<u64, Copy>,
+    /// The largest number of a listener, a connection, a copy.
+    last: [u64; 3],
+    /// Listeners that could not accept, and when to try again.
+    stuck: Option<Instant>,
+    scratch: Vec<u8>,
+}
+
+impl Engine {
+    pub(super) fn new(
+        poll: Poll,
+        orders: Receiver<Order>,
+        observer: Box<dyn FnMut(Traffic) + Send>,
+    ) -> io::Result<Self> {
+        let world = World {
+            rules: Table::default(),
+            observer,
+            registry: poll.registry().try_clone()?,
+            upstreams: HashMap::new(),
+            timers: BinaryHeap::new(),
+            again: Vec::new(),
+            duplicates: Vec::new(),
+        };
+        Ok(Self {
+            poll,
+            orders,
+            world,
+            listeners: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            copies: HashMap::new(),
+            last: [0; 3],
+            stuck: None,
+            scratch: vec![0; 64 * 1024],
+        })
+    }
+
+    /// Goes on until it is told to stop.
+    pub(super) fn run(mut self) {
+        let mut events = Events::with_capacity(256);
+        loop {
+            match self.poll.poll(&mut events, self.timeout()) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => panic!("waiting for sockets failed: {error}"),
+                Ok(()) => {}
+            }
+            let again = std::mem::take(&mut self.world.again);
+            let mut ordered = false;
+            for event in &events {
+                if event.token() == ORDERS {
+                    ordered = true;
+                } else {
+                    self.event(event);
+                }
+            }
+            if ordered && !self.obey() {
+                return self.stop();
+            }
+            again.into_iter().for_each(|id| self.serve(id));
+            self.timers();
+            self.copy();
+        }
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        if !self.world.again.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let timer = self.world.timers.peek().map(|Reverse((at, _))| *at);
+        let next = timer.into_iter().chain(self.stuck).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    fn event(&mut self, event: &mio::event::Event) {
+        let (id, kind) = meaning(event.token());
+        match kind {
+            Kind::Listener => self.accept(id),
+            Kind::Client | Kind::Master => {
+                let end = if kind == Kind::Client { CLIENT } else { MASTER };
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.changed(end, event, &mut self.world);
+                    self.serve(id);
+                }
+            }
+            Kind::Copy => {
+                let Some(copy) = self.copies.get_mut(&id) else { return };
+                let over = copy.serve(event, &mut self.scratch, &mut self.world);
+                if over.unwrap_or(true) {
+                    self.copies.remove(&id);
+                }
+            }
+        }
+    }
+
+    /// Lets a connection do what it can, and forgets it if it is over.
+    fn serve(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.serve(&mut self.scratch, &mut self.world);
+        if let Some(by) = connection.ended() {
+            self.world.closed(&connection.who, by);
+            self.connections.remove(&id);
+        }
+    }
+
+    fn serve_all(&mut self) {
+        let ids: Vec<u64> = self.connections.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.serve(id));
+    }
+
+    fn accept(&mut self, id: u64) {
+        let Some(listener) = self.listeners.get(&id) else { return };
+        let mut accepted = Vec::new();
+        loop {
+            match listener.socket.accept() {
+                Ok((stream, _)) => accepted.push(stream),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => break,
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        self.stuck = Some(Instant::now() + ACCEPT_AGAIN);
+                        break;
+                    }
+                },
+            }
+        }
+        let (client, node) = (Arc::clone(&listener.client), listener.node);
+        for stream in accepted {
+            let connection = next(&mut self.last[1]);
+            let token = token(connection, Kind::Client);
+            let Ok(socket) = Socket::new(stream, true, token, &self.world.registry) else {
+                continue;
+            };
+            let who = Who { client: Arc::clone(&client), node, connection };
+            self.world.opened(&who);
+            self.connections.insert(connection, Connection::new(who, socket));
+            self.serve(connection);
+        }
+    }
+
+    /// Does what was ordered. Whether to go on.
+    fn obey(&mut self) -> bool {
+        while let Ok(order) = self.orders.try_recv() {
+            // Who does not wait for the answer does not need it.
+            let _not_waiting = match order {
+                Order::Stop => return false,
+                Order::Listen(socket, client, node, done) => {
+                    done.send(self.listen(socket, client, node)).is_err()
+                }
+                Order::Upstream(node, address, done) => {
+                    match address {
+                        Some(address) => self.world.upstreams.insert(node, address),
+                        None => self.world.upstreams.remove(&node),
+                    };
+                    done.send(()).is_err()
+                }
+                Order::Strike(rule, done) => done.send(self.strike(rule)).is_err(),
+                Order::Heal(rule, done) => {
+                    self.heal(rule);
+                    done.send(()).is_err()
+                }
+            };
+        }
+        true
+    }
+
+    fn listen(
+        &mut self,
+        socket: std::net::TcpListener,
+        client: Arc<str>,
+        node: usize,
+    ) -> io::Result<()> {
+        socket.set_nonblocking(true)?;
+        let mut socket = TcpListener::from_std(socket);
+        let id = next(&mut self.last[0]);
+        let token = token(id, Kind::Listener);
+        self.world.registry.register(&mut socket, token, Interest::READABLE)?;
+        self.listeners.insert(id, Listener { socket, client, node });
+        Ok(())
+    }
+
+    fn strike(&mut self, rule: Rule) -> RuleId {
+        let id = self.world.rules.strike(rule.clone());
+        for connection in self.connections.values_mut() {
+            if rule.strikes_connections(connection.who.link()) {
+                connection.struck(id, rule.harm, &mut self.world);
+            }
+        }
+        self.serve_all();
+        id
+    }
+
+    fn heal(&mut self, rule: RuleId) {
+        self.world.rules.heal(rule);
+        for connection in self.connections.values_mut() {
+            connection.healed(rule, &mut self.world);
+        }
+        self.serve_all();
+    }
+
+    fn timers(&mut self) {
+        let now = Instant::now();
+        while let Some(&Reverse((at, id))) = self.world.timers.peek()
+            && at <= now
+        {
+            self.world.timers.pop();
+            self.serve(id);
+        }
+        if self.stuck.is_some_and(|at| at <= now) {
+            self.stuck = None;
+            let ids: Vec<u64> = self.listeners.keys().copied().collect();
+            ids.into_iter().for_each(|id| self.accept(id));
+        }
+    }
+
+    /// Sends duplicates on their way. One whose master is not there is lost.
+    fn copy(&mut self) {
+        for duplicate in std::mem::take(&mut self.world.duplicates) {
+            let Some(&address) = self.world.upstreams.get(&duplicate.who.node) else { continue };
+            let id = next(&mut self.last[2]);
+            let copy = Copy::new(duplicate, address, token(id, Kind::Copy), &self.world);
+            if let Ok(copy) = copy {
+                self.copies.insert(id, copy);
+            }
+        }
+    }
+
+    fn stop(mut self) {
+        self.listeners.clear();
+        for connection in self.connections.values_mut() {
+            connection.reset(ClosedBy::Network, &mut self.world);
+        }
+        self.serve_all();
+    }
+}
+
+fn next(last: &mut u64) -> u64 {
+    *last += 1;
+    *last
+}

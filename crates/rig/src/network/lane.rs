@@ -1,0 +1,249 @@
+//! One direction of a connection: what came, in order, until it may be written. Called by
+//! `connection.rs`, which has judged it.
+
+use std::{
+    cmp::Reverse,
+    collections::VecDeque,
+    io::{self, IoSlice, Write},
+    time::{Duration, Instant},
+};
+
+use super::{
+    copies::Duplicate,
+    dialogue::{Label, Session},
+    framing::Framing,
+    rule::{RuleId, Side},
+    socket::Socket,
+    table::{Gate, Table},
+    world::{Who, World},
+};
+use crate::resp::scan::Grammar;
+
+/// What waits in one direction, before it is read no more: the sender feels it as it would in a
+/// network that is stuck.
+const MAX_WAITING: usize = 16 * 1024 * 1024;
+
+/// What an item costs besides its bytes, roughly.
+const ITEM: usize = 200;
+
+/// How many messages are written with one call.
+const SLICES: usize = 64;
+
+/// A trickle that was late catches up on so much; so that one that was idle does not gush.
+const TRICKLE_LAG: Duration = Duration::from_millis(10);
+
+/// What goes over a lane.
+#[derive(Debug)]
+pub(super) enum Cargo {
+    /// A message, or the last part of a large one; the request is to be sent once more if there is
+    /// a session.
+    Message(Label, Option<Session>),
+    /// Bytes that are not told of: parts of large messages, and what is not RESP.
+    Bytes,
+    /// The sender will send no more.
+    Fin,
+    /// The sender is gone.
+    Rst,
+}
+
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) bytes: Vec<u8>,
+    pub(super) cargo: Cargo,
+    pub(super) gates: Vec<(RuleId, Gate)>,
+}
+
+/// Where writing ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flow {
+    /// No more can be written for now.
+    Waits,
+    /// The receiver is to be reset.
+    Reset,
+}
+
+enum Ready {
+    Now,
+    At(Instant),
+    Slowly(u32),
+    Never,
+}
+
+#[derive(Debug)]
+pub(super) struct Lane {
+    side: Side,
+    pub(super) framing: Framing,
+    queue: VecDeque<Item>,
+    /// What the queue costs in memory.
+    waiting: usize,
+    /// So much of the first item.
+    written: usize,
+    /// All that comes is lost, since this rule struck.
+    pub(super) dropped: Option<RuleId>,
+    /// The end of the sender was passed on.
+    pub(super) ended: bool,
+    /// When a trickle lets the next byte through.
+    next_byte: Option<Instant>,
+    timer: Option<Instant>,
+}
+
+impl Lane {
+    pub(super) fn new(side: Side) -> Self {
+        let grammar = if side == Side::Requests { Grammar::Requests } else { Grammar::Replies };
+        Self {
+            side,
+            framing: Framing::new(grammar),
+            queue: VecDeque::new(),
+            waiting: 0,
+            written: 0,
+            dropped: None,
+            ended: false,
+            next_byte: None,
+            timer: None,
+        }
+    }
+
+    pub(super) fn side(&self) -> Side {
+        self.side
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.waiting + self.framing.len() >= MAX_WAITING
+    }
+
+    pub(super) fn push(&mut self, item: Item) {
+        self.waiting += item.bytes.len() + ITEM;
+        self.queue.push_back(item);
+    }
+
+    /// Everything that waits is lost.
+    pub(super) fn discard(&mut self, who: &Who, world: &mut World) {
+        while let Some(item) = self.pop() {
+            if let Cargo::Message(label, _) = item.cargo {
+                world.lost(who, self.side, label, self.dropped);
+            }
+        }
+    }
+
+    /// Writes what may be written.
+    pub(super) fn flush(&mut self, sink: &mut Socket, who: &Who, world: &mut World) -> Flow {
+        while sink.can_write() {
+            // Before the write, and after all of it was read: see `Traffic`.
+            let now = Instant::now();
+            let Some(front) = self.queue.front() else { return Flow::Waits };
+            let ready = front.ready(now, &world.rules);
+            let result = match (&front.cargo, ready) {
+                (_, Ready::Never) => return Flow::Waits,
+                (_, Ready::At(at)) => {
+                    self.wake(at, who, world);
+                    return Flow::Waits;
+                }
+                (Cargo::Fin | Cargo::Rst, _) => {
+                    self.ended = true;
+                    if matches!(self.pop(), Some(Item { cargo: Cargo::Rst, .. })) {
+                        return Flow::Reset;
+                    }
+                    sink.finish();
+                    continue;
+                }
+                (_, Ready::Slowly(rate)) => {
+                    let next = self.next_byte.map_or(now, |next| next.max(now - TRICKLE_LAG));
+                    if next > now {
+                        self.wake(next, who, world);
+                        return Flow::Waits;
+                    }
+                    let rest = &front.bytes[self.written..];
+                    let due = bytes_due(now - next, rate).min(rest.len());
+                    let result = sink.stream.write(&rest[..due]);
+                    let count = *result.as_ref().unwrap_or(&0) as u64;
+                    let each = Duration::from_nanos(count * 1_000_000_000 / u64::from(rate));
+                    self.next_byte = Some(next + each);
+                    result
+                }
+                (_, Ready::Now) => {
+                    let rest = self.queue.iter().skip(1).take(SLICES - 1).take_while(|item| {
+                        !item.bytes.is_empty()
+                            && matches!(item.ready(now, &world.rules), Ready::Now)
+                    });
+                    let mut slices = vec![IoSlice::new(&front.bytes[self.written..])];
+                    slices.extend(rest.map(|item| IoSlice::new(&item.bytes)));
+                    sink.stream.write_vectored(&slices)
+                }
+            };
+            match result {
+                Ok(0) => sink.broken = true,
+                Ok(count) => self.wrote(count, now, who, world),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => sink.blocked = true,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => sink.broken = true,
+            }
+        }
+        Flow::Waits
+    }
+
+    fn wrote(&mut self, mut count: usize, at: Instant, who: &Who, world: &mut World) {
+        while count > 0 {
+            let Some(front) = self.queue.front() else { return };
+            let rest = front.bytes.len() - self.written;
+            if count < rest {
+                self.written += count;
+                return;
+            }
+            count -= rest;
+            let Some(Item { bytes, cargo: Cargo::Message(label, session), .. }) = self.pop() else {
+                continue;
+            };
+            if self.side == Side::Replies {
+                world.delivered(at, who, label);
+                continue;
+            }
+            world.forwarded(at, who, label.clone(), false);
+            if let Some(session) = session {
+                let who = who.clone();
+                world.duplicates.push(Duplicate { who, label, session, request: bytes });
+            }
+        }
+    }
+
+    fn pop(&mut self) -> Option<Item> {
+        let item = self.queue.pop_front()?;
+        self.waiting -= item.bytes.len() + ITEM;
+        self.written = 0;
+        Some(item)
+    }
+
+    /// Asks to be looked after at that time.
+    fn wake(&mut self, at: Instant, who: &Who, world: &mut World) {
+        if self.timer != Some(at) {
+            self.timer = Some(at);
+            world.timers.push(Reverse((at, who.connection)));
+        }
+    }
+}
+
+impl Item {
+    fn ready(&self, now: Instant, rules: &Table) -> Ready {
+        let mut all = Ready::Now;
+        for (id, gate) in &self.gates {
+            if !rules.lives(*id) {
+                continue;
+            }
+            all = match (*gate, all) {
+                (Gate::Hold, _) => return Ready::Never,
+                (Gate::Until(until), Ready::At(at)) => Ready::At(until.max(at)),
+                (Gate::Until(until), _) if until > now => Ready::At(until),
+                (Gate::Until(_), other) => other,
+                (Gate::Rate(_), Ready::At(at)) => Ready::At(at),
+                (Gate::Rate(rate), Ready::Slowly(other)) => Ready::Slowly(rate.min(other)),
+                (Gate::Rate(rate), _) => Ready::Slowly(rate),
+            };
+        }
+        all
+    }
+}
+
+/// How many bytes may go when the next one was due so long ago.
+fn bytes_due(late: Duration, rate: u32) -> usize {
+    let more = late.as_nanos() * u128::from(rate) / 1_000_000_000;
+    usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1)
+}

@@ -1,0 +1,69 @@
+//! One end of a connection. Called by `connection.rs` and `lane.rs`.
+
+use std::{io, net::Shutdown, time::Duration};
+
+use mio::{Interest, Registry, Token, net::TcpStream};
+use socket2::SockRef;
+
+/// Its state is what the system said last: readiness is told once, not again and again.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) stream: TcpStream,
+    pub(super) connected: bool,
+    /// There may be more to read.
+    pub(super) readable: bool,
+    /// There is no room to write.
+    pub(super) blocked: bool,
+    /// The other side will send no more.
+    pub(super) ended: bool,
+    /// Writing failed: the other side is gone. What it sent before may still be here.
+    pub(super) broken: bool,
+}
+
+impl Socket {
+    pub(super) fn new(
+        mut stream: TcpStream,
+        connected: bool,
+        token: Token,
+        registry: &Registry,
+    ) -> io::Result<Self> {
+        registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+        // Refused on a socket that is dead already, which reading it will tell.
+        let _dead = stream.set_nodelay(true);
+        let readable = connected;
+        Ok(Self { stream, connected, readable, blocked: false, ended: false, broken: false })
+    }
+
+    /// The system said that something changed. An error: it could not connect.
+    pub(super) fn changed(&mut self, event: &mio::event::Event) -> io::Result<()> {
+        if !self.connected {
+            if let Some(error) = self.stream.take_error()? {
+                return Err(error);
+            }
+            if self.stream.peer_addr().is_err() {
+                return Ok(());
+            }
+            self.connected = true;
+        }
+        self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+        self.blocked &= !event.is_writable();
+        // It is not read any more, so that reading cannot tell.
+        self.broken |= event.is_error() && self.ended;
+        Ok(())
+    }
+
+    pub(super) fn can_write(&self) -> bool {
+        self.connected && !self.blocked && !self.broken
+    }
+
+    pub(super) fn finish(&self) {
+        // If it is dead already, reading it tells.
+        let _dead = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Closes it with RST instead of FIN.
+    pub(super) fn reset(self) {
+        // Without it the drop closes it in the usual way, which is close enough.
+        let _closed = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+    }
+}

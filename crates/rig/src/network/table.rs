@@ -1,0 +1,211 @@
+//! The living rules, and what they say of a message. Called by `connection.rs` for everything that
+//! arrives, and by `lane.rs` to see whether what waits still has to.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use super::rule::{End, Harm, Message, Rule, RuleId, Side};
+
+/// What keeps a message back while its rule lives.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Gate {
+    Hold,
+    Until(Instant),
+    Rate(u32),
+}
+
+/// What becomes of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Pass,
+    Drop(RuleId),
+    HalfOpen(RuleId, End),
+    Reset(RuleId),
+}
+
+impl Fate {
+    /// Which rule decided it.
+    pub(super) fn rule(self) -> Option<RuleId> {
+        match self {
+            Self::Pass => None,
+            Self::Drop(rule) | Self::HalfOpen(rule, _) | Self::Reset(rule) => Some(rule),
+        }
+    }
+}
+
+/// What all rules together say of a message.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) fate: Fate,
+    pub(super) gates: Vec<(RuleId, Gate)>,
+    pub(super) duplicate: bool,
+    /// Who struck it, the oldest first.
+    pub(super) struck: Vec<RuleId>,
+}
+
+/// The client and the master that a connection is between.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Link<'a> {
+    pub(super) client: &'a str,
+    pub(super) node: usize,
+}
+
+struct Living {
+    rule: Rule,
+    seen: u64,
+    hits: u64,
+}
+
+/// The living rules, by age.
+#[derive(Default)]
+pub(super) struct Table {
+    rules: BTreeMap<RuleId, Living>,
+    last: u64,
+}
+
+impl Table {
+    pub(super) fn strike(&mut self, rule: Rule) -> RuleId {
+        self.last += 1;
+        let id = RuleId(self.last);
+        self.rules.insert(id, Living { rule, seen: 0, hits: 0 });
+        id
+    }
+
+    pub(super) fn heal(&mut self, id: RuleId) {
+        self.rules.remove(&id);
+    }
+
+    pub(super) fn lives(&self, id: RuleId) -> bool {
+        self.rules.contains_key(&id)
+    }
+
+    /// What happens to a message that came just now.
+    pub(super) fn judge(&mut self, message: &Message<'_>, now: Instant) -> Verdict {
+        let link = Link { client: message.client, node: message.node };
+        let mut verdict = Verdict::pass();
+        for (&id, living) in &mut self.rules {
+            if living.concerns(link, message.side)
+                && living.rule.matches.as_ref().is_none_or(|matches| matches(message))
+                && living.counts()
+            {
+                verdict.add(id, living.rule.harm, now);
+                if verdict.fate != Fate::Pass {
+                    break;
+                }
+            }
+        }
+        verdict.settled()
+    }
+
+    /// What happens to something that came just now and is no message: an end, strange bytes.
+    pub(super) fn judge_all_that_passes(
+        &self,
+        link: Link<'_>,
+        side: Side,
+        now: Instant,
+    ) -> Verdict {
+        let mut verdict = Verdict::pass();
+        for (&id, living) in &self.rules {
+            if living.concerns(link, side) && living.rule.is_about_everything() {
+                verdict.add(id, living.rule.harm, now);
+                if verdict.fate != Fate::Pass {
+                    break;
+                }
+            }
+        }
+        verdict.settled()
+    }
+
+    /// Whether no connection to the master can be made, and whether one that is tried is lost.
+    pub(super) fn judge_connect(&self, link: Link<'_>) -> Option<(RuleId, Harm)> {
+        let about = |living: &Living| living.rule.is_about_everything() && living.rule.is_on(link);
+        let of = |harm| {
+            let mut rules = self.rules.iter();
+            let found = rules.find(|(_, living)| about(living) && living.rule.harm == harm);
+            found.map(|(&id, _)| (id, harm))
+        };
+        of(Harm::Drop).or_else(|| of(Harm::Hold))
+    }
+}
+
+impl Living {
+    fn concerns(&self, link: Link<'_>, side: Side) -> bool {
+        (self.rule.side == Side::Both || self.rule.side == side)
+            && self.rule.is_on(link)
+            && self.rule.strikes_messages(side)
+    }
+
+    /// Counts a matching message; whether it is one of those to be struck.
+    fn counts(&mut self) -> bool {
+        self.seen += 1;
+        let strikes =
+            self.seen >= self.rule.from && self.rule.count.is_none_or(|count| self.hits < count);
+        self.hits += u64::from(strikes);
+        strikes
+    }
+}
+
+impl Rule {
+    /// Whether it strikes the open connections of this link at once, and then never again.
+    pub(super) fn strikes_connections(&self, link: Link<'_>) -> bool {
+        matches!(self.harm, Harm::HalfOpen(_) | Harm::Reset)
+            && self.matches.is_none()
+            && self.is_on(link)
+    }
+
+    fn strikes_messages(&self, side: Side) -> bool {
+        match self.harm {
+            Harm::HalfOpen(_) | Harm::Reset => self.matches.is_some(),
+            Harm::Duplicate => side == Side::Requests,
+            Harm::Drop | Harm::Hold | Harm::Delay(_) | Harm::Trickle(_) => true,
+        }
+    }
+
+    fn is_about_everything(&self) -> bool {
+        self.matches.is_none() && self.from <= 1 && self.count.is_none()
+    }
+
+    fn is_on(&self, link: Link<'_>) -> bool {
+        let Self { clients, nodes, .. } = self;
+        clients.as_ref().is_none_or(|clients| clients.iter().any(|client| client == link.client))
+            && nodes.as_ref().is_none_or(|nodes| nodes.contains(&link.node))
+    }
+}
+
+impl Verdict {
+    pub(super) fn pass() -> Self {
+        Self { fate: Fate::Pass, gates: Vec::new(), duplicate: false, struck: Vec::new() }
+    }
+
+    fn add(&mut self, id: RuleId, harm: Harm, now: Instant) {
+        self.struck.push(id);
+        match harm {
+            Harm::Drop => self.fate = Fate::Drop(id),
+            Harm::HalfOpen(end) => self.fate = Fate::HalfOpen(id, end),
+            Harm::Reset => self.fate = Fate::Reset(id),
+            Harm::Hold | Harm::Trickle(0) => self.gates.push((id, Gate::Hold)),
+            Harm::Trickle(rate) => self.gates.push((id, Gate::Rate(rate))),
+            Harm::Delay(delay) => {
+                // Two slow stretches of one way: each starts where the one before ended.
+                let start = self.gates.iter().filter_map(|(_, gate)| match gate {
+                    Gate::Until(until) => Some(*until),
+                    Gate::Hold | Gate::Rate(_) => None,
+                });
+                let start = start.max().unwrap_or(now);
+                let far = now + Duration::from_secs(365 * 24 * 3600);
+                self.gates.push((id, Gate::Until(start.checked_add(delay).unwrap_or(far))));
+            }
+            Harm::Duplicate => self.duplicate = true,
+        }
+    }
+
+    /// What is held is not delayed besides.
+    fn settled(mut self) -> Self {
+        if self.gates.iter().any(|(_, gate)| *gate == Gate::Hold) {
+            self.gates.retain(|(_, gate)| !matches!(gate, Gate::Until(_)));
+        }
+        self
+    }
+}

@@ -1,0 +1,138 @@
+//! What all connections share: rules, observer, timers. Owned by `engine.rs`, passed to everything
+//! that happens on its thread.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap},
+    net::SocketAddr,
+    sync::Arc,
+    time::Instant,
+};
+
+use mio::Registry;
+
+use super::{
+    copies::Duplicate,
+    dialogue::Label,
+    rule::{RuleId, Side},
+    table::{Link, Table},
+    traffic::{ClosedBy, Traffic},
+};
+
+pub(super) struct World {
+    pub(super) rules: Table,
+    pub(super) observer: Box<dyn FnMut(Traffic) + Send>,
+    pub(super) registry: Registry,
+    pub(super) upstreams: HashMap<usize, SocketAddr>,
+    /// When to look after which connection again.
+    pub(super) timers: BinaryHeap<Reverse<(Instant, u64)>>,
+    /// Connections that had more to do than their share of a turn.
+    pub(super) again: Vec<u64>,
+    /// Requests to be sent once more.
+    pub(super) duplicates: Vec<Duplicate>,
+}
+
+/// Which connection, on which link.
+#[derive(Debug, Clone)]
+pub(super) struct Who {
+    pub(super) client: Arc<str>,
+    pub(super) node: usize,
+    pub(super) connection: u64,
+}
+
+impl Who {
+    pub(super) fn link(&self) -> Link<'_> {
+        Link { client: &self.client, node: self.node }
+    }
+}
+
+impl World {
+    pub(super) fn opened(&mut self, who: &Who) {
+        let Who { client, node, connection } = who.clone();
+        (self.observer)(Traffic::Opened { at: Instant::now(), client, node, connection });
+    }
+
+    pub(super) fn closed(&mut self, who: &Who, by: ClosedBy) {
+        let Who { client, node, connection } = who.clone();
+        (self.observer)(Traffic::Closed { at: Instant::now(), client, node, connection, by });
+    }
+
+    pub(super) fn forwarded(&mut self, at: Instant, who: &Who, label: Label, duplicate: bool) {
+        let Who { client, node, connection } = who.clone();
+        let Label { number, command } = label;
+        (self.observer)(Traffic::Forwarded {
+            at,
+            client,
+            node,
+            connection,
+            number,
+            command,
+            duplicate,
+        });
+    }
+
+    pub(super) fn replied(
+        &mut self,
+        at: Instant,
+        who: &Who,
+        label: &Label,
+        reply: crate::Reply,
+        duplicate: bool,
+    ) {
+        let Who { client, node, connection } = who.clone();
+        let Label { number, command } = label.clone();
+        (self.observer)(Traffic::Replied {
+            at,
+            client,
+            node,
+            connection,
+            number,
+            command,
+            reply,
+            duplicate,
+        });
+    }
+
+    pub(super) fn delivered(&mut self, at: Instant, who: &Who, label: Label) {
+        let Who { client, node, connection } = who.clone();
+        let Label { number, command } = label;
+        (self.observer)(Traffic::Delivered { at, client, node, connection, number, command });
+    }
+
+    pub(super) fn lost(&mut self, who: &Who, side: Side, label: Label, rule: Option<RuleId>) {
+        let Who { client, node, connection } = who.clone();
+        let Label { number, command } = label;
+        let at = Instant::now();
+        (self.observer)(Traffic::Lost {
+            at,
+            client,
+            node,
+            connection,
+            number,
+            side,
+            command,
+            rule,
+        });
+    }
+
+    pub(super) fn struck(&mut self, who: &Who, side: Side, label: Label, rule: RuleId) {
+        let Who { client, node, connection } = who.clone();
+        let Label { number, command } = label;
+        let at = Instant::now();
+        (self.observer)(Traffic::Struck {
+            at,
+            client,
+            node,
+            connection,
+            number,
+            side,
+            command,
+            rule,
+        });
+    }
+
+    pub(super) fn unparsed(&mut self, who: &Who, side: Side) {
+        let Who { client, node, connection } = who.clone();
+        (self.observer)(Traffic::Unparsed { at: Instant::now(), client, node, connection, side });
+    }
+}

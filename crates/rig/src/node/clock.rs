@@ -1,0 +1,148 @@
+//! The clock of one master: changed through its page, checked by its `TIME`.
+
+use std::{fmt, io};
+
+use super::{Node, PATIENCE, Plan, State};
+use crate::{
+    Clock, ClockChange, ClockSetting, Reply, RigError,
+    clock::{clocks_supported, real_nanos},
+};
+
+impl Node {
+    /// Its clock, if the masters have any.
+    pub(crate) fn clock(&self) -> Option<&Clock> {
+        self.clock.get()
+    }
+
+    /// When its directory exists, before the server is launched.
+    pub(super) fn create_clock(&self, plan: &Plan) -> Result<(), RigError> {
+        if plan.clocks && self.clock.get().is_none() {
+            let clock = Clock::create(&self.dir)?;
+            self.clock.get_or_init(|| clock);
+        }
+        Ok(())
+    }
+
+    /// Changes the clock, and verifies it now, or when the master can be asked again.
+    pub(crate) fn set_clock(&self, plan: &Plan, change: ClockChange) -> Result<(), RigError> {
+        let Some(clock) = self.clock() else {
+            clocks_supported()?;
+            let why = "the masters were started without Builder::clocks".to_owned();
+            return Err(RigError::NoClocks { why });
+        };
+        clock.change(change).map_err(|error| self.wrong_clock(format!("{change}: {error}")))?;
+        // Before the look, so that one who resumes it at this moment sees it.
+        self.running().unverified = true;
+        if !self.can_be_asked() {
+            return Ok(());
+        }
+        match self.verify_clock(plan) {
+            // Killed or paused since.
+            Err(RigError::NoAnswer { .. }) if !self.can_be_asked() || !self.runs()? => Ok(()),
+            verified => verified,
+        }
+    }
+
+    fn can_be_asked(&self) -> bool {
+        let running = self.running();
+        !running.paused && !matches!(running.state, State::Dead)
+    }
+
+    /// Whether the server's `TIME` is what its clock is set to show. With no clock it is.
+    pub(crate) fn verify_clock(&self, plan: &Plan) -> Result<(), RigError> {
+        let Some(clock) = self.clock() else { return Ok(()) };
+        loop {
+            let setting = clock.setting();
+            let from = real_nanos();
+            let reply = self.command(plan, PATIENCE, &[b"TIME"])?;
+            let to = real_nanos();
+            // Else another thread has changed it meanwhile.
+            if clock.setting() == setting {
+                judge(&setting, from, to, &reply).map_err(|why| self.wrong_clock(why))?;
+                self.running().unverified = false;
+                return Ok(());
+            }
+        }
+    }
+
+    fn wrong_clock(&self, why: String) -> RigError {
+        RigError::Clock { node: self.number, why }
+    }
+}
+
+/// Whether a clock with this setting can have been read so between these two real times.
+pub(crate) fn judge(
+    setting: &ClockSetting,
+    from: u64,
+    to: u64,
+    reply: &Reply,
+) -> Result<(), String> {
+    let micros = micros(reply).map_err(|error| error.to_string())?;
+    if setting.could_show(from, to, micros) {
+        return Ok(());
+    }
+    let [low, high] = [from, to].map(|real| Time(setting.shown(real) / 1000));
+    Err(format!(
+        "TIME says {}, and it should be between {low} and {high}; was the shim loaded?",
+        Time(micros)
+    ))
+}
+
+/// What `TIME` says: seconds and microseconds.
+fn micros(reply: &Reply) -> io::Result<u64> {
+    let number = |reply: &Reply| reply.text()?.parse::<u64>().ok();
+    let time = match reply {
+        Reply::Array(parts) => match parts.as_slice() {
+            [seconds, micros] => number(seconds).zip(number(micros)),
+            _ => None,
+        },
+        _ => None,
+    };
+    time.and_then(|(seconds, micros)| seconds.checked_mul(1_000_000)?.checked_add(micros))
+        .ok_or_else(|| io::Error::other(format!("TIME was answered with {reply:?}")))
+}
+
+/// Seconds, from microseconds.
+struct Time(u64);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000_000_000_000;
+
+    fn time(seconds: &str, micros: &str) -> Reply {
+        Reply::Array([seconds, micros].map(|text| Reply::Bulk(text.into())).into())
+    }
+
+    #[test]
+    fn a_server_that_shows_what_it_was_set_to_is_right_and_any_other_is_not() {
+        let ahead =
+            ClockSetting::REAL.changed(NOW, ClockChange::forward(Duration::from_secs(8))).unwrap();
+        let judge = |reply| judge(&ahead, NOW, NOW + 2_000_000, &reply);
+        assert_eq!(judge(time("1700000008", "1000")), Ok(()));
+        let why = judge(time("1700000000", "1000")).unwrap_err();
+        assert_eq!(
+            why,
+            "TIME says 1700000000.001000, and it should be between 1700000008.000000 and \
+             1700000008.002000; was the shim loaded?"
+        );
+        assert!(judge(time("1700000008", "2001")).is_err(), "a microsecond late");
+    }
+
+    #[test]
+    fn an_answer_that_is_no_time_is_shown() {
+        for reply in [Reply::Nil, Reply::Error("NOPERM".into()), time("x", "1"), time("1", "")] {
+            let why = judge(&ClockSetting::REAL, NOW, NOW, &reply).unwrap_err();
+            assert!(why.starts_with("TIME was answered with "), "{why}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Masters in containers: what the rig promises of them, and that nothing is left behind. Each file
+//! has the tests of one promise; `support.rs` asks the engine from outside.
+
+/// A list of tests: `with_containers` those that need some, `plain` those that do not.
+macro_rules! cases {
+    ($($kind:ident: $test:ident),* $(,)?) => {
+        vec![$(redquorum_rig::trials::$kind(stringify!($test), $test)),*]
+    };
+}
+
+mod clocks;
+mod left_behind;
+mod missing;
+mod start;
+mod support;
+mod verbs;
+
+fn main() -> std::process::ExitCode {
+    if let Some(part) = std::env::var_os(support::CHILD) {
+        return support::child(&part.to_string_lossy());
+    }
+    let cases =
+        [start::cases(), verbs::cases(), clocks::cases(), left_behind::cases(), missing::cases()];
+    redquorum_rig::trials::run(cases.into_iter().flatten())
+}

@@ -1,0 +1,120 @@
+//! Kill, stop, restart, pause and resume do what they say, to the master that was named.
+
+use redquorum_rig::{Cluster, Containers, Persistence, Reply, RigError, trials::Case};
+
+use crate::support::eventually;
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        with_containers: a_killed_master_is_dead_and_comes_back_empty_in_its_container,
+        with_containers: a_stopped_master_ends_cleanly,
+        with_containers: after_a_restart_the_address_is_the_new_one,
+        with_containers: a_persistent_master_keeps_its_keys_over_a_kill,
+        with_containers: a_paused_master_is_silent_and_later_does_what_it_was_told,
+        with_containers: a_paused_master_can_be_killed_stopped_and_restarted,
+        with_containers: a_dead_master_cannot_be_paused,
+    ]
+}
+
+fn set(containers: &Containers, node: usize) {
+    assert_eq!(containers.ask(node, "SET key value").unwrap().text().unwrap(), "OK");
+}
+
+fn is_dead(containers: &Containers, node: usize) -> bool {
+    match containers.ask(node, "PING") {
+        Err(RigError::NoAnswer { source, .. }) => {
+            source.kind() == std::io::ErrorKind::ConnectionRefused
+        }
+        _ => false,
+    }
+}
+
+fn a_killed_master_is_dead_and_comes_back_empty_in_its_container() {
+    let containers = Containers::start(3).unwrap();
+    let id = containers.id(2).to_owned();
+    set(&containers, 2);
+
+    containers.kill(2).unwrap();
+    assert!(is_dead(&containers, 2), "its port is closed when kill returns");
+    assert!(containers.ask(1, "PING").is_ok() && containers.ask(3, "PING").is_ok());
+    containers.kill(2).unwrap();
+
+    containers.restart(2).unwrap();
+    assert_eq!(containers.id(2), id);
+    assert_eq!(containers.ask(2, "GET key").unwrap(), Reply::Nil);
+}
+
+fn a_stopped_master_ends_cleanly() {
+    let builder = Containers::builder().count(1).persistence(Persistence::AofEverysec);
+    let containers = builder.start().unwrap();
+    set(&containers, 1);
+    containers.stop(1).unwrap();
+    assert!(is_dead(&containers, 1));
+    let error = containers.stop(1).unwrap_err();
+    assert!(matches!(error, RigError::NotRunning { node: 1 }), "{error}");
+
+    containers.restart(1).unwrap();
+    assert_eq!(containers.ask(1, "GET key").unwrap().text().unwrap(), "value");
+}
+
+fn after_a_restart_the_address_is_the_new_one() {
+    let containers = Containers::start(2).unwrap();
+    for _ in 0..3 {
+        let id = |node| containers.ask(node, "CLIENT ID").unwrap();
+        set(&containers, 1);
+        // It runs: so it is killed first.
+        containers.restart(1).unwrap();
+        assert_ne!(containers.address(1), containers.address(2));
+        assert_eq!(containers.ask(1, "GET key").unwrap(), Reply::Nil, "the server is a new one");
+        assert!(matches!(id(1), Reply::Integer(_)) && matches!(id(2), Reply::Integer(_)));
+    }
+}
+
+fn a_persistent_master_keeps_its_keys_over_a_kill() {
+    let builder = Containers::builder().count(1).persistence(Persistence::AofAlways);
+    let containers = builder.start().unwrap();
+    set(&containers, 1);
+    containers.kill(1).unwrap();
+    containers.restart(1).unwrap();
+    assert_eq!(containers.ask(1, "GET key").unwrap().text().unwrap(), "value");
+}
+
+fn a_paused_master_is_silent_and_later_does_what_it_was_told() {
+    let containers = Containers::start(2).unwrap();
+    containers.pause(1).unwrap();
+    containers.pause(1).unwrap();
+    let error = containers.ask(1, "SET key value").unwrap_err();
+    assert_eq!(error.to_string(), "no answer from master 1: silent for 1s");
+    assert!(containers.ask(2, "PING").is_ok());
+
+    containers.resume(1).unwrap();
+    eventually("the command of the client that gave up is executed", || {
+        containers.ask(1, "GET key").unwrap() != Reply::Nil
+    });
+    // Resuming one that runs is allowed, so that a test may end with it in any case.
+    containers.resume(1).unwrap();
+}
+
+fn a_paused_master_can_be_killed_stopped_and_restarted() {
+    let containers = Containers::start(1).unwrap();
+    containers.pause(1).unwrap();
+    containers.kill(1).unwrap();
+    assert!(is_dead(&containers, 1));
+    containers.restart(1).unwrap();
+    containers.pause(1).unwrap();
+    containers.stop(1).unwrap();
+    assert!(is_dead(&containers, 1));
+    containers.restart(1).unwrap();
+    containers.pause(1).unwrap();
+    containers.restart(1).unwrap();
+    assert!(containers.ask(1, "PING").is_ok());
+}
+
+fn a_dead_master_cannot_be_paused() {
+    let containers = Containers::start(1).unwrap();
+    containers.kill(1).unwrap();
+    for refused in [containers.pause(1), containers.resume(1)] {
+        let error = refused.unwrap_err();
+        assert_eq!(error.to_string(), "master 1 is not running: restart it first");
+    }
+}

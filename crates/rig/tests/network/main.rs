@@ -1,0 +1,17 @@
+//! The network of faults: each harm, seen from both ends of a connection and by the observer. Tests
+//! of `real.rs` need real masters; the others are both ends themselves.
+
+/// A list of tests: `with_masters` those that need a server, `plain` those that do not.
+macro_rules! cases {
+    ($($kind:ident: $test:ident),* $(,)?) => {
+        vec![$(redquorum_rig::trials::$kind(stringify!($test), $test)),*]
+    };
+}
+
+mod passing;
+mod support;
+
+fn main() -> std::process::ExitCode {
+    let cases = [passing::cases()];
+    redquorum_rig::trials::run(cases.into_iter().flatten())
+}

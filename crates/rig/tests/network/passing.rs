@@ -1,0 +1,311 @@
+//! Without a rule: everything passes, in order, and is told of.
+
+use std::time::Duration;
+
+use redquorum_rig::{
+    network::{Network, Traffic},
+    trials::Case,
+};
+
+use crate::support::{Half, PING, PONG, Seen, Wire, request};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        plain: a_round_trip_is_told_in_its_order,
+        plain: pipelined_messages_pass_wherever_they_are_cut,
+        plain: a_close_comes_behind_what_was_sent_before,
+        plain: a_reset_is_passed_on_behind_what_was_sent_before,
+        plain: a_client_may_end_its_side_and_still_be_answered,
+        plain: what_is_not_resp_passes_as_it_is,
+        plain: half_a_message_passes_when_its_sender_closes,
+        plain: replies_without_a_request_have_no_command,
+        plain: replies_are_matched_again_behind_resp3_pushes,
+        plain: a_large_message_passes_and_is_told_of,
+        plain: a_master_that_is_nowhere_resets_at_once,
+        plain: a_master_that_moved_is_found,
+        plain: a_master_that_is_not_listening_resets,
+        plain: a_drop_closes_everything,
+        plain: links_and_connections_are_told_apart,
+        plain: four_hundred_connections_pass_at_once,
+    ]
+}
+
+fn a_round_trip_is_told_in_its_order() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    client.send(PING);
+    master.gets(PING);
+    master.send(PONG);
+    client.gets(PONG);
+    drop(client);
+    master.is_finished();
+    drop(master);
+    wire.seen.wait_for("closed Client", 1);
+    assert_eq!(
+        wire.seen.lines(),
+        ["opened", "forwarded 1 PING", "replied 1 PING", "delivered 1 PING", "closed Client"]
+    );
+    let all = wire.seen.all();
+    assert!(all.is_sorted_by_key(Traffic::at));
+    for traffic in &all {
+        assert_eq!((&**traffic.client(), traffic.node(), traffic.connection()), ("c1", 1, 1));
+    }
+}
+
+fn pipelined_messages_pass_wherever_they_are_cut() {
+    let wire = Wire::new();
+    let requests = [request("SET k v"), b"PING\r\n".to_vec(), request("GET k")].concat();
+    let replies = b"+OK\r\n+PONG\r\n*2\r\n$1\r\nv\r\n*1\r\n:-7\r\n";
+    for cut in 0..requests.len().max(replies.len()) {
+        let (mut client, mut master) = wire.pair();
+        for part in [&requests[..cut.min(requests.len())], &requests[cut.min(requests.len())..]] {
+            client.send(part);
+            // So that the parts are read apart, most of the time.
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        master.gets(&requests);
+        for part in [&replies[..cut.min(replies.len())], &replies[cut.min(replies.len())..]] {
+            master.send(part);
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        client.gets(replies);
+        wire.seen.wait_for("forwarded 3 GET k", cut + 1);
+        wire.seen.wait_for("replied 2 PING", cut + 1);
+        wire.seen.wait_for("delivered 3 GET k", cut + 1);
+    }
+}
+
+fn a_close_comes_behind_what_was_sent_before() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    client.send(&PING.repeat(1000));
+    drop(client);
+    master.gets(&PING.repeat(1000));
+    master.is_finished();
+
+    let (mut client, mut master) = wire.pair();
+    master.send(&PONG.repeat(1000));
+    drop(master);
+    client.gets(&PONG.repeat(1000));
+    client.is_finished();
+    drop(client);
+    wire.seen.wait_for("closed Master", 1);
+}
+
+fn a_reset_is_passed_on_behind_what_was_sent_before() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    client.send(PING);
+    master.gets(PING);
+    client.reset();
+    master.is_reset();
+    wire.seen.wait_for("closed Client", 1);
+
+    let (mut client, mut master) = wire.pair();
+    master.send(PONG);
+    client.gets(PONG);
+    master.reset();
+    client.is_reset();
+    wire.seen.wait_for("closed Master", 1);
+}
+
+fn a_client_may_end_its_side_and_still_be_answered() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    client.send(PING);
+    client.finish();
+    master.gets(PING);
+    master.is_finished();
+    master.send(PONG);
+    client.gets(PONG);
+    drop(master);
+    client.is_finished();
+    wire.seen.wait_for("closed Client", 1);
+}
+
+fn what_is_not_resp_passes_as_it_is() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    client.send(PING);
+    master.gets(PING);
+    client.send(b"*nonsense\r\nmore");
+    master.gets(b"*nonsense\r\nmore");
+    master.send(b"HTTP/1.1 400 no");
+    master.send(b"\r\n");
+    client.gets(b"HTTP/1.1 400 no\r\n");
+    client.send(b" and more");
+    master.gets(b" and more");
+    assert_eq!(
+        wire.seen.lines(),
+        ["opened", "forwarded 1 PING", "unparsed request", "unparsed reply"]
+    );
+}
+
+fn half_a_message_passes_when_its_sender_closes() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    client.send(&PING[..7]);
+    master.gets_nothing();
+    drop(client);
+    master.gets(&PING[..7]);
+    master.is_finished();
+    drop(master);
+    wire.seen.wait_for("closed Client", 1);
+    assert_eq!(wire.seen.lines(), ["opened", "closed Client"], "it was never forwarded");
+}
+
+fn replies_without_a_request_have_no_command() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    master.send(b"-ERR max number of clients reached\r\n");
+    client.gets(b"-ERR max number of clients reached\r\n");
+    client.send(&request("SUBSCRIBE a b"));
+    master.gets(&request("SUBSCRIBE a b"));
+    let confirmation = b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n";
+    master.send(confirmation);
+    client.gets(confirmation);
+    client.send(PING);
+    master.gets(PING);
+    master.send(confirmation);
+    client.gets(confirmation);
+    wire.seen.wait_for("delivered 0", 2);
+    let told: Vec<_> =
+        wire.seen.lines().into_iter().filter(|line| line.starts_with("replied")).collect();
+    assert_eq!(told, ["replied 0", "replied 1 SUBSCRIBE a b", "replied 0"]);
+}
+
+fn replies_are_matched_again_behind_resp3_pushes() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    client.send(&[request("HELLO 3"), request("SUBSCRIBE a b"), request("GET k")].concat());
+    let replies = b"%1\r\n+proto\r\n:3\r\n>3\r\n+subscribe\r\n+a\r\n:1\r\n\
+        >3\r\n+message\r\n+a\r\n+x\r\n>3\r\n+subscribe\r\n+b\r\n:2\r\n$1\r\nv\r\n";
+    master.send(replies);
+    client.gets(replies);
+    wire.seen.wait_for("delivered 3 GET k", 1);
+    let told: Vec<_> =
+        wire.seen.lines().into_iter().filter(|line| line.starts_with("replied")).collect();
+    assert_eq!(
+        told,
+        [
+            "replied 1 HELLO 3",
+            "replied 2 SUBSCRIBE a b",
+            "replied 0",
+            "replied 0",
+            "replied 3 GET k"
+        ]
+    );
+}
+
+fn a_large_message_passes_and_is_told_of() {
+    const SIZE: usize = 40 * 1024 * 1024;
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let sender = std::thread::spawn(move || {
+        client.send(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${SIZE}\r\n").as_bytes());
+        client.send(&vec![b'x'; SIZE]);
+        client.send(b"\r\n");
+        client
+    });
+    master.gets(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${SIZE}\r\n").as_bytes());
+    master.gets(&vec![b'x'; SIZE]);
+    master.gets(b"\r\n");
+    let mut client = sender.join().unwrap();
+    client.send(PING);
+    master.gets(PING);
+    master.send(b"+OK\r\n+PONG\r\n");
+    client.gets(b"+OK\r\n+PONG\r\n");
+    wire.seen.wait_for("delivered 2 PING", 1);
+    let all = wire.seen.all();
+    let Traffic::Forwarded { number: 1, command, .. } = &all[1] else { panic!("{:?}", all[1]) };
+    assert_eq!(command[..2], [b"SET".to_vec(), b"k".to_vec()]);
+    assert!(command[2].len() < SIZE, "only its start is kept");
+}
+
+fn a_master_that_is_nowhere_resets_at_once() {
+    let wire = Wire::new();
+    wire.network.upstream(1, None);
+    wire.client().is_reset();
+    wire.seen.wait_for("closed Refused", 1);
+    let never = wire.network.listen("c1", 2).unwrap();
+    Half::new(std::net::TcpStream::connect(never).unwrap()).is_reset();
+    wire.seen.wait_for("closed Refused", 2);
+}
+
+fn a_master_that_moved_is_found() {
+    let mut wire = Wire::new();
+    let (mut old, mut old_master) = wire.pair();
+    wire.master = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    wire.network.upstream(1, Some(wire.master.local_addr().unwrap()));
+    let (mut client, mut master) = wire.pair();
+    for (client, master) in [(&mut client, &mut master), (&mut old, &mut old_master)] {
+        client.send(PING);
+        master.gets(PING);
+    }
+}
+
+fn a_master_that_is_not_listening_resets() {
+    let Wire { network, master, address, seen } = Wire::new();
+    drop(master);
+    Half::new(std::net::TcpStream::connect(address).unwrap()).is_reset();
+    seen.wait_for("closed Refused", 1);
+    drop(network);
+}
+
+fn a_drop_closes_everything() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    client.send(PING);
+    master.gets(PING);
+    let Wire { network, address, seen, .. } = wire;
+    drop(network);
+    client.is_reset();
+    master.is_reset();
+    assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens");
+    assert_eq!(seen.lines().last().unwrap(), "closed Network");
+}
+
+fn links_and_connections_are_told_apart() {
+    let seen = Seen::default();
+    let network = Network::start(seen.observer()).unwrap();
+    let masters = [1, 2].map(|node| {
+        let master = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        network.upstream(node, Some(master.local_addr().unwrap()));
+        master
+    });
+    let mut expected = Vec::new();
+    for (connection, (client, node)) in [("a", 1), ("a", 2), ("b", 2)].into_iter().enumerate() {
+        let address = network.listen(client, node).unwrap();
+        let mut ours = Half::new(std::net::TcpStream::connect(address).unwrap());
+        let mut theirs = Half::new(masters[node - 1].accept().unwrap().0);
+        ours.send(PING);
+        theirs.gets(PING);
+        expected.push((client.to_owned(), node, connection as u64 + 1));
+    }
+    let mut told: Vec<_> = seen
+        .all()
+        .iter()
+        .filter(|traffic| matches!(traffic, Traffic::Opened { .. }))
+        .map(|traffic| (traffic.client().to_string(), traffic.node(), traffic.connection()))
+        .collect();
+    told.sort_by_key(|told| told.2);
+    assert_eq!(told, expected);
+}
+
+fn four_hundred_connections_pass_at_once() {
+    let wire = Wire::new();
+    let mut pairs: Vec<_> = (0..400).map(|_| wire.pair()).collect();
+    for (client, _) in &mut pairs {
+        client.send(PING);
+    }
+    for (_, master) in &mut pairs {
+        master.gets(PING);
+        master.send(PONG);
+    }
+    for (client, _) in &mut pairs {
+        client.gets(PONG);
+    }
+    wire.seen.wait_for("delivered 1 PING", 400);
+    drop(pairs);
+    wire.seen.wait_for("closed Client", 1);
+}

@@ -1,0 +1,199 @@
+//! Both ends of connections through a network, and what its observer was told.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex},
+    time::{Duration, Instant},
+};
+
+use redquorum_rig::network::{Harm, Message, Network, Rule, Side, Traffic};
+
+/// For a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// So long nothing may come, where nothing is to come.
+const SILENCE: Duration = Duration::from_millis(40);
+
+pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+pub(crate) const PONG: &[u8] = b"+PONG\r\n";
+
+/// A request.
+pub(crate) fn request(words: &str) -> Vec<u8> {
+    let words: Vec<&str> = words.split(' ').collect();
+    let body: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
+    format!("*{}\r\n{body}", words.len()).into_bytes()
+}
+
+/// A rule for one side.
+pub(crate) fn on(side: Side, harm: Harm) -> Rule {
+    Rule { side, ..Rule::all(harm) }
+}
+
+/// A rule for commands of this name, and for replies to them.
+pub(crate) fn about(name: &'static str, side: Side, harm: Harm) -> Rule {
+    let matches = move |message: &Message<'_>| {
+        message.command.first().is_some_and(|word| word.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    Rule { matches: Some(Arc::new(matches)), ..on(side, harm) }
+}
+
+/// What the observer was told.
+#[derive(Clone, Default)]
+pub(crate) struct Seen(Arc<(Mutex<Vec<Traffic>>, Condvar)>);
+
+impl Seen {
+    pub(crate) fn observer(&self) -> impl FnMut(Traffic) + Send + 'static {
+        let seen = self.clone();
+        move |traffic| {
+            seen.0.0.lock().unwrap().push(traffic);
+            seen.0.1.notify_all();
+        }
+    }
+
+    pub(crate) fn all(&self) -> Vec<Traffic> {
+        self.0.0.lock().unwrap().clone()
+    }
+
+    /// Everything, as short lines without times: `forwarded 1 PING`.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.all().iter().map(line).collect()
+    }
+
+    /// Waits until this line was told so many times.
+    pub(crate) fn wait_for(&self, wanted: &str, times: usize) {
+        let until = Instant::now() + PATIENCE;
+        let mut seen = self.0.0.lock().unwrap();
+        while seen.iter().filter(|traffic| line(traffic) == wanted).count() < times {
+            let left = until.saturating_duration_since(Instant::now());
+            let lines: Vec<String> = seen.iter().map(line).collect();
+            assert!(!left.is_zero(), "never told: {wanted}, but {lines:#?}");
+            seen = self.0.1.wait_timeout(seen, left).unwrap().0;
+        }
+    }
+}
+
+fn line(traffic: &Traffic) -> String {
+    let words = |command: &Arc<[Vec<u8>]>| -> String {
+        command.iter().map(|word| format!(" {}", String::from_utf8_lossy(word))).collect()
+    };
+    let again = |duplicate: &bool| if *duplicate { " again" } else { "" };
+    let of = |side: &Side| if *side == Side::Requests { "request" } else { "reply" };
+    match traffic {
+        Traffic::Opened { .. } => "opened".to_owned(),
+        Traffic::Closed { by, .. } => format!("closed {by:?}"),
+        Traffic::Forwarded { number, command, duplicate, .. } => {
+            format!("forwarded {number}{}{}", words(command), again(duplicate))
+        }
+        Traffic::Replied { number, command, duplicate, .. } => {
+            format!("replied {number}{}{}", words(command), again(duplicate))
+        }
+        Traffic::Delivered { number, command, .. } => {
+            format!("delivered {number}{}", words(command))
+        }
+        Traffic::Lost { number, side, command, rule, .. } => {
+            let rule = if rule.is_some() { "by rule" } else { "by end" };
+            format!("lost {} {number}{} {rule}", of(side), words(command))
+        }
+        Traffic::Struck { side: Side::Both, .. } => "struck connection".to_owned(),
+        Traffic::Struck { number, side, command, .. } => {
+            format!("struck {} {number}{}", of(side), words(command))
+        }
+        Traffic::Unparsed { side, .. } => format!("unparsed {}", of(side)),
+        other => panic!("unknown: {other:?}"),
+    }
+}
+
+/// A network between one client `c1` and one master, 1, of which the test is both ends.
+pub(crate) struct Wire {
+    pub(crate) network: Network,
+    pub(crate) master: TcpListener,
+    pub(crate) address: SocketAddr,
+    pub(crate) seen: Seen,
+}
+
+impl Wire {
+    pub(crate) fn new() -> Self {
+        let seen = Seen::default();
+        let network = Network::start(seen.observer()).unwrap();
+        let master = TcpListener::bind("127.0.0.1:0").unwrap();
+        network.upstream(1, Some(master.local_addr().unwrap()));
+        let address = network.listen("c1", 1).unwrap();
+        Self { network, master, address, seen }
+    }
+
+    pub(crate) fn client(&self) -> Half {
+        Half::new(TcpStream::connect(self.address).unwrap())
+    }
+
+    pub(crate) fn accept(&self) -> Half {
+        Half::new(self.master.accept().unwrap().0)
+    }
+
+    /// A client's connection, and the master's end of it.
+    pub(crate) fn pair(&self) -> (Half, Half) {
+        (self.client(), self.accept())
+    }
+
+    /// Whether no connection reaches the master.
+    pub(crate) fn nobody_knocks(&self) -> bool {
+        self.master.set_nonblocking(true).unwrap();
+        std::thread::sleep(SILENCE);
+        let knocked = self.master.accept().is_ok();
+        self.master.set_nonblocking(false).unwrap();
+        !knocked
+    }
+}
+
+/// One end of a connection.
+pub(crate) struct Half(pub(crate) TcpStream);
+
+impl Half {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(stream)
+    }
+
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).unwrap();
+    }
+
+    /// Reads exactly this.
+    #[track_caller]
+    pub(crate) fn gets(&mut self, bytes: &[u8]) {
+        let mut got = vec![0; bytes.len()];
+        self.0.read_exact(&mut got).unwrap();
+        assert_eq!(String::from_utf8_lossy(&got), String::from_utf8_lossy(bytes));
+    }
+
+    #[track_caller]
+    pub(crate) fn gets_nothing(&mut self) {
+        self.0.set_read_timeout(Some(SILENCE)).unwrap();
+        let mut byte = [0];
+        match self.0.read(&mut byte) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            other => panic!("{other:?}, {byte:?}"),
+        }
+        self.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+
+    #[track_caller]
+    pub(crate) fn is_reset(&mut self) {
+        assert_eq!(self.0.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    }
+
+    #[track_caller]
+    pub(crate) fn is_finished(&mut self) {
+        assert_eq!(self.0.read(&mut [0]).unwrap(), 0);
+    }
+
+    /// Closes it with RST.
+    pub(crate) fn reset(self) {
+        socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+
+    pub(crate) fn finish(&self) {
+        self.0.shutdown(std::net::Shutdown::Write).unwrap();
+    }
+}

@@ -1,0 +1,116 @@
+//! The built-in client: a process that speaks the client protocol of [`talk`](crate::talk) with the
+//! library `redquorum`.
+//!
+//! It is what a scenario runs unless it is told another command, and the example for a driver of
+//! any other lock. What lives here is its start and its reading; `voice.rs` has all that it says,
+//! `desk.rs` what becomes of a request, `owner.rs` the task that a lease belongs to.
+//!
+//! It ends when its standard input does, at once and without cleaning up: then the harness is gone,
+//! or wants to see what a client leaves behind that dies.
+
+use std::env;
+use std::io::{BufRead, stdin};
+use std::process::{ExitCode, exit};
+use std::thread;
+use std::time::Duration;
+
+use redquorum::Redlock;
+use tokio::sync::mpsc;
+
+use self::desk::Desk;
+use self::voice::Voice;
+use crate::talk::{Can, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL};
+
+mod desk;
+mod owner;
+mod voice;
+
+/// Started by somebody who does not speak the protocol.
+const USAGE: u8 = 64;
+
+/// How long a connection may take. It is the library's own default, as users have it.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What it can do. No fencing tokens: the library has none yet.
+const CAN: [Can; 5] = [Can::Deadline, Can::Extend, Can::Wait, Can::KeepAlive, Can::Lost];
+
+/// Runs the client until the end of standard input.
+pub fn main() -> ExitCode {
+    match start() {
+        Ok(never) => match never {},
+        Err(why) => {
+            eprintln!("redquorum client: {why}");
+            ExitCode::from(USAGE)
+        }
+    }
+}
+
+fn start() -> Result<std::convert::Infallible, String> {
+    let (nodes, options) = (nodes()?, options()?);
+    // Few: several clients run on one machine, and each has little to do at a time. Two, so that
+    // what is told in time (a loss) does not wait behind what is worked on.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|why| why.to_string())?;
+    // Before the lock is built: who hangs up meanwhile is not waited for.
+    let mut lines = read_lines();
+    runtime.block_on(async {
+        let lock = build(&nodes, &options).await?;
+        Voice.tell(&Notice::Ready {
+            protocol: PROTOCOL,
+            can: CAN.to_vec(),
+            name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
+        });
+        let desk = Desk::new(lock);
+        while let Some(line) = lines.recv().await {
+            desk.take(&line);
+        }
+        // The reader ends the process with the last line; this is only in case it panicked.
+        exit(0)
+    })
+}
+
+fn nodes() -> Result<Vec<String>, String> {
+    let text = variable(NODES_VARIABLE)?;
+    Ok(text.split(',').map(|url| url.trim().to_owned()).filter(|url| !url.is_empty()).collect())
+}
+
+fn options() -> Result<Options, String> {
+    let text = variable(OPTIONS_VARIABLE)?;
+    serde_json::from_str(&text)
+        .map_err(|why| format!("{OPTIONS_VARIABLE} is not understood: {why}"))
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    env::var(name).map_err(|why| {
+        format!("{name}: {why}; this command is started by the harness, which sets it")
+    })
+}
+
+async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
+    let node_timeout = Duration::from_millis(options.node_timeout_ms);
+    Redlock::builder()
+        .urls(nodes)
+        .ttl(options.ttl())
+        .node_timeout(node_timeout)
+        .connect_timeout(CONNECT_TIMEOUT.max(node_timeout))
+        .drift(options.drift_ppm, Duration::from_millis(options.drift_ms))
+        .build()
+        .await
+        .map_err(|why| why.to_string())
+}
+
+/// Reads requests in a thread of its own, as standard input can only be waited for by blocking.
+fn read_lines() -> mpsc::UnboundedReceiver<String> {
+    let (out, lines) = mpsc::unbounded_channel();
+    thread::spawn(move || {
+        for line in stdin().lock().lines().map_while(Result::ok) {
+            // Nobody to hear it: the client is ending.
+            let _ = out.send(line);
+        }
+        exit(0);
+    });
+    lines
+}

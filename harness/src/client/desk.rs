@@ -1,0 +1,176 @@
+//! Desk: what becomes of a request. Requests run concurrently; what has to be in order (an acquire
+//! and the cancel of it) is entered here in the order in which it was read.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redquorum::{AcquireError, Redlock};
+use tokio::sync::{mpsc, oneshot};
+
+use super::owner::{self, Order};
+use super::voice::Voice;
+use crate::stamp;
+use crate::talk::{Answer, Op, Request, Why};
+
+/// The requests under way, and the leases.
+pub(super) struct Desk {
+    lock: Redlock,
+    books: Arc<Mutex<Books>>,
+}
+
+#[derive(Default)]
+struct Books {
+    /// Acquires under way, by the number of their request.
+    acquiring: HashMap<u64, oneshot::Sender<()>>,
+    /// Who owns the lease of a client and a resource, held or lost, until it is released.
+    owners: HashMap<(String, String), mpsc::UnboundedSender<Order>>,
+}
+
+impl Desk {
+    pub(super) fn new(lock: Redlock) -> Self {
+        Self { lock, books: Arc::default() }
+    }
+
+    /// Takes a line from the harness, and returns at once.
+    pub(super) fn take(&self, line: &str) {
+        match serde_json::from_str::<Request>(line) {
+            Ok(request) => self.handle(request),
+            Err(why) => refuse_line(line, &why),
+        }
+    }
+
+    fn handle(&self, Request { id, client, op }: Request) {
+        match op {
+            Op::Acquire { resource, ttl_ms, wait_ms } => {
+                let (ttl, wait) = (Duration::from_millis(ttl_ms), Duration::from_millis(wait_ms));
+                self.acquire(id, (client, resource), ttl, wait);
+            }
+            Op::Extend { resource, ttl_ms } => {
+                let ttl = Duration::from_millis(ttl_ms);
+                self.order((client, resource), id, Order::Extend { id, ttl });
+            }
+            Op::KeepAlive { resource, max_ms } => {
+                let max_hold = Duration::from_millis(max_ms);
+                self.order((client, resource), id, Order::KeepAlive { id, max_hold });
+            }
+            Op::Release { resource } => {
+                self.order((client, resource), id, Order::Release { id });
+            }
+            Op::Cancel { request } => {
+                // Said first: whoever cancels wants to know that it was heard. One that has ended
+                // meanwhile is as good as cancelled.
+                Voice.answer(&Answer { id, ok: true, ..Answer::default() });
+                let mut books = self.books();
+                if let Some(cancel) = books.acquiring.remove(&request) {
+                    // It may have ended meanwhile, and then nobody hears it; the same below.
+                    let _ = cancel.send(());
+                }
+                for owner in books.owners.values() {
+                    let _ = owner.send(Order::Cancel { request });
+                }
+            }
+            Op::Step { check: None, .. } => {
+                let at_ns = Some(stamp::now());
+                Voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+            }
+            Op::Step { check: Some(resource), .. } => {
+                self.order((client, resource), id, Order::Check { id });
+            }
+        }
+    }
+
+    fn order(&self, whose: (String, String), id: u64, order: Order) {
+        let refused = match self.books().owners.get(&whose) {
+            Some(owner) => owner.send(order).is_err(),
+            None => true,
+        };
+        if refused {
+            Voice.refuse(id, Why::Lost, format!("{} has no lease of {}", whose.0, whose.1));
+        }
+    }
+
+    fn acquire(&self, id: u64, whose: (String, String), ttl: Duration, wait: Duration) {
+        let (cancel, cancelled) = oneshot::channel();
+        self.books().acquiring.insert(id, cancel);
+        let (lock, books) = (self.lock.clone(), self.books.clone());
+        tokio::spawn(async move {
+            let request = lock.acquire(&whose.1).ttl(ttl).wait(wait);
+            let from_ns = Some(stamp::now());
+            let result = tokio::select! {
+                // What was won is told, also if the cancel came at the same moment.
+                biased;
+                result = request.into_future() => result,
+                _ = cancelled => {
+                    // Here the future is dropped already.
+                    Voice.refuse(id, Why::Cancelled, "cancelled");
+                    return;
+                }
+            };
+            let at_ns = Some(stamp::now());
+            let mut books = lock_books(&books);
+            books.acquiring.remove(&id);
+            match result {
+                Ok(lease) => {
+                    let deadline_ns = Some(owner::deadline_ns(lease.deadline()));
+                    // Entered before it is told: the next request may be about it. One that was
+                    // lost and never released gives way to it.
+                    books.owners.insert(whose.clone(), owner::spawn(lease, whose));
+                    drop(books);
+                    Voice.answer(&Answer {
+                        id,
+                        ok: true,
+                        from_ns,
+                        at_ns,
+                        deadline_ns,
+                        ..Answer::default()
+                    });
+                }
+                Err(error) => {
+                    drop(books);
+                    let (why, text) = (Some(why(&error)), Some(error.to_string()));
+                    Voice.answer(&Answer { id, from_ns, at_ns, why, text, ..Answer::default() });
+                }
+            }
+        });
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        lock_books(&self.books)
+    }
+}
+
+fn lock_books(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
+    // Nothing in here panics halfway through a change.
+    books.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn why(error: &AcquireError) -> Why {
+    match error {
+        AcquireError::Taken { .. } => Why::Taken,
+        AcquireError::NoQuorum { .. } => Why::NoQuorum,
+        AcquireError::TooLate { .. } => Why::Late,
+        _ => Why::Error,
+    }
+}
+
+/// Answers a line that is no request, if it says at least which one it is.
+fn refuse_line(line: &str, error: &serde_json::Error) {
+    /// As much as is needed to answer.
+    #[derive(serde::Deserialize)]
+    struct Numbered {
+        id: u64,
+        #[serde(default)]
+        op: String,
+    }
+    const KNOWN: [&str; 6] = ["acquire", "extend", "keep_alive", "release", "cancel", "step"];
+    match serde_json::from_str::<Numbered>(line) {
+        Ok(Numbered { id, op }) if KNOWN.contains(&op.as_str()) => {
+            Voice.refuse(id, Why::Error, format!("the request is not understood: {error}"));
+        }
+        Ok(Numbered { id, op }) => {
+            Voice.refuse(id, Why::Unsupported, format!("there is no op {op:?} here"));
+        }
+        Err(_) => eprintln!("redquorum client: no request: {error}: {line}"),
+    }
+}

@@ -1,0 +1,235 @@
+//! Owner: the task that a lease belongs to, from its grant to its release. It tells at once when
+//! the lease is lost, and keeps it after that, so that a holder who does not look gets on with its
+//! steps and its release as if nothing had happened: that is what scenarios are about.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use redquorum::{Deadline, ExtendError, Lease, Outcome};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::voice::Voice;
+use crate::stamp;
+use crate::talk::{Answer, Notice, Why};
+
+/// How often the deadline of a lease is looked at that is kept alive. The library says nothing when
+/// its watchdog has extended a lease, so this is how late it is told; a loss is told at once.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// What a lease is asked.
+pub(super) enum Order {
+    /// Extend it.
+    Extend {
+        /// The request.
+        id: u64,
+        /// By how much.
+        ttl: Duration,
+    },
+    /// Keep it alive.
+    KeepAlive {
+        /// The request.
+        id: u64,
+        /// At most so long.
+        max_hold: Duration,
+    },
+    /// Is it held now?
+    Check {
+        /// The request.
+        id: u64,
+    },
+    /// Give up this request, if it is under way here.
+    Cancel {
+        /// Which.
+        request: u64,
+    },
+    /// Give it back. The last order.
+    Release {
+        /// The request.
+        id: u64,
+    },
+}
+
+/// Gives the lease to a task, which lives until it is told to release or nobody can tell it
+/// anything any more.
+pub(super) fn spawn(lease: Lease, whose: (String, String)) -> mpsc::UnboundedSender<Order> {
+    let (orders, inbox) = mpsc::unbounded_channel();
+    tokio::spawn(own(lease, whose, inbox));
+    orders
+}
+
+/// The deadline as a stamp. The stamp is read before what is left, so that it errs to the safe side.
+pub(super) fn deadline_ns(deadline: Deadline) -> i64 {
+    let now = stamp::now();
+    stamp::later(now, deadline.remaining())
+}
+
+/// An extension under way: the request, when the library was called, and its future.
+type Extending<'a> = (u64, i64, Pin<Box<dyn Future<Output = Extended> + Send + 'a>>);
+type Extended = Result<Deadline, ExtendError>;
+
+async fn own(
+    lease: Lease,
+    (client, resource): (String, String),
+    mut inbox: mpsc::UnboundedReceiver<Order>,
+) {
+    let id = {
+        let mut extending: Option<Extending<'_>> = None;
+        let mut watch = Watch { client, resource, over: None, seen: lease.deadline(), look: None };
+        let mut lost = std::pin::pin!(lease.lost());
+        loop {
+            tokio::select! {
+                biased;
+                why = &mut lost, if watch.over.is_none() => watch.lose(why.to_string()),
+                result = ended(&mut extending), if extending.is_some() => {
+                    let at_ns = stamp::now();
+                    if let Some((id, from_ns, _)) = extending.take() {
+                        watch.extended(id, (from_ns, at_ns), result);
+                    }
+                }
+                order = inbox.recv() => match order {
+                    Some(Order::Extend { id, .. }) if extending.is_some() => {
+                        Voice.refuse(id, Why::Error, "an extension is under way: await its answer");
+                    }
+                    Some(Order::Extend { id, ttl }) => {
+                        let from_ns = stamp::now();
+                        extending = Some((id, from_ns, Box::pin(lease.extend_to(ttl))));
+                    }
+                    Some(Order::KeepAlive { id, max_hold }) => watch.keep_alive(id, &lease, max_hold),
+                    Some(Order::Check { id }) => watch.check(id, &lease),
+                    Some(Order::Cancel { request }) => {
+                        let which = |under_way: &mut Extending<'_>| under_way.0 == request;
+                        cancel(extending.take_if(which));
+                    }
+                    Some(Order::Release { id }) => {
+                        cancel(extending);
+                        break id;
+                    }
+                    // Another lease of the same resource has taken its place.
+                    None => return,
+                },
+                () = due(&mut watch.look) => watch.look(&lease),
+            }
+        }
+    };
+    release(id, lease).await;
+}
+
+fn cancel(extending: Option<Extending<'_>>) {
+    if let Some((id, _, future)) = extending {
+        drop(future);
+        Voice.refuse(id, Why::Cancelled, "cancelled");
+    }
+}
+
+async fn ended(extending: &mut Option<Extending<'_>>) -> Extended {
+    match extending {
+        Some((_, _, future)) => future.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn due(look: &mut Option<Interval>) {
+    match look {
+        Some(look) => drop(look.tick().await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn release(id: u64, lease: Lease) {
+    let from_ns = Some(stamp::now());
+    let released = lease.release().await;
+    let at_ns = Some(stamp::now());
+    let why = match released.outcome {
+        Outcome::Released => None,
+        Outcome::AlreadyGone => Some(Why::Lost),
+        _ => Some(Why::NoQuorum),
+    };
+    let text = why.map(|_| released.to_string());
+    Voice.answer(&Answer { id, ok: why.is_none(), from_ns, at_ns, why, text, ..Answer::default() });
+}
+
+/// What is known of a lease, and was told of it.
+struct Watch {
+    client: String,
+    resource: String,
+    /// Why it is not held any more. Lost is final.
+    over: Option<String>,
+    /// The deadline that was told last.
+    seen: Deadline,
+    /// Ticks while it is kept alive.
+    look: Option<Interval>,
+}
+
+impl Watch {
+    fn lose(&mut self, why: String) {
+        let (client, resource) = (self.client.clone(), self.resource.clone());
+        Voice.tell(&Notice::Lost { client, resource, at_ns: stamp::now() });
+        self.over = Some(why);
+        self.look = None;
+    }
+
+    fn check(&mut self, id: u64, lease: &Lease) {
+        // Asked of the library, too: the deadline counts, not whether its timer has fired.
+        let over = self.over.clone().or_else(|| lease.is_lost().map(|lost| lost.to_string()));
+        match over {
+            Some(why) => Voice.refuse(id, Why::Lost, why),
+            None => {
+                let at_ns = Some(stamp::now());
+                Voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+            }
+        }
+    }
+
+    fn extended(&mut self, id: u64, (from_ns, at_ns): (i64, i64), result: Extended) {
+        let mut answer =
+            Answer { id, from_ns: Some(from_ns), at_ns: Some(at_ns), ..Answer::default() };
+        match result {
+            Ok(deadline) => {
+                self.seen = deadline;
+                answer.ok = true;
+                answer.deadline_ns = Some(deadline_ns(deadline));
+            }
+            Err(error) => {
+                answer.why = Some(match error {
+                    ExtendError::NoQuorum(_) => Why::NoQuorum,
+                    ExtendError::QuorumGone(_) | ExtendError::Lost(_) => Why::Lost,
+                    _ => Why::Error,
+                });
+                answer.text = Some(error.to_string());
+                if matches!(error, ExtendError::QuorumGone(_)) && self.over.is_none() {
+                    // The library leaves it to its caller to stop then, and a good one does.
+                    self.lose(error.to_string());
+                }
+            }
+        }
+        Voice.answer(&answer);
+    }
+
+    fn keep_alive(&mut self, id: u64, lease: &Lease, max_hold: Duration) {
+        if let Some(why) = &self.over {
+            return Voice.refuse(id, Why::Lost, why.clone());
+        }
+        lease.keep_alive(max_hold);
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        self.look = Some(look);
+        let at_ns = Some(stamp::now());
+        Voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+    }
+
+    fn look(&mut self, lease: &Lease) {
+        let deadline = lease.deadline();
+        if deadline == self.seen {
+            return;
+        }
+        self.seen = deadline;
+        Voice.tell(&Notice::Extended {
+            client: self.client.clone(),
+            resource: self.resource.clone(),
+            at_ns: Some(stamp::now()),
+            deadline_ns: deadline_ns(deadline),
+        });
+    }
+}

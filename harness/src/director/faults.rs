@@ -1,0 +1,283 @@
+//! When faults strike and when they are cured.
+
+use std::collections::BTreeSet;
+
+use super::{Order, clients_of, nanos, process_of};
+use crate::history::Ns;
+use crate::scenario::{
+    Class, ClientHarm, Clients, Fault, Harm, Moment, NodeHarm, Nodes, Scenario, Side, What, When,
+};
+
+/// The faults of a run, by their place in the scenario.
+#[derive(Clone, Debug)]
+pub(super) struct Faults {
+    all: Vec<Watched>,
+}
+
+#[derive(Clone, Debug)]
+struct Watched {
+    fault: Fault,
+    state: State,
+    /// How many messages of the moment's kind have passed.
+    passed: u32,
+    nodes: Vec<usize>,
+    processes: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Its moment has not come.
+    Waiting,
+    /// It is to strike at this time.
+    Due(Ns),
+    /// It is being done.
+    Striking,
+    /// It is there, until this time, or until the end.
+    Struck(Option<Ns>),
+    /// It is being undone.
+    Curing,
+    /// It is over, or could not be done.
+    Over,
+}
+
+impl Faults {
+    pub(super) fn new(faults: &[Fault]) -> Self {
+        let all = faults.iter().map(|fault| Watched {
+            fault: fault.clone(),
+            state: match fault.when {
+                When::At(at) => State::Due(nanos(at.0)),
+                _ => State::Waiting,
+            },
+            passed: 0,
+            nodes: Vec::new(),
+            processes: Vec::new(),
+        });
+        Self { all: all.collect() }
+    }
+
+    /// The gates for those that strike before a message.
+    pub(super) fn gates(&self, scenario: &Scenario) -> Vec<Order> {
+        let gate = |(fault, watched): (usize, &Watched)| {
+            let When::Before(moment) = &watched.fault.when else { return None };
+            let (side, number, class) = message(&moment.what)?;
+            let process = process_of(scenario, &moment.client)?.to_owned();
+            Some(Order::Gate { fault, process, side, class, number: u64::from(number) })
+        };
+        self.all.iter().enumerate().filter_map(gate).collect()
+    }
+
+    pub(super) fn has_gate(&self, fault: usize) -> bool {
+        match &self.all[fault].fault.when {
+            When::Before(moment) => message(&moment.what).is_some(),
+            _ => false,
+        }
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Ns> {
+        let wakes = self.all.iter().filter_map(|watched| match watched.state {
+            State::Due(at) => Some(at),
+            State::Struck(until) => until,
+            _ => None,
+        });
+        wakes.min()
+    }
+
+    /// Something happened to a client: the faults after it become due.
+    pub(super) fn happened(&mut self, now: Ns, client: &str, what: &What) {
+        for watched in &mut self.all {
+            if let When::After(moment) = &watched.fault.when
+                && watched.state == State::Waiting
+                && moment.client == client
+                && moment.what == *what
+            {
+                watched.state = State::Due(now.saturating_add(nanos(moment.plus.0)));
+            }
+        }
+    }
+
+    pub(super) fn lost(&mut self, now: Ns, client: &str, resource: &str) {
+        self.happened(now, client, &What::Lost(resource.to_owned()));
+    }
+
+    /// A message of a process with these clients passed.
+    pub(super) fn passed(&mut self, now: Ns, clients: &[String], side: Side, class: Class) {
+        for watched in &mut self.all {
+            let When::After(Moment { client, what, plus }) = &watched.fault.when else { continue };
+            if watched.state == State::Waiting
+                && clients.contains(client)
+                && let Some((wanted_side, number, wanted)) = message(what)
+                && wanted_side == side
+                && (wanted == Class::Any || wanted == class)
+            {
+                watched.passed += 1;
+                if watched.passed >= number {
+                    watched.state = State::Due(now.saturating_add(nanos(plus.0)));
+                }
+            }
+        }
+    }
+
+    /// A message waits for this fault.
+    pub(super) fn gated(&mut self, now: Ns, fault: usize) {
+        if self.all[fault].state == State::Waiting {
+            self.all[fault].state = State::Due(now);
+        }
+    }
+
+    /// The fault that is to strike before this, if one is that has not yet; it is due now.
+    pub(super) fn before(&mut self, now: Ns, client: &str, what: &What) -> Option<usize> {
+        let waits = |watched: &Watched| {
+            let When::Before(moment) = &watched.fault.when else { return false };
+            let open = matches!(watched.state, State::Waiting | State::Due(_) | State::Striking);
+            open && moment.client == client && moment.what == *what
+        };
+        let fault = self.all.iter().position(waits)?;
+        self.gated(now, fault);
+        Some(fault)
+    }
+
+    pub(super) fn has_struck(&self, fault: usize) -> bool {
+        matches!(self.all[fault].state, State::Struck(_) | State::Curing | State::Over)
+    }
+
+    /// Those that are to strike now; each is said once.
+    pub(super) fn due(&mut self, now: Ns) -> Vec<usize> {
+        self.each(|state| match *state {
+            State::Due(at) if now >= at => Some(State::Striking),
+            _ => None,
+        })
+    }
+
+    /// Those whose time is over; each is said once.
+    pub(super) fn over(&mut self, now: Ns) -> Vec<usize> {
+        self.each(|state| match *state {
+            State::Struck(Some(until)) if now >= until => Some(State::Curing),
+            _ => None,
+        })
+    }
+
+    /// All that are there; none will strike any more.
+    pub(super) fn cure_all(&mut self) -> Vec<usize> {
+        for watched in &mut self.all {
+            if matches!(watched.state, State::Waiting | State::Due(_)) {
+                watched.state = State::Over;
+            }
+        }
+        let mut there = self.each(|state| match *state {
+            State::Struck(_) => Some(State::Curing),
+            _ => None,
+        });
+        // The last first: what was done on top of something is undone before it.
+        there.reverse();
+        there
+    }
+
+    /// The gates, whether or not something waits.
+    pub(super) fn open_all(&self) -> Vec<usize> {
+        (0..self.all.len()).filter(|fault| self.has_gate(*fault)).collect()
+    }
+
+    fn each(&mut self, next: impl Fn(&State) -> Option<State>) -> Vec<usize> {
+        let mut changed = Vec::new();
+        for (index, watched) in self.all.iter_mut().enumerate() {
+            if let Some(state) = next(&watched.state) {
+                watched.state = state;
+                changed.push(index);
+            }
+        }
+        changed
+    }
+
+    /// Whom a fault hits, known when it strikes.
+    pub(super) fn aims(&mut self, fault: usize, nodes: Vec<usize>, processes: Vec<String>) {
+        self.all[fault].nodes = nodes;
+        self.all[fault].processes = processes;
+    }
+
+    /// It struck, or could not. Returns whom it hit.
+    pub(super) fn struck(
+        &mut self,
+        now: Ns,
+        fault: usize,
+        failed: bool,
+    ) -> (Vec<usize>, Vec<String>) {
+        let watched = &mut self.all[fault];
+        watched.state = match watched.fault.lasts {
+            _ if failed || !has_cure(&watched.fault.harm) => State::Over,
+            Some(lasts) => State::Struck(Some(now.saturating_add(nanos(lasts.0)))),
+            None => State::Struck(None),
+        };
+        (watched.nodes.clone(), watched.processes.clone())
+    }
+
+    pub(super) fn cured(&mut self, fault: usize) {
+        self.all[fault].state = State::Over;
+    }
+
+    /// Whether nothing is going to happen by itself: none is due, being done, or has a time at
+    /// which it ends.
+    pub(super) fn nothing_due(&self) -> bool {
+        self.all.iter().all(|watched| match watched.state {
+            State::Waiting | State::Over | State::Struck(_) => true,
+            State::Due(_) | State::Striking | State::Curing => false,
+        })
+    }
+
+    pub(super) fn all_cured(&self) -> bool {
+        self.all.iter().all(|watched| watched.state == State::Over)
+    }
+}
+
+/// Whether there is something to undo.
+const fn has_cure(harm: &Harm) -> bool {
+    !matches!(harm, Harm::Node(NodeHarm::Restart { .. }) | Harm::Client(ClientHarm::Kill { .. }))
+}
+
+/// Whether the client processes that it hits are gone.
+pub(super) const fn is_deadly(harm: &Harm) -> bool {
+    matches!(harm, Harm::Client(ClientHarm::Kill { .. }))
+}
+
+/// The masters that a fault hits now.
+pub(super) fn nodes_of(
+    harm: &Harm,
+    count: usize,
+    granted: impl Fn(&str) -> Option<BTreeSet<usize>>,
+) -> Result<Vec<usize>, String> {
+    let role = match harm.nodes() {
+        None => return Ok(Vec::new()),
+        Some(Nodes::All) => return Ok((1..=count).collect()),
+        Some(Nodes::Some(numbers)) => return Ok(numbers.clone()),
+        Some(Nodes::Role(role)) => role,
+    };
+    let granted = granted(&role.client).unwrap_or_default();
+    let wanted = role.first.unwrap_or(usize::MAX);
+    let found: Vec<usize> =
+        (1..=count).filter(|node| granted.contains(node) == role.granted).take(wanted).collect();
+    match role.first {
+        Some(first) if found.len() < first => {
+            Err(format!("{role}: there are only {} such masters", found.len()))
+        }
+        None if found.is_empty() => Err(format!("{role}: there is no such master")),
+        _ => Ok(found),
+    }
+}
+
+/// The processes that a fault hits.
+pub(super) fn processes_of(harm: &Harm, scenario: &Scenario) -> Vec<String> {
+    let Some(clients) = harm.clients() else { return Vec::new() };
+    let hit = |process: &&str| match clients {
+        Clients::All => true,
+        some => clients_of(scenario, process).iter().any(|client| some.has(client)),
+    };
+    scenario.processes().into_iter().filter(hit).map(str::to_owned).collect()
+}
+
+/// The message that a moment is about, if it is about one.
+const fn message(what: &What) -> Option<(Side, u32, Class)> {
+    match what {
+        What::Request(number, class) => Some((Side::Request, *number, *class)),
+        What::Reply(number, class) => Some((Side::Reply, *number, *class)),
+        _ => None,
+    }
+}

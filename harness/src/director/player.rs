@@ -1,0 +1,280 @@
+//! One client's way through its script.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::faults::Faults;
+use super::{millis, nanos};
+use crate::history::{Event, Ns};
+use crate::scenario::{Client, Length, Lock, Rounds, Step, Way, What};
+use crate::talk::{Answer, Can, Op};
+
+/// How long a client that cannot wait by itself is left alone before it is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(40);
+
+/// A client and where it is in its script.
+#[derive(Clone, Debug)]
+pub(super) struct Player {
+    client: Client,
+    /// The next step.
+    at: usize,
+    /// How many rounds are over.
+    rounds: u32,
+    state: State,
+    /// When the acquire that is under way must be over, where the harness waits for the client.
+    wait_until: Option<Ns>,
+    /// The request that is to be cancelled, and when.
+    cancel: Option<(u64, Ns)>,
+    /// The version that was read of each register.
+    read: BTreeMap<String, u64>,
+    /// The TTL of a request that names none.
+    ttl: Length,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It goes on at this time.
+    Resting(Ns),
+    /// It is told what to do as soon as this fault has struck.
+    Parked(usize),
+    /// It was told this, and has not answered.
+    Asked(u64),
+    /// It is at the end of its script, or dead.
+    Done,
+}
+
+impl Player {
+    pub(super) fn new(client: &Client, lock: &Lock) -> Self {
+        Self {
+            client: client.clone(),
+            at: 0,
+            rounds: 0,
+            state: State::Resting(nanos(client.start.0)),
+            wait_until: None,
+            cancel: None,
+            read: BTreeMap::new(),
+            ttl: lock.ttl,
+        }
+    }
+
+    /// How long a script takes if all of it takes as long as it may.
+    pub(super) fn longest(client: &Client, lock: &Lock) -> Duration {
+        let steps = client.script.iter().map(|step| match step {
+            Step::Acquire { wait, .. } => wait.0,
+            Step::Work(length) => length.0,
+            _ => Duration::ZERO,
+        });
+        let round: Duration = steps.chain([client.think.0]).sum();
+        let round = round.saturating_add(lock.node_timeout.0 * 4);
+        let all = match client.rounds {
+            None => round,
+            Some(Rounds::Times(times)) => round.saturating_mul(times),
+            Some(Rounds::For(length)) => length.0.saturating_add(round),
+        };
+        all.saturating_add(client.start.0)
+    }
+
+    pub(super) fn id(&self) -> &str {
+        &self.client.id
+    }
+
+    pub(super) fn process(&self) -> &str {
+        self.client.process()
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    pub(super) fn awaits(&self, id: u64) -> bool {
+        self.state == State::Asked(id)
+    }
+
+    /// It will never answer again.
+    pub(super) fn lose(&mut self) {
+        self.state = State::Done;
+        self.cancel = None;
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Ns> {
+        let rest = match self.state {
+            State::Resting(until) => Some(until),
+            _ => None,
+        };
+        rest.into_iter().chain(self.cancel.map(|(_, at)| at)).min()
+    }
+
+    /// What it is to be told now, if anything.
+    pub(super) fn next(
+        &mut self,
+        now: Ns,
+        faults: &mut Faults,
+        can: &BTreeMap<String, Vec<Can>>,
+    ) -> Option<Op> {
+        if let Some((request, at)) = self.cancel
+            && now >= at
+        {
+            self.cancel = None;
+            return Some(Op::Cancel { request });
+        }
+        loop {
+            match self.state {
+                State::Resting(until) if now >= until => {}
+                State::Parked(fault) if faults.has_struck(fault) => {}
+                _ => return None,
+            }
+            let Some(step) = self.client.script.get(self.at) else {
+                self.end_of_round(now);
+                continue;
+            };
+            if let Step::Work(length) = step {
+                self.state = State::Resting(now.saturating_add(nanos(length.0)));
+                self.at += 1;
+                continue;
+            }
+            // Held back, if a fault is to strike before it.
+            let moment = moment_before(step);
+            if let Some(moment) = &moment
+                && let Some(fault) = faults.before(now, &self.client.id, moment)
+            {
+                self.state = State::Parked(fault);
+                return None;
+            }
+            if let Some(moment @ (What::Asks(_) | What::Releases(_))) = moment {
+                faults.happened(now, &self.client.id, &moment);
+            }
+            let waits = can.get(self.client.process()).is_some_and(|can| can.contains(&Can::Wait));
+            let step = step.clone();
+            return Some(self.op(now, step, waits));
+        }
+    }
+
+    fn op(&mut self, now: Ns, step: Step, waits: bool) -> Op {
+        let ttl_ms = |ttl: Option<Length>| millis(ttl.unwrap_or(self.ttl).0);
+        match step {
+            Step::Acquire { resource, wait, ttl, .. } => {
+                let wait_ms = if waits { millis(wait.0) } else { 0 };
+                if !waits && self.wait_until.is_none() {
+                    self.wait_until = Some(now.saturating_add(nanos(wait.0)));
+                }
+                Op::Acquire { resource, ttl_ms: ttl_ms(ttl), wait_ms }
+            }
+            Step::Extend { resource, ttl } => Op::Extend { resource, ttl_ms: ttl_ms(ttl) },
+            Step::Keep { resource, most } => Op::KeepAlive { resource, max_ms: millis(most.0) },
+            Step::Release { resource } => Op::Release { resource },
+            Step::Touch { ref held, .. } => {
+                Op::Step { name: step.to_string(), check: held.clone() }
+            }
+            Step::Work(_) => unreachable!("work is not asked for"),
+        }
+    }
+
+    /// It was told what [`next`](Self::next) said, under this number. A cancel is answered on the
+    /// side.
+    pub(super) fn asked(&mut self, now: Ns, id: u64) {
+        if matches!(self.state, State::Asked(_)) {
+            return;
+        }
+        self.state = State::Asked(id);
+        if let Some(Step::Acquire { cancel: Some(after), .. }) = self.client.script.get(self.at) {
+            self.cancel = Some((id, now.saturating_add(nanos(after.0))));
+        }
+    }
+
+    /// It answered. Returns what it did to a register, if so: at this very time.
+    pub(super) fn answered(
+        &mut self,
+        now: Ns,
+        answer: &Answer,
+        faults: &mut Faults,
+        registers: &mut BTreeMap<String, u64>,
+    ) -> Option<Event> {
+        self.cancel = None;
+        self.state = State::Resting(now);
+        let step = self.client.script.get(self.at)?.clone();
+        let mut happened = |what: What| faults.happened(now, &self.client.id, &what);
+        let mut touched = None;
+        match step {
+            Step::Acquire { resource, .. } if answer.ok => {
+                self.wait_until = None;
+                happened(What::Granted(resource));
+            }
+            Step::Acquire { resource, .. } => {
+                happened(What::Refused(resource.clone()));
+                let again = now.saturating_add(nanos(ASK_AGAIN));
+                if self.wait_until.is_some_and(|until| again < until) {
+                    self.state = State::Resting(again);
+                    return None;
+                }
+                self.wait_until = None;
+                // What the lock was wanted for is not done.
+                let free =
+                    |step: &Step| matches!(step, Step::Release { resource: r } if *r == resource);
+                let rest = &self.client.script[self.at..];
+                self.at += rest.iter().position(free).unwrap_or(rest.len() - 1);
+            }
+            Step::Extend { resource, .. } if answer.ok => happened(What::Extended(resource)),
+            Step::Release { resource } => happened(What::Released(resource)),
+            Step::Touch { register, way, .. } if answer.ok => {
+                happened(match way {
+                    Way::Read => What::Reads(register.clone()),
+                    Way::Write => What::Writes(register.clone()),
+                });
+                touched = Some(self.touch(register, way, registers));
+            }
+            _ => {}
+        }
+        self.at += 1;
+        touched
+    }
+
+    fn touch(
+        &mut self,
+        register: String,
+        way: Way,
+        registers: &mut BTreeMap<String, u64>,
+    ) -> Event {
+        let there = registers.entry(register.clone()).or_default();
+        let seen = match way {
+            Way::Read => {
+                self.read.insert(register.clone(), *there);
+                *there
+            }
+            Way::Write => {
+                *there += 1;
+                self.read.get(&register).copied().unwrap_or_default()
+            }
+        };
+        let (client, version) = (self.client.id.clone(), *there);
+        Event::Touched { client, register, way, seen, version }
+    }
+
+    fn end_of_round(&mut self, now: Ns) {
+        self.rounds += 1;
+        let more = match self.client.rounds {
+            None => false,
+            Some(Rounds::Times(times)) => self.rounds < times,
+            Some(Rounds::For(length)) => {
+                let until = nanos(self.client.start.0).saturating_add(nanos(length.0));
+                now.saturating_add(nanos(self.client.think.0)) < until
+            }
+        };
+        self.at = 0;
+        self.state = if more {
+            State::Resting(now.saturating_add(nanos(self.client.think.0)))
+        } else {
+            State::Done
+        };
+    }
+}
+
+/// The moment that is about to come when a client is told to take this step.
+fn moment_before(step: &Step) -> Option<What> {
+    Some(match step {
+        Step::Acquire { resource, .. } => What::Asks(resource.clone()),
+        Step::Release { resource } => What::Releases(resource.clone()),
+        Step::Touch { register, way: Way::Read, .. } => What::Reads(register.clone()),
+        Step::Touch { register, way: Way::Write, .. } => What::Writes(register.clone()),
+        _ => return None,
+    })
+}

@@ -1,0 +1,317 @@
+//! A client process: started, heard line by line, paused, killed, and never left behind.
+//!
+//! It runs in a process group of its own, and everything done to it is done to the group: what a
+//! driver starts is paused and killed with it. What it says on standard output arrives as [`Heard`],
+//! bounded; the end of what it complains about on standard error is kept for messages.
+//!
+//! A process that leaves the group by `setsid` is beyond reach: a driver must not make daemons.
+//!
+//! What lives here is the process; `lines.rs` cuts its output into lines, `reaper.rs` sees to it that
+//! it does not outlive us. What the lines mean is none of this module's business.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use self::lines::{Cut, Lines};
+
+mod lines;
+mod reaper;
+
+/// The client waits for its first line, which is written once the reaper knows it: at no moment
+/// does it run without being known. A reader of one byte at a time, as `read` is, takes nothing of
+/// what comes behind the line.
+const GATE: &str = r#"read -r _ || exit; exec "$@""#;
+
+/// How much of standard error is kept.
+const COMPLAINTS: usize = 4 * 1024;
+
+/// How long a process that is ending may take for it before it is told of all the same.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// Something that came from a client process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// When it was read.
+    pub at: Instant,
+    /// What.
+    pub what: Word,
+}
+
+/// What came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// A line, without its end.
+    Line(String),
+    /// A line longer than [`LONGEST_LINE`](crate::talk::LONGEST_LINE): it is thrown away.
+    TooLong,
+    /// A line that is no UTF-8.
+    NotUtf8,
+    /// Nothing more will come; how the process ended, in words. The last one.
+    Closed(String),
+}
+
+/// A client process. Dropping it kills it and all that it has started, and returns when it is gone.
+pub struct ClientProcess {
+    child: Child,
+    group: Pid,
+    words: Option<ChildStdin>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    ended: Mutex<Ended>,
+    changed: Condvar,
+    complaints: Mutex<Vec<u8>>,
+    hear: Mutex<Option<Hearer>>,
+}
+
+type Hearer = Box<dyn FnMut(Heard) + Send>;
+
+#[derive(Default)]
+struct Ended {
+    /// How the process ended, once it has.
+    exit: Option<String>,
+    /// Its output has ended, or is not waited for any more.
+    silent: bool,
+}
+
+impl ClientProcess {
+    /// Starts `command` with `env` added to our environment. `hear` is called in the order in which
+    /// things are said, from threads of this module; while it blocks, nothing more is read.
+    ///
+    /// # Errors
+    /// There is no shell, or the system is out of processes. A command that does not exist is no
+    /// error: the shell says so, and ends.
+    pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+        command: &[OsString],
+        env: impl IntoIterator<Item = (K, V)>,
+        hear: impl FnMut(Heard) + Send + 'static,
+    ) -> io::Result<Self> {
+        if command.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the command is empty"));
+        }
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(GATE).arg("redquorum-client").args(command).envs(env);
+        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shell.process_group(0);
+        let mut child = shell.spawn()?;
+        let (Some(words), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            unreachable!("all three were asked for as pipes")
+        };
+        let group = Pid::from_child(&child);
+        let shared = Arc::new(Shared {
+            ended: Mutex::default(),
+            changed: Condvar::new(),
+            complaints: Mutex::default(),
+            hear: Mutex::new(Some(Box::new(hear))),
+        });
+        let mut process = Self { child, group, words: Some(words), shared };
+        // Should this fail, the drop kills a client that has not begun.
+        reaper::add(process.pid())?;
+        process.let_go()?;
+        let (waiter, reader, listener) =
+            (process.shared.clone(), process.shared.clone(), process.shared.clone());
+        thread::spawn(move || waiter.wait(group));
+        thread::spawn(move || reader.read(stdout));
+        thread::spawn(move || listener.listen(stderr));
+        Ok(process)
+    }
+
+    /// Opens the gate. From here on writing to it never blocks: a client that is paused must not
+    /// bring the harness to a stand.
+    fn let_go(&mut self) -> io::Result<()> {
+        let Some(words) = &mut self.words else { unreachable!("it was just started") };
+        words.write_all(b"go\n")?;
+        rustix::io::ioctl_fionbio(&*words, true)?;
+        Ok(())
+    }
+
+    /// The id of the process and of its group.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says a line. It never waits.
+    ///
+    /// # Errors
+    /// The client is gone, or so much lies in its standard input that it cannot be reading.
+    pub fn say(&mut self, line: &str) -> io::Result<()> {
+        let Some(words) = &mut self.words else {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "its input was closed"));
+        };
+        words.write_all(format!("{line}\n").as_bytes()).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                io::Error::new(error.kind(), "it does not read its standard input, which is full")
+            }
+            _ => error,
+        })
+    }
+
+    /// Closes its standard input, after which it should end.
+    pub fn hang_up(&mut self) {
+        self.words = None;
+    }
+
+    /// Stops the group with SIGSTOP, as a long pause of a garbage collector does.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn pause(&self) -> io::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets it go on.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn resume(&self) -> io::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Kills the group with SIGKILL. That it is gone is told by [`Word::Closed`].
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn kill(&self) -> io::Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    fn signal(&self, signal: Signal) -> io::Result<()> {
+        // The process is waited for only when this is dropped, so its id is nobody else's.
+        Ok(kill_process_group(self.group, signal)?)
+    }
+
+    /// The end of what it has said on standard error.
+    pub fn complaints(&self) -> String {
+        String::from_utf8_lossy(&lock(&self.shared.complaints)).trim().to_owned()
+    }
+
+    /// Waits until the process has ended, and says how; nothing if it has not in time.
+    pub fn wait(&self, within: Duration) -> Option<String> {
+        self.shared.wait_for(within, |ended| ended.exit.clone())
+    }
+}
+
+impl Drop for ClientProcess {
+    fn drop(&mut self) {
+        // Gone already is as good.
+        let _ = self.kill();
+        // Until then the id is in use, and nothing else can be killed under it. Whoever is still
+        // there after so long is left to the reaper.
+        if self.wait(5 * ENDING).is_some() {
+            reaper::drop(self.pid());
+            let _ = self.child.wait();
+        }
+        // What it said last is not told any more, unless somebody is hearing it just now.
+        if let Ok(mut hear) = self.shared.hear.try_lock() {
+            *hear = None;
+        }
+    }
+}
+
+impl fmt::Debug for ClientProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientProcess").field("pid", &self.pid()).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Waits until the process ends, and ends what it has left behind: also the pipes that only a
+    /// child of it holds open.
+    fn wait(&self, group: Pid) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let exit = loop {
+            match waitid(WaitId::Pid(group), options) {
+                Ok(Some(status)) => {
+                    break match (status.exit_status(), status.terminating_signal()) {
+                        (Some(0), _) => "it ended with exit code 0".to_owned(),
+                        (Some(code), _) => format!("it ended with exit code {code}"),
+                        (_, Some(signal)) => format!("it was ended by signal {signal}"),
+                        _ => "it ended".to_owned(),
+                    };
+                }
+                Ok(None) | Err(rustix::io::Errno::INTR) => {}
+                Err(why) => break format!("it cannot be waited for: {why}"),
+            }
+        };
+        // Nobody left is as good.
+        let _ = kill_process_group(group, Signal::KILL);
+        self.change(|ended| ended.exit = Some(exit.clone()));
+        // What it said before it ended comes first.
+        let _ = self.wait_for(ENDING, |ended| ended.silent.then_some(()));
+        self.close(exit);
+    }
+
+    fn read(&self, stdout: impl Read) {
+        let mut lines = Lines::new(stdout);
+        while let Some(cut) = lines.next() {
+            self.tell(match cut {
+                Cut::Line(line) => String::from_utf8(line).map_or(Word::NotUtf8, Word::Line),
+                Cut::TooLong => Word::TooLong,
+            });
+        }
+        self.change(|ended| ended.silent = true);
+        if self.wait_for(ENDING, |ended| ended.exit.clone()).is_none() {
+            self.close("it closed its standard output and goes on".to_owned());
+        }
+    }
+
+    fn listen(&self, mut stderr: impl Read) {
+        let mut chunk = [0; 1024];
+        while let Ok(count @ 1..) = stderr.read(&mut chunk) {
+            let mut kept = lock(&self.complaints);
+            kept.extend_from_slice(&chunk[..count]);
+            let surplus = kept.len().saturating_sub(COMPLAINTS);
+            kept.drain(..surplus);
+        }
+    }
+
+    fn tell(&self, what: Word) {
+        if let Some(hear) = &mut *lock(&self.hear) {
+            hear(Heard { at: Instant::now(), what });
+        }
+    }
+
+    /// Tells the last word, once.
+    fn close(&self, exit: String) {
+        let mut hear = lock(&self.hear);
+        if let Some(mut hear) = hear.take() {
+            hear(Heard { at: Instant::now(), what: Word::Closed(exit) });
+        }
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Ended)) {
+        change(&mut lock(&self.ended));
+        self.changed.notify_all();
+    }
+
+    fn wait_for<T>(&self, within: Duration, look: impl Fn(&Ended) -> Option<T>) -> Option<T> {
+        let until = Instant::now() + within;
+        let mut ended = lock(&self.ended);
+        loop {
+            if let Some(found) = look(&ended) {
+                return Some(found);
+            }
+            let left = until.checked_duration_since(Instant::now())?;
+            ended = self
+                .changed
+                .wait_timeout(ended, left)
+                .map_or_else(|poisoned| poisoned.into_inner().0, |(ended, _)| ended);
+        }
+    }
+}
+
+/// Nothing in here panics halfway through a change; what `hear` does is its own affair.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

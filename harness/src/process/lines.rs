@@ -1,0 +1,104 @@
+//! Lines: bytes cut into lines of bounded length. A line that is too long is told once, and its
+//! rest is read and thrown away, so that neither side gets stuck and no memory fills.
+
+use std::io::Read;
+
+use crate::talk::LONGEST_LINE;
+
+const CHUNK: usize = 64 * 1024;
+
+pub(super) struct Lines<R> {
+    from: R,
+    /// What was read and not yet cut.
+    unread: Vec<u8>,
+    /// How much of that has no end of a line in it.
+    searched: usize,
+    /// Inside of a line that is too long.
+    skipping: bool,
+    ended: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cut {
+    Line(Vec<u8>),
+    TooLong,
+}
+
+impl<R: Read> Lines<R> {
+    pub(super) fn new(from: R) -> Self {
+        Self { from, unread: Vec::new(), searched: 0, skipping: false, ended: false }
+    }
+
+    /// The next line; nothing at the end. What has no end of a line at the end counts as one.
+    pub(super) fn next(&mut self) -> Option<Cut> {
+        loop {
+            let end = self.unread[self.searched..].iter().position(|byte| *byte == b'\n');
+            if let Some(end) = end.map(|end| self.searched + end) {
+                let mut line: Vec<u8> = self.unread.drain(..=end).collect();
+                self.searched = 0;
+                if std::mem::take(&mut self.skipping) {
+                    continue;
+                }
+                line.pop();
+                if line.last() == Some(&b'\r') {
+                    line.pop();
+                }
+                return Some(Cut::Line(line));
+            }
+            self.searched = self.unread.len();
+            if self.unread.len() > LONGEST_LINE || self.skipping {
+                self.unread.clear();
+                self.searched = 0;
+                if !std::mem::replace(&mut self.skipping, true) {
+                    return Some(Cut::TooLong);
+                }
+            }
+            if self.ended {
+                let rest = std::mem::take(&mut self.unread);
+                self.searched = 0;
+                return (!rest.is_empty()).then_some(Cut::Line(rest));
+            }
+            self.fill();
+        }
+    }
+
+    fn fill(&mut self) {
+        let filled = self.unread.len();
+        self.unread.resize(filled + CHUNK, 0);
+        let count = loop {
+            match self.from.read(&mut self.unread[filled..]) {
+                Ok(count) => break count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => break 0,
+            }
+        };
+        self.unread.truncate(filled + count);
+        self.ended = count == 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cut(bytes: &[u8]) -> Vec<Cut> {
+        let mut lines = Lines::new(bytes);
+        std::iter::from_fn(|| lines.next()).collect()
+    }
+
+    #[test]
+    fn lines_are_cut_at_their_ends_whatever_those_are() {
+        let line = |text: &str| Cut::Line(text.as_bytes().to_vec());
+        assert_eq!(cut(b"a\n\nb\r\nc"), [line("a"), line(""), line("b"), line("c")]);
+        assert_eq!(cut(b""), []);
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_told_once_and_what_follows_is_heard() {
+        let mut bytes = vec![b'x'; 5 * LONGEST_LINE];
+        bytes.extend_from_slice(b"\nheard\n");
+        assert_eq!(cut(&bytes), [Cut::TooLong, Cut::Line(b"heard".to_vec())]);
+        bytes.truncate(2 * LONGEST_LINE);
+        assert_eq!(cut(&bytes), [Cut::TooLong]);
+    }
+}

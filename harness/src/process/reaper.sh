@@ -1,0 +1,23 @@
+# The reaper of a harness's client processes. Started by reaper.rs as
+#     sh -c THIS redquorum-reaper
+# Reads `add GROUP` and `drop GROUP`, a line each, and answers each with a line. The end of its input
+# means that the harness is gone, in whatever way: then every group it knows goes, too, whether it
+# runs, is stopped or does not listen to other signals.
+
+# It dies last: not of a terminal's signals, and not of answers that no one reads.
+trap '' HUP INT QUIT TERM PIPE
+groups=' '
+
+while read -r word group; do
+  case $word in
+    add) groups="$groups$group " ;;
+    drop) case $groups in
+      *" $group "*) groups="${groups%%" $group "*} ${groups#*" $group "}" ;;
+    esac ;;
+  esac
+  echo "@done"
+done
+
+for group in $groups; do
+  kill -9 "-$group"
+done

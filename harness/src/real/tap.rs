@@ -1,0 +1,155 @@
+//! Turns what passes on the network into what the director and the history want to know: which
+//! command did what to which key, between which two instants. Called on the network's thread.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use redquorum_rig::network::{self, Traffic};
+
+use super::wire::{Scripts, outcome};
+use crate::director::Input;
+use crate::history::{Act, Event, Ns, Outcome};
+use crate::scenario::{Class, Side};
+
+/// The clock of a run: nanoseconds since it began, once it has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunClock {
+    origin: Instant,
+    /// `CLOCK_MONOTONIC` at the origin, for the stamps of clients.
+    origin_ns: i64,
+}
+
+impl RunClock {
+    /// A run begins now.
+    pub(super) fn start() -> Self {
+        let origin_ns = crate::stamp::now();
+        Self { origin: Instant::now(), origin_ns }
+    }
+
+    pub(super) fn at(&self, instant: Instant) -> Ns {
+        let nanos = |length: std::time::Duration| Ns::try_from(length.as_nanos()).unwrap_or(Ns::MAX);
+        match instant.checked_duration_since(self.origin) {
+            Some(after) => nanos(after),
+            None => -nanos(self.origin.duration_since(instant)),
+        }
+    }
+
+    pub(super) fn now(&self) -> Ns {
+        self.at(Instant::now())
+    }
+
+    /// A client's stamp.
+    pub(super) fn stamp(&self, monotonic_ns: i64) -> Ns {
+        monotonic_ns.saturating_sub(self.origin_ns)
+    }
+
+    /// The instant at which it is this late.
+    pub(super) fn instant(&self, at: Ns) -> Instant {
+        let after = std::time::Duration::from_nanos(u64::try_from(at).unwrap_or(0));
+        self.origin.checked_add(after).unwrap_or_else(|| self.origin + std::time::Duration::from_secs(3600))
+    }
+}
+
+/// What is known of commands whose fate is open. Before the run has begun nothing is told.
+pub(super) struct Tap {
+    scripts: Arc<Scripts>,
+    clock: Arc<OnceLock<RunClock>>,
+    open: HashMap<(u64, u64, bool), Pending>,
+}
+
+struct Pending {
+    process: Arc<str>,
+    node: usize,
+    act: Act,
+    sent: Instant,
+    replied: Option<(Instant, Outcome)>,
+}
+
+impl Tap {
+    pub(super) fn new(scripts: Arc<Scripts>, clock: Arc<OnceLock<RunClock>>) -> Self {
+        Self { scripts, clock, open: HashMap::new() }
+    }
+
+    /// Takes in what passed, and tells what it means.
+    pub(super) fn passed(&mut self, traffic: Traffic, tell: &mut impl FnMut(Input)) {
+        match traffic {
+            Traffic::Forwarded { at, client, node, connection, number, command, duplicate } => {
+                let class = self.scripts.class(&command);
+                if let Some(act) = self.scripts.act(&command) {
+                    let pending =
+                        Pending { process: client.clone(), node, act, sent: at, replied: None };
+                    self.open.insert((connection, number, duplicate), pending);
+                }
+                if !duplicate {
+                    tell(passed(&client, Side::Request, class));
+                }
+            }
+            Traffic::Replied { at, connection, number, command, reply, duplicate, .. } => {
+                self.scripts.learn(&command, &reply);
+                let key = (connection, number, duplicate);
+                let Some(pending) = self.open.get_mut(&key) else { return };
+                let result = outcome(&pending.act, &reply);
+                pending.replied = Some((at, result));
+                tell(Input::Replied {
+                    process: pending.process.to_string(),
+                    node: pending.node,
+                    act: pending.act.clone(),
+                    result,
+                });
+                if duplicate {
+                    // Nobody waits for the second reply.
+                    self.close(key, None, tell);
+                }
+            }
+            Traffic::Delivered { at, client, connection, number, command, .. } => {
+                self.close((connection, number, false), Some(at), tell);
+                tell(passed(&client, Side::Reply, self.scripts.class(&command)));
+            }
+            Traffic::Lost { connection, number, side: network::Side::Replies, .. } => {
+                self.close((connection, number, false), None, tell);
+            }
+            Traffic::Closed { connection, .. } => self.close_all(tell, |key| key.0 == connection),
+            _ => {}
+        }
+    }
+
+    /// Tells what is known of all that is still open: the run is over.
+    pub(super) fn finish(&mut self, tell: &mut impl FnMut(Input)) {
+        self.close_all(tell, |_| true);
+    }
+
+    fn close_all(&mut self, tell: &mut impl FnMut(Input), which: impl Fn(&(u64, u64, bool)) -> bool) {
+        let mut keys: Vec<_> = self.open.keys().copied().filter(which).collect();
+        keys.sort_unstable();
+        for key in keys {
+            self.close(key, None, tell);
+        }
+    }
+
+    fn close(
+        &mut self,
+        key: (u64, u64, bool),
+        delivered: Option<Instant>,
+        tell: &mut impl FnMut(Input),
+    ) {
+        let (Some(pending), Some(clock)) = (self.open.remove(&key), self.clock.get()) else {
+            return;
+        };
+        tell(Input::Recorded(Event::Command {
+            process: pending.process.to_string(),
+            node: pending.node,
+            connection: key.0,
+            number: key.1,
+            act: pending.act,
+            sent: clock.at(pending.sent),
+            replied: pending.replied.map(|(at, _)| clock.at(at)),
+            delivered: delivered.map(|at| clock.at(at)),
+            result: pending.replied.map_or(Outcome::Silent, |(_, result)| result),
+        }));
+    }
+}
+
+fn passed(process: &str, side: Side, class: Class) -> Input {
+    Input::Passed { process: process.to_owned(), side, class }
+}

@@ -1,0 +1,237 @@
+//! What a command on the wire does to a key, and what a reply says of it: of any client, in any
+//! language. Called by `tap.rs` and by the rules of the network.
+//!
+//! `SET … NX` and the like say it themselves. Scripts do not: their text is looked at, where it was
+//! seen on the wire (`EVAL`, `SCRIPT LOAD`), for what commands they call. That is a guess, and
+//! enough for compare-and-delete and compare-and-expire, which is what locks are made of; what it
+//! cannot place is [`Act::Other`], and the judge does not build on it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use redquorum_rig::Reply;
+
+use crate::history::{Act, Outcome, text_of};
+use crate::scenario::Class;
+
+/// The scripts that were seen, by their SHA-1.
+#[derive(Debug, Default)]
+pub(super) struct Scripts {
+    known: Mutex<HashMap<String, Kind>>,
+}
+
+/// What a script does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Set,
+    Keep { compares: bool },
+    Delete { compares: bool },
+    Other,
+}
+
+impl Scripts {
+    /// What a command does to a key; none: nothing that has to do with keys.
+    pub(super) fn act(&self, command: &[Vec<u8>]) -> Option<Act> {
+        let (name, words) = command.split_first()?;
+        let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+        let key = || words.first().map(|word| text_of(word)).unwrap_or_default();
+        Some(match name.as_str() {
+            "SET" => set(words),
+            "SETNX" if words.len() == 2 => {
+                Act::Set { key: key(), token: text_of(&words[1]), ttl_ms: None }
+            }
+            "DEL" | "UNLINK" if words.len() == 1 => Act::Delete { key: key(), token: None },
+            "PEXPIRE" if words.len() >= 2 => {
+                Act::Keep { key: key(), token: None, ttl_ms: number(&words[1]) }
+            }
+            "EXPIRE" if words.len() >= 2 => {
+                let ttl_ms = number(&words[1]).map(|seconds| seconds.saturating_mul(1000));
+                Act::Keep { key: key(), token: None, ttl_ms }
+            }
+            "EVAL" | "EVALSHA" | "EVAL_RO" | "FCALL" => {
+                let kind = match name.as_str() {
+                    "EVAL" => words.first().map_or(Kind::Other, |text| kind_of(text)),
+                    _ => words.first().map_or(Kind::Other, |sha| self.kind(sha)),
+                };
+                scripted(kind, words, &name)
+            }
+            // Reads and housekeeping change nothing.
+            "GET" | "PTTL" | "TTL" | "EXISTS" | "PING" | "AUTH" | "SELECT" | "HELLO" | "CLIENT"
+            | "INFO" | "SCRIPT" | "COMMAND" | "CONFIG" | "TIME" | "ECHO" | "QUIT" | "SUBSCRIBE"
+            | "UNSUBSCRIBE" | "PSUBSCRIBE" | "PUBLISH" | "WATCH" | "UNWATCH" | "MULTI"
+            | "EXEC" | "DISCARD" | "WAIT" | "STRLEN" | "TYPE" => return None,
+            _ => Act::Other { key: words.first().map(|word| text_of(word)), command: name },
+        })
+    }
+
+    /// What a command is for.
+    pub(super) fn class(&self, command: &[Vec<u8>]) -> Class {
+        match self.act(command) {
+            Some(Act::Set { .. }) => Class::Acquire,
+            Some(Act::Keep { .. }) => Class::Extend,
+            Some(Act::Delete { .. }) => Class::Release,
+            _ => Class::Any,
+        }
+    }
+
+    /// Learns from a reply to `SCRIPT LOAD`.
+    pub(super) fn learn(&self, command: &[Vec<u8>], reply: &Reply) {
+        if let [script, load, text] = command
+            && script.eq_ignore_ascii_case(b"SCRIPT")
+            && load.eq_ignore_ascii_case(b"LOAD")
+            && let Some(sha) = reply.text()
+        {
+            self.lock().insert(sha.to_ascii_lowercase(), kind_of(text));
+        }
+    }
+
+    fn kind(&self, sha: &[u8]) -> Kind {
+        let sha = String::from_utf8_lossy(sha).to_ascii_lowercase();
+        self.lock().get(&sha).copied().unwrap_or(Kind::Other)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kind>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a master said to a command, for the key.
+pub(super) fn outcome(act: &Act, reply: &Reply) -> Outcome {
+    match (act, reply) {
+        (_, Reply::Error(_)) => Outcome::Error,
+        (Act::Keep { .. }, Reply::Integer(2)) => Outcome::Created,
+        (_, Reply::Integer(number)) if *number > 0 => Outcome::Done,
+        (_, Reply::Status(_)) => Outcome::Done,
+        (Act::Set { .. }, Reply::Bulk(_)) => Outcome::Done,
+        _ => Outcome::Refused,
+    }
+}
+
+fn set(words: &[Vec<u8>]) -> Act {
+    let (mut new, mut ttl_ms) = (false, None);
+    let mut options = words.iter().skip(2);
+    while let Some(option) = options.next() {
+        match option.to_ascii_uppercase().as_slice() {
+            b"NX" => new = true,
+            b"PX" => ttl_ms = options.next().and_then(|word| number(word)),
+            b"EX" => {
+                let seconds = options.next().and_then(|word| number(word));
+                ttl_ms = seconds.map(|seconds| seconds.saturating_mul(1000));
+            }
+            _ => {}
+        }
+    }
+    match words {
+        [key, token, ..] if new => Act::Set { key: text_of(key), token: text_of(token), ttl_ms },
+        _ => {
+            let key = words.first().map(|word| text_of(word));
+            Act::Other { key, command: "SET".to_owned() }
+        }
+    }
+}
+
+/// `SHA numkeys key… arg…`
+fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
+    let keys = words.get(1).and_then(|word| number(word)).and_then(|n| usize::try_from(n).ok());
+    let key = words.get(2).filter(|_| keys.is_some_and(|keys| keys > 0)).map(|key| text_of(key));
+    let args = words.get(keys.unwrap_or(0).saturating_add(2)..).unwrap_or_default();
+    // The token is what is not a number: times and flags are.
+    let token = args.iter().find(|arg| number(arg).is_none()).map(|arg| text_of(arg));
+    let ttl_ms = args.iter().find_map(|arg| number(arg));
+    match (kind, key, token) {
+        (Kind::Set, Some(key), Some(token)) => Act::Set { key, token, ttl_ms },
+        (Kind::Keep { compares }, Some(key), token) => {
+            Act::Keep { key, token: token.filter(|_| compares), ttl_ms }
+        }
+        (Kind::Delete { compares }, Some(key), token) => {
+            Act::Delete { key, token: token.filter(|_| compares) }
+        }
+        (_, key, _) => Act::Other { key, command: name.to_owned() },
+    }
+}
+
+/// What a script does, by the commands that it calls.
+fn kind_of(text: &[u8]) -> Kind {
+    let text = String::from_utf8_lossy(text).to_ascii_lowercase();
+    let calls = |command: &str| {
+        ["'", "\""].iter().any(|quote| {
+            text.contains(&format!("call({quote}{command}{quote}"))
+                || text.contains(&format!("call( {quote}{command}{quote}"))
+        })
+    };
+    let compares = calls("get");
+    if calls("pexpire") || calls("expire") {
+        Kind::Keep { compares }
+    } else if calls("del") || calls("unlink") {
+        Kind::Delete { compares }
+    } else if calls("set") && (text.contains("nx") || calls("exists")) {
+        Kind::Set
+    } else if calls("set") {
+        Kind::Keep { compares }
+    } else {
+        Kind::Other
+    }
+}
+
+fn number(word: &[u8]) -> Option<u64> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use redquorum_protocol::wire;
+
+    use super::*;
+
+    fn words(text: &str) -> Vec<Vec<u8>> {
+        text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+    }
+
+    #[test]
+    fn what_our_library_sends_is_understood() {
+        let scripts = Scripts::default();
+        for script in [&wire::DELETE, &wire::KEEP] {
+            let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source.into()];
+            scripts.learn(&load, &Reply::Bulk(script.sha1.into()));
+        }
+        let (key, token) = ("L".to_owned(), "t".to_owned());
+        assert_eq!(
+            scripts.act(&words("SET L t NX PX 2000")),
+            Some(Act::Set { key: key.clone(), token: token.clone(), ttl_ms: Some(2000) })
+        );
+        assert_eq!(
+            scripts.act(&words(&format!("EVALSHA {} 1 L t", wire::DELETE.sha1))),
+            Some(Act::Delete { key: key.clone(), token: Some(token.clone()) })
+        );
+        let keep = Act::Keep { key, token: Some(token), ttl_ms: Some(2000) };
+        let sent = format!("EVALSHA {} 1 L t 2000 1", wire::KEEP.sha1);
+        assert_eq!(scripts.act(&words(&sent)), Some(keep.clone()));
+        assert_eq!(outcome(&keep, &Reply::Integer(2)), Outcome::Created);
+        assert_eq!(outcome(&keep, &Reply::Integer(1)), Outcome::Done);
+        assert_eq!(outcome(&keep, &Reply::Integer(0)), Outcome::Refused);
+        assert_eq!(scripts.act(&words("PING")), None);
+    }
+
+    #[test]
+    fn the_scripts_of_others_are_placed_by_what_they_call() {
+        let compare = r#"if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("XXX", KEYS[1]"#;
+        for (call, kind) in [
+            ("del", Kind::Delete { compares: true }),
+            ("pexpire", Kind::Keep { compares: true }),
+            ("incr", Kind::Other),
+        ] {
+            assert_eq!(kind_of(compare.replace("XXX", call).as_bytes()), kind, "{call}");
+        }
+        assert_eq!(kind_of(b"return redis.call('DEL', KEYS[1])"), Kind::Delete { compares: false });
+        assert_eq!(kind_of(b"return redis.call('set', KEYS[1], ARGV[1], 'NX')"), Kind::Set);
+    }
+
+    #[test]
+    fn garbled_commands_are_no_reason_to_panic() {
+        let scripts = Scripts::default();
+        for text in ["", "SET", "SET a", "EVAL", "EVALSHA x 99 k", "EVALSHA x -1", "PEXPIRE a", "DEL"] {
+            let _ = scripts.act(&words(text));
+        }
+        assert_eq!(scripts.act(&[]), None);
+    }
+}

@@ -1,0 +1,28 @@
+//! Client processes: what holds one, and what one does on real masters.
+//!
+//! `processes.rs` starts, pauses and kills them, and looks for what is left behind.
+
+/// A list of tests: `with_masters` those that need a server, `plain` those that do not.
+#[cfg(unix)]
+macro_rules! cases {
+    ($($kind:ident: $test:ident),* $(,)?) => {
+        vec![$(redquorum_rig::trials::$kind(stringify!($test), $test)),*]
+    };
+}
+
+#[cfg(unix)]
+mod processes;
+
+#[cfg(unix)]
+fn main() -> std::process::ExitCode {
+    if std::env::var_os(processes::PARENT).is_some() {
+        return processes::parent();
+    }
+    let cases = [processes::cases()];
+    redquorum_rig::trials::run(cases.into_iter().flatten())
+}
+
+#[cfg(not(unix))]
+fn main() {
+    eprintln!("client processes are paused and killed by signals: use Linux, macOS or WSL");
+}

@@ -1,0 +1,153 @@
+//! What holds a client process: it is heard, paused, killed, and never left behind.
+
+use std::env;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{park, sleep};
+use std::time::{Duration, Instant};
+
+use redquorum_harness::process::{ClientProcess, Heard, Word};
+use redquorum_rig::trials::Case;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+/// Set for a process that starts clients and is then killed.
+pub(crate) const PARENT: &str = "HARNESS_TEST_PARENT";
+
+const SOON: Duration = Duration::from_secs(5);
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        plain: what_is_said_is_heard_in_order_and_the_end_last,
+        plain: a_paused_client_is_silent_until_it_is_resumed,
+        plain: a_client_that_does_not_read_blocks_nobody,
+        plain: a_command_that_does_not_exist_is_told_by_its_end,
+        plain: a_client_that_leaves_children_with_its_pipes_has_ended,
+        plain: a_dropped_client_takes_its_children_along,
+        plain: nothing_outlives_a_parent_that_is_killed,
+    ]
+}
+
+fn start(script: &str) -> (ClientProcess, Receiver<Heard>) {
+    let command = ["sh", "-c", script].map(OsString::from);
+    let (out, heard) = channel();
+    let client = ClientProcess::spawn(&command, [("MOOD", "good")], move |word| {
+        let _ = out.send(word);
+    });
+    (client.unwrap(), heard)
+}
+
+fn next(heard: &Receiver<Heard>) -> Word {
+    heard.recv_timeout(SOON).expect("something is said in time").what
+}
+
+fn line(text: &str) -> Word {
+    Word::Line(text.to_owned())
+}
+
+fn is_gone(pid: u32) -> bool {
+    // A zombie is gone, too: it waits for its parent, and that may be anybody.
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().unwrap_or_default().trim_start().to_owned();
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    test_kill_process(pid).is_err() || state.starts_with('Z')
+}
+
+fn await_gone(pid: u32) {
+    let until = Instant::now() + SOON;
+    while !is_gone(pid) {
+        assert!(Instant::now() < until, "process {pid} is left behind");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn what_is_said_is_heard_in_order_and_the_end_last() {
+    let (mut client, heard) =
+        start(r#"echo "$MOOD"; read a; echo "got $a"; printf '\377\n'; echo oops >&2; exit 7"#);
+    assert_eq!(next(&heard), line("good"));
+    client.say("this").unwrap();
+    assert_eq!(next(&heard), line("got this"));
+    assert_eq!(next(&heard), Word::NotUtf8);
+    assert_eq!(next(&heard), Word::Closed("it ended with exit code 7".to_owned()));
+    assert_eq!(client.complaints(), "oops");
+    assert!(heard.recv_timeout(SOON).is_err(), "nothing comes after the end");
+    assert!(client.say("more").is_err());
+}
+
+fn a_paused_client_is_silent_until_it_is_resumed() {
+    let (mut client, heard) = start("while read -r a; do echo $a; done");
+    client.say("one").unwrap();
+    assert_eq!(next(&heard), line("one"));
+    client.pause().unwrap();
+    client.say("two").unwrap();
+    assert!(heard.recv_timeout(Duration::from_millis(200)).is_err());
+    client.resume().unwrap();
+    assert_eq!(next(&heard), line("two"));
+    client.hang_up();
+    assert_eq!(next(&heard), Word::Closed("it ended with exit code 0".to_owned()));
+}
+
+fn a_client_that_does_not_read_blocks_nobody() {
+    let (mut client, heard) = start("sleep 1000");
+    client.pause().unwrap();
+    let long = "x".repeat(1000);
+    let error = (0..10_000).find_map(|_| client.say(&long).err()).expect("the pipe is full");
+    assert!(error.to_string().contains("does not read"), "{error}");
+    client.kill().unwrap();
+    assert_eq!(next(&heard), Word::Closed("it was ended by signal 9".to_owned()));
+}
+
+fn a_command_that_does_not_exist_is_told_by_its_end() {
+    let (client, heard) = start("exec no-such-command");
+    assert_eq!(next(&heard), Word::Closed("it ended with exit code 127".to_owned()));
+    assert!(client.complaints().contains("no-such-command"), "{}", client.complaints());
+}
+
+fn a_client_that_leaves_children_with_its_pipes_has_ended() {
+    let (_client, heard) = start("sleep 1000 & echo $!");
+    let Word::Line(pid) = next(&heard) else { panic!("a process id was said") };
+    assert_eq!(next(&heard), Word::Closed("it ended with exit code 0".to_owned()));
+    await_gone(pid.parse().unwrap());
+}
+
+fn a_dropped_client_takes_its_children_along() {
+    let (client, heard) = start("trap '' TERM HUP INT; sleep 1000 & echo $!; wait");
+    let Word::Line(pid) = next(&heard) else { panic!("a process id was said") };
+    let (child, client_pid) = (pid.parse().unwrap(), client.pid());
+    client.pause().unwrap();
+    assert!(!is_gone(child) && !is_gone(client_pid));
+    drop(client);
+    await_gone(child);
+    await_gone(client_pid);
+}
+
+/// The parent that is killed: it has clients that ignore everything, and a paused one.
+pub(crate) fn parent() -> ExitCode {
+    let stubborn = "trap '' TERM HUP INT; sleep 1000 & echo $!; while :; do sleep 1000; done";
+    let clients: Vec<_> = (0..3).map(|_| start(stubborn)).collect();
+    for (client, heard) in &clients {
+        let Word::Line(child) = next(heard) else { panic!("a process id was said") };
+        println!("{child}\n{}", client.pid());
+    }
+    clients[0].0.pause().unwrap();
+    clients[1].0.pause().unwrap();
+    println!("ready");
+    loop {
+        park();
+    }
+}
+
+fn nothing_outlives_a_parent_that_is_killed() {
+    let mut parent = Command::new(env::current_exe().unwrap());
+    parent.env(PARENT, "1").stdout(Stdio::piped());
+    let mut parent = parent.spawn().unwrap();
+    let said = BufReader::new(parent.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let pids: Vec<u32> =
+        said.take_while(|line| line != "ready").map(|line| line.parse().unwrap()).collect();
+    assert_eq!(pids.len(), 6);
+    assert!(pids.iter().all(|pid| !is_gone(*pid)), "they run, or the test sees nothing");
+    kill_process(Pid::from_child(&parent), Signal::KILL).unwrap();
+    parent.wait().unwrap();
+    pids.into_iter().for_each(await_gone);
+}
