@@ -11,10 +11,17 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod embedded;
 mod expect;
 mod fault;
 mod length;
+mod near;
+mod problem;
+mod read;
+mod schema;
 mod words;
+
+pub use embedded::embedded;
 
 pub use expect::{Acquires, Cause, Expect, Layer, Wanted};
 pub use fault::{
@@ -22,6 +29,10 @@ pub use fault::{
     When, Which,
 };
 pub use length::{Length, Shift};
+pub use near::near;
+pub use problem::{Problem, Problems};
+pub use read::read;
+pub use schema::schema;
 pub use words::{Moment, Step, Way, What};
 
 /// One lesson: a cluster, its clients, what happens to them, and what must come of it.

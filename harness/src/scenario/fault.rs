@@ -567,7 +567,7 @@ impl Nodes {
     }
 }
 
-const ROLES: &str = "`all`, `holder(c1)` for one master that granted c1's latest lease,                      `holders(c1)` for all of them, `holders(c1, 2)` for two, `others(c1)` for those \
+const ROLES: &str = "`all`, `holder(c1)` for one master that granted c1's latest lease, `holders(c1)` for all of them, `holders(c1, 2)` for two, `others(c1)` for those \
                      that did not";
 
 impl FromStr for Nodes {

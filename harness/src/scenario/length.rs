@@ -44,9 +44,11 @@ impl FromStr for Length {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let length = humantime::parse_duration(text.trim()).map_err(|why| {
-            format!(
-                "`{text}` is not a time ({why}): write a number with a unit, such as 150ms or 2s"
-            )
+            let why = match why {
+                humantime::DurationError::NumberExpected(_) => String::new(),
+                why => format!(" ({why})"),
+            };
+            format!("`{text}` is not a time{why}: write a number with a unit, such as 150ms or 2s")
         })?;
         if length > LONGEST {
             return Err(format!("`{text}` is too long: at most 31 days"));

@@ -1,0 +1,38 @@
+//! Guesses what was meant.
+
+/// The candidate that a misspelt word comes nearest to, if any is near.
+pub fn near<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    // A third of the letters may be wrong; of `c3` none: it is not a misspelt `c1`.
+    let letters = word.chars().count();
+    let most = letters / 3;
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(&word, &candidate.to_lowercase()), candidate))
+        .filter(|(distance, candidate)| *distance <= most && *distance < candidate.chars().count())
+        .min_by_key(|(distance, candidate)| {
+            (*distance, candidate.chars().count().abs_diff(letters))
+        })
+        .map(|(_, candidate)| candidate)
+}
+
+/// `did you mean `x`? ` if something is near, and nothing else.
+pub(super) fn guess<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
+    near(word, candidates).map_or_else(String::new, |near| format!("did you mean `{near}`? "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_near_is_found_and_what_is_far_is_not() {
+        let names = ["acquire", "extend", "release"];
+        assert_eq!(near("aquire", names), Some("acquire"));
+        assert_eq!(near("Release", names), Some("release"));
+        assert_eq!(near("nodse", ["node", "nodes"]), Some("nodes"));
+        assert_eq!((near("l", ["L"]), near("c3", ["c1"])), (Some("L"), None));
+        assert_eq!(near("lock", names), None);
+        assert_eq!(near("", names), None);
+    }
+}

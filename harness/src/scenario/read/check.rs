@@ -1,0 +1,239 @@
+//! Whether a scenario makes sense: what the types cannot say. Every run is checked, the scenario
+//! itself and each variant as it is once applied; what is wrong only in a variant is told there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use super::tree::Place;
+use crate::scenario::{Client, Cluster, Expect, Fault, Lock, Scenario, Step, Variant};
+
+mod clients;
+mod expect;
+mod faults;
+mod lock;
+
+/// The most masters.
+const MOST_NODES: usize = 9;
+
+/// Something that makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) place: Place,
+    pub(super) message: String,
+    pub(super) mend: String,
+    pub(super) also: Option<(Place, String)>,
+}
+
+/// What is run, each part with its place in the file.
+struct Run<'a> {
+    cluster: (Place, &'a Cluster),
+    lock: (Place, &'a Lock),
+    clients: Vec<(Place, &'a Client)>,
+    faults: Vec<(Place, &'a Fault)>,
+    expect: (Place, &'a Expect),
+    found: Vec<Found>,
+}
+
+/// All that makes no sense.
+pub(super) fn check(file: &str, scenario: &Scenario) -> Vec<Found> {
+    let mut base = Run::of(scenario);
+    base.name(file, scenario);
+    base.check();
+    let mut found = base.found;
+    for (index, variant) in scenario.variants.iter().enumerate() {
+        let place = Place::default().key("variant").index(index);
+        let mut run = Run::of(scenario);
+        run.vary(&place, variant);
+        if let Some(first) =
+            scenario.variants[..index].iter().position(|other| other.name == variant.name)
+        {
+            let first = Place::default().key("variant").index(first).key("name");
+            run.found.push(Found {
+                place: place.key("name"),
+                message: format!("there are two variants `{}`", variant.name),
+                mend: "give each a name of its own".to_owned(),
+                also: Some((first, "the first".to_owned())),
+            });
+        }
+        run.check();
+        for problem in run.found {
+            if problem.place.is_within(&place) {
+                found.push(problem);
+            } else if !found.iter().any(|known| known.message == problem.message) {
+                // The variant made it wrong, elsewhere.
+                let Found { place: elsewhere, message, mend, .. } = problem;
+                let message = format!("in the variant `{}`: {message}", variant.name);
+                let also = Some((elsewhere, "here".to_owned()));
+                found.push(Found { place: place.key("name"), message, mend, also });
+            }
+        }
+    }
+    found
+}
+
+impl<'a> Run<'a> {
+    fn of(scenario: &'a Scenario) -> Self {
+        let root = Place::default();
+        Self {
+            cluster: (root.key("cluster"), &scenario.cluster),
+            lock: (root.key("lock"), &scenario.lock),
+            clients: listed(&root, "client", &scenario.clients),
+            faults: listed(&root, "fault", &scenario.faults),
+            expect: (root.key("expect"), &scenario.expect),
+            found: Vec::new(),
+        }
+    }
+
+    /// The same as `Scenario::runs` does, with places.
+    fn vary(&mut self, place: &Place, variant: &'a Variant) {
+        self.word("the variant's name", &place.key("name"), &variant.name);
+        if let Some(cluster) = &variant.cluster {
+            self.cluster = (place.key("cluster"), cluster);
+        }
+        if let Some(lock) = &variant.lock {
+            self.lock = (place.key("lock"), lock);
+        }
+        for client in listed(place, "client", &variant.clients) {
+            // A second one of the same name within the variant would replace the first unseen.
+            let same = |known: &&mut (Place, &Client)| known.1.id == client.1.id;
+            match self.clients.iter_mut().find(same) {
+                Some(known) if !known.0.is_within(place) => *known = client,
+                _ => self.clients.push(client),
+            }
+        }
+        if let Some(faults) = &variant.faults {
+            self.faults = listed(place, "fault", faults);
+        }
+        self.expect = (place.key("expect"), &variant.expect);
+        let Variant { cluster, lock, clients, faults, .. } = variant;
+        if cluster.is_none() && lock.is_none() && clients.is_empty() && faults.is_none() {
+            self.wrong(
+                place,
+                format!("the variant `{}` changes nothing", variant.name),
+                "give it a `cluster`, a `lock`, clients or faults of its own, or remove it",
+            );
+        }
+    }
+
+    fn wrong(&mut self, place: &Place, message: impl Into<String>, mend: impl Into<String>) {
+        self.found.push(Found {
+            place: place.clone(),
+            message: message.into(),
+            mend: mend.into(),
+            also: None,
+        });
+    }
+
+    fn name(&mut self, file: &str, scenario: &Scenario) {
+        let place = Place::default().key("name");
+        let name = &scenario.name;
+        self.word("the scenario's name", &place, name);
+        let path = Path::new(file);
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        let told = !self.found.is_empty();
+        if path.extension().is_some_and(|end| end == "toml") && stem != name && !told {
+            self.wrong(
+                &place,
+                format!("the scenario is called `{name}` and its file `{stem}`"),
+                format!("write `name = \"{stem}\"`, or call the file {name}.toml"),
+            );
+        }
+        for (key, text) in [("about", Some(&scenario.about)), ("source", scenario.source.as_ref())]
+        {
+            if text.is_some_and(|text| text.trim().is_empty()) {
+                let mend = "say in one sentence what the scenario shows, or where it comes from";
+                self.wrong(&Place::default().key(key), format!("`{key}` is empty"), mend);
+            }
+        }
+    }
+
+    fn word(&mut self, what: &str, place: &Place, name: &str) {
+        let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if name.is_empty() || !name.chars().all(good) {
+            let better: String =
+                name.to_lowercase().chars().map(|c| if good(c) { c } else { '-' }).collect();
+            let better = better.trim_matches('-');
+            let mend = match better {
+                "" => "use lower-case letters, digits and `-`".to_owned(),
+                better => format!("use lower-case letters, digits and `-`: `{better}`"),
+            };
+            self.wrong(place, format!("{what} is `{name}`"), mend);
+        }
+    }
+
+    fn check(&mut self) {
+        self.cluster();
+        self.options();
+        self.clients();
+        self.faults();
+        self.expectation();
+    }
+
+    fn cluster(&mut self) {
+        let (place, cluster) = self.cluster.clone();
+        let place = place.key("nodes");
+        match cluster.nodes {
+            0 => self.wrong(&place, "there are no masters", "write 1 to 9; 5 is usual"),
+            1..=MOST_NODES => {}
+            many => {
+                let message = format!("{many} masters are too many");
+                self.wrong(&place, message, format!("write 1 to {MOST_NODES}; 5 is usual"));
+            }
+        }
+    }
+
+    /// Every name that a client can be called by, and its place among the clients.
+    fn names(&self) -> BTreeMap<String, usize> {
+        let all = self.clients.iter().enumerate();
+        // A count out of bounds is told elsewhere, and must not fill the memory here.
+        let few = all.filter(|(_, (_, client))| client.count <= clients::MOST);
+        few.flat_map(|(index, (_, client))| {
+            client.names().into_iter().map(move |name| (name, index))
+        })
+        .collect()
+    }
+
+    /// Whether a client is there; if not, it is told at this place.
+    fn known(&mut self, place: &Place, name: &str) -> Option<usize> {
+        let names = self.names();
+        let found = names.get(name).copied();
+        if found.is_none() {
+            let several = self.clients.iter().find(|(_, client)| client.id == name);
+            let mend = match several {
+                Some((_, client)) => {
+                    let last = format!("{name}{}", client.count);
+                    format!("`{name}` stands for `{name}1` to `{last}`: name one of those")
+                }
+                None => {
+                    let guess =
+                        crate::scenario::near::guess(name, names.keys().map(String::as_str));
+                    let list: Vec<String> =
+                        names.keys().take(8).map(|name| format!("`{name}`")).collect();
+                    let more = if names.len() > list.len() { ", …" } else { "" };
+                    format!("{guess}the clients are {}{more}", list.join(", "))
+                }
+            };
+            self.wrong(place, format!("there is no client `{name}`"), mend);
+        }
+        found
+    }
+
+    fn script(&self, client: usize) -> &'a [Step] {
+        &self.clients[client].1.script
+    }
+
+    /// What a run of a client takes at least.
+    fn least(client: &Client) -> Duration {
+        let works = client.script.iter().filter_map(|step| match step {
+            Step::Work(length) => Some(length.0),
+            _ => None,
+        });
+        works.fold(Duration::ZERO, Duration::saturating_add)
+    }
+}
+
+fn listed<'a, T>(place: &Place, key: &str, list: &'a [T]) -> Vec<(Place, &'a T)> {
+    let place = place.key(key);
+    list.iter().enumerate().map(|(index, value)| (place.index(index), value)).collect()
+}

@@ -1,0 +1,167 @@
+//! Clients: names, counts, and scripts that ask for nothing that cannot be.
+
+use std::time::Duration;
+
+use super::{Found, Run};
+use crate::scenario::near::guess;
+use crate::scenario::read::tree::Place;
+use crate::scenario::{Client, Rounds, Step, Way};
+
+/// The most clients of a kind.
+pub(super) const MOST: usize = 64;
+/// The longest that a script may take for certain: a lesson, not a soak test.
+const LONGEST: Duration = Duration::from_secs(600);
+
+impl<'a> Run<'a> {
+    pub(super) fn clients(&mut self) {
+        if self.clients.is_empty() {
+            let mend = "add one: `[[client]]` with `id = \"c1\"` and `script = [\"acquire L\", \
+                        \"work 1s\", \"release L\"]`";
+            self.wrong(&Place::default().key("client"), "there is no client", mend);
+        }
+        let mut names: Vec<(String, Place)> = Vec::new();
+        for (place, client) in self.clients.clone() {
+            self.client(&place, client);
+            if client.count > MOST {
+                continue;
+            }
+            for name in client.names() {
+                if let Some((_, first)) = names.iter().find(|(known, _)| *known == name) {
+                    self.found.push(Found {
+                        place: place.key("id"),
+                        message: format!("there are two clients `{name}`"),
+                        mend: "give each a name of its own".to_owned(),
+                        also: Some((first.clone(), "the first".to_owned())),
+                    });
+                    break;
+                }
+                names.push((name, place.key("id")));
+            }
+        }
+    }
+
+    fn client(&mut self, place: &Place, client: &'a Client) {
+        self.called("client", &place.key("id"), &client.id);
+        if let Some(process) = &client.process {
+            self.called("process", &place.key("process"), process);
+        }
+        if client.count == 0 || client.count > MOST {
+            let message = format!("{} clients of a kind", client.count);
+            self.wrong(&place.key("count"), message, format!("write 1 to {MOST}"));
+        }
+        match client.rounds {
+            Some(Rounds::Times(0)) => {
+                self.wrong(
+                    &place.key("loop"),
+                    "no round at all",
+                    "write 1 or more, or leave it out",
+                );
+            }
+            Some(Rounds::For(length)) if length.is_zero() => {
+                self.wrong(&place.key("loop"), "no time at all", "write a time such as \"3s\"");
+            }
+            None if !client.think.is_zero() => {
+                let mend = "add `loop = 10` or `loop = \"3s\"`, or leave `think` out";
+                let message = "a pause between rounds, and only one round";
+                self.wrong(&place.key("think").itself(), message, mend);
+            }
+            _ => {}
+        }
+        if client.script.is_empty() {
+            let mend = "write for instance `script = [\"acquire L\", \"work 1s\", \"release L\"]`";
+            self.wrong(&place.key("script"), format!("`{}` does nothing", client.id), mend);
+        }
+        for (index, step) in client.script.iter().enumerate() {
+            let at = place.key("script").index(index);
+            self.step(&at, step, &client.script[..index], &client.id);
+        }
+        self.time(place, client);
+    }
+
+    fn called(&mut self, what: &str, place: &Place, name: &str) {
+        let good = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
+        if name == "all" {
+            let mend = "`all` stands for all clients: give it another name, such as `c1`";
+            self.wrong(place, format!("a {what} is called `all`"), mend);
+        } else if name.is_empty() || !name.chars().all(good) {
+            let mend = "use letters, digits and . _ : - only, as in `c1`";
+            self.wrong(place, format!("`{name}` is no name for a {what}"), mend);
+        }
+    }
+
+    fn step(&mut self, at: &Place, step: &Step, before: &[Step], id: &str) {
+        if let Some(ttl) = step.ttl() {
+            self.whole(at, crate::scenario::Length(ttl));
+            let options = self.lock.0.clone();
+            self.terms(&options, ttl, at);
+        }
+        match step {
+            Step::Acquire { wait, cancel, .. } => {
+                self.whole(at, *wait);
+                if cancel.is_some_and(|cancel| cancel.is_zero()) {
+                    let mend = "write a time such as 10ms, or leave `cancel` out";
+                    self.wrong(at, "the request is given up before it is made", mend);
+                }
+            }
+            Step::Keep { most, .. } => {
+                self.whole(at, *most);
+                if most.is_zero() {
+                    self.wrong(at, "the lease is kept for no time", "write a time such as 10s");
+                }
+            }
+            _ => {}
+        }
+        let acquired = before.iter().filter_map(|step| match step {
+            Step::Acquire { resource, .. } => Some(resource.as_str()),
+            _ => None,
+        });
+        let acquired: Vec<&str> = acquired.collect();
+        if let Some(resource) = step.resource().filter(|_| !matches!(step, Step::Acquire { .. }))
+            && !acquired.contains(&resource)
+        {
+            let guess = guess(resource, acquired.iter().copied());
+            let or = if guess.is_empty() { "" } else { "or " };
+            let mend = format!("{guess}{or}put `acquire {resource}` before it");
+            let message = format!("`{id}` never acquired `{resource}` before this step");
+            self.wrong(&at.word(resource), message, mend);
+        }
+        if let Step::Touch { register, way: Way::Write, .. } = step {
+            let read: Vec<&str> = before.iter().filter_map(read_by).collect();
+            if !read.contains(&register.as_str()) {
+                let guess = guess(register, read.iter().copied());
+                let message = format!("`{id}` writes `{register}` and has not read it");
+                let mend = format!(
+                    "{guess}put `read {register}` before it: an update is built on what was read"
+                );
+                self.wrong(&at.word(register), message, mend);
+            }
+        }
+    }
+
+    fn time(&mut self, place: &Place, client: &Client) {
+        let least = Self::least(client);
+        let total = match client.rounds {
+            Some(Rounds::Times(times)) => (least + client.think.0).saturating_mul(times),
+            Some(Rounds::For(length)) => length.0.max(least),
+            None => least,
+        };
+        let total = total.saturating_add(client.start.0);
+        if total > LONGEST {
+            let message = format!(
+                "`{}` takes at least {}",
+                client.id,
+                crate::scenario::Length(Duration::from_secs(total.as_secs()))
+            );
+            let mend =
+                "a run may take 10 minutes at most: shorten the work, the pauses or the loop";
+            self.wrong(&place.key("id"), message, mend);
+        }
+    }
+}
+
+fn read_by(step: &Step) -> Option<&str> {
+    match step {
+        Step::Touch { register, way: Way::Read, .. } => Some(register),
+        _ => None,
+    }
+}

@@ -1,0 +1,78 @@
+//! Expectations: about clients that are there, causes that can be, and nothing that contradicts
+//! itself.
+
+use super::Run;
+use crate::scenario::{Acquires, Cause, Step};
+
+impl Run<'_> {
+    pub(super) fn expectation(&mut self) {
+        let (place, expect) = self.expect.clone();
+        if !expect.because.is_empty() && !expect.any_violation() {
+            let mend = "add what is violated, such as `mutual-exclusion = \"violated\"`, or leave \
+                        `because` out";
+            let because = place.key("because").itself();
+            self.wrong(&because, "a cause, and no violation is expected", mend);
+        }
+        for (index, cause) in expect.because.iter().enumerate() {
+            let at = place.key("because").index(index);
+            if expect.because[..index].contains(cause) {
+                self.wrong(&at, format!("`{cause}` is there twice"), "name it once");
+            }
+            let faults = causing(*cause);
+            let any = |name: &str| self.faults.iter().any(|(_, fault)| fault.harm.name() == name);
+            if !faults.is_empty() && !faults.iter().any(|name| any(name)) {
+                let message = format!("no fault here can be the cause `{cause}`");
+                let mend = format!("add a fault such as `{}`, or name another cause", faults[0]);
+                self.wrong(&at, message, mend);
+            }
+        }
+        for (name, acquires) in &expect.acquires {
+            let at = place.key("acquires").key(name.as_str()).itself();
+            if let Some(client) = self.known(&at, name) {
+                self.acquires(&at, client, name);
+            }
+            if *acquires != Acquires::Granted
+                && *acquires != Acquires::AllGranted
+                && expect.margin.contains_key(name)
+            {
+                let message = format!("`{name}` is to be refused and to have a margin");
+                let mend = "leave one of the two out";
+                self.wrong(&place.key("margin").key(name.as_str()).itself(), message, mend);
+            }
+        }
+        let quorum = self.cluster.1.quorum();
+        for (name, margin) in &expect.margin {
+            let at = place.key("margin").key(name.as_str());
+            if let Some(client) = self.known(&at.itself(), name) {
+                self.acquires(&at.itself(), client, name);
+            }
+            if *margin > quorum {
+                let message = format!("no grant has a margin of {margin}");
+                let mend = format!(
+                    "with {} masters that all grant it is {quorum}: write that or less",
+                    self.cluster.1.nodes
+                );
+                self.wrong(&at, message, mend);
+            }
+        }
+    }
+
+    fn acquires(&mut self, at: &crate::scenario::read::tree::Place, client: usize, name: &str) {
+        if !self.script(client).iter().any(|step| matches!(step, Step::Acquire { .. })) {
+            let mend = "add an `acquire` to its script, or leave it out here";
+            self.wrong(at, format!("`{name}` acquires nothing"), mend);
+        }
+    }
+}
+
+/// The faults that can be a cause; none: it is no fault's.
+fn causing(cause: Cause) -> &'static [&'static str] {
+    match cause {
+        Cause::ClockStep => &["clock.step", "clock.strobe"],
+        Cause::ClockRate => &["clock.rate"],
+        Cause::ClockStrobe => &["clock.strobe"],
+        Cause::NodeRestart => &["node.restart", "node.kill", "node.stop"],
+        Cause::ClientPause => &["client.pause"],
+        Cause::LateWrite | Cause::Bug | Cause::Unknown => &[],
+    }
+}

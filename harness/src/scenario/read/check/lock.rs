@@ -1,0 +1,66 @@
+//! The lock's options: the very checks that the library makes, so that no scenario fails only when
+//! its clients start.
+
+use std::time::Duration;
+
+use redquorum_protocol::{BadOption, Drift, Terms};
+
+use super::{MOST_NODES, Run};
+use crate::scenario::Length;
+use crate::scenario::read::tree::Place;
+
+impl Run<'_> {
+    pub(super) fn options(&mut self) {
+        let (place, lock) = self.lock.clone();
+        for (key, length) in
+            [("ttl", lock.ttl), ("node-timeout", lock.node_timeout), ("drift", lock.drift)]
+        {
+            self.whole(&place.key(key), length);
+        }
+        self.terms(&place, lock.ttl.0, &place.key("ttl"));
+        if lock.fencing {
+            self.wrong(
+                &place.key("fencing"),
+                "fencing tokens are not available in this version",
+                "write `fencing = false`, or leave it out",
+            );
+        }
+    }
+
+    /// Options are handed to clients in milliseconds.
+    pub(super) fn whole(&mut self, place: &Place, length: Length) {
+        if !length.0.subsec_nanos().is_multiple_of(1_000_000) {
+            let up = length.0 + Duration::from_millis(1);
+            let up =
+                Length(Duration::from_millis(u64::try_from(up.as_millis()).unwrap_or(u64::MAX)));
+            self.wrong(
+                place,
+                format!("`{length}` is not a whole number of milliseconds"),
+                format!("locks count in milliseconds: write for instance {up}"),
+            );
+        }
+    }
+
+    /// Whether the library takes a TTL with the other options; what is wrong with the TTL is told
+    /// at its place, which may be in a script.
+    pub(super) fn terms(&mut self, options: &Place, ttl: Duration, at: &Place) {
+        let lock = self.lock.1;
+        let nodes = self.cluster.1.nodes.clamp(1, MOST_NODES);
+        let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
+        let Err(bad) = Terms::new(nodes, ttl, drift, lock.node_timeout.0) else { return };
+        let place = match bad {
+            BadOption::NodeTimeoutTooShort { .. } => options.key("node-timeout"),
+            BadOption::DriftTooSmall { .. } => options.key("drift"),
+            _ => at.clone(),
+        };
+        if self.found.iter().any(|found| found.place == place) {
+            return;
+        }
+        let text = bad.to_string();
+        // Messages of the library tell the mend behind a semicolon or a colon.
+        let cut = text.rfind("; ").or_else(|| text.rfind(": "));
+        let (message, mend) =
+            cut.map_or((text.as_str(), "choose another"), |cut| (&text[..cut], &text[cut + 2..]));
+        self.wrong(&place, message, mend);
+    }
+}

@@ -1,0 +1,127 @@
+//! Where in the text a value stands: places are written while the values are checked, and looked
+//! up in the tree that the TOML parser leaves.
+
+use std::fmt;
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A path into a scenario file, such as `fault[1].net.drop.nodes[2]`, and which part of what is
+/// there is meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    steps: Vec<Step>,
+    /// The key, not its value.
+    key: bool,
+    /// A word inside a string.
+    word: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    Key(String),
+    Index(usize),
+}
+
+impl Place {
+    pub(super) fn key(&self, key: impl Into<String>) -> Self {
+        self.with(Step::Key(key.into()))
+    }
+
+    pub(super) fn index(&self, index: usize) -> Self {
+        self.with(Step::Index(index))
+    }
+
+    fn with(&self, step: Step) -> Self {
+        let mut steps = self.steps.clone();
+        steps.push(step);
+        Self { steps, key: false, word: None }
+    }
+
+    /// The key that leads here, where the name is what is wrong.
+    pub(super) fn itself(&self) -> Self {
+        Self { key: true, ..self.clone() }
+    }
+
+    /// A word of the string that is here.
+    pub(super) fn word(&self, word: impl Into<String>) -> Self {
+        Self { word: Some(word.into()), ..self.clone() }
+    }
+
+    pub(super) fn is_within(&self, outer: &Self) -> bool {
+        self.steps.starts_with(&outer.steps)
+    }
+
+    /// Where it is. What is not there is where it would be: at the last step that there is.
+    pub(super) fn span(&self, text: &str, root: &DeTable<'_>) -> Range<usize> {
+        let mut span = 0..0;
+        let mut here = Here::Table(root);
+        for (number, step) in self.steps.iter().enumerate() {
+            let last = number + 1 == self.steps.len();
+            let Some((key, value)) = here.step(step) else { return span };
+            let is_table = matches!(value.as_ref(), DeValue::Table(_));
+            span = match key {
+                // A table from a header has the header's span; one of dotted keys the last key's.
+                Some(key) if (last && self.key) || is_table => key,
+                _ => value.span(),
+            };
+            here = Here::Value(value.as_ref());
+        }
+        match &self.word {
+            Some(word) => narrowed(text, span, word),
+            None => span,
+        }
+    }
+}
+
+/// The place of a whole word inside a span; the span if it is not there.
+pub(super) fn narrowed(text: &str, span: Range<usize>, word: &str) -> Range<usize> {
+    let part = |c: char| c.is_alphanumeric() || "._:-".contains(c);
+    let Some(inside) = text.get(span.clone()).filter(|_| !word.is_empty()) else { return span };
+    let whole = |start: usize| {
+        !inside[..start].ends_with(part) && !inside[start + word.len()..].starts_with(part)
+    };
+    // The last one: the verb `release` comes before a resource of that name.
+    match inside.match_indices(word).map(|(start, _)| start).filter(|start| whole(*start)).last() {
+        Some(start) => span.start + start..span.start + start + word.len(),
+        None => span,
+    }
+}
+
+enum Here<'a, 'i> {
+    Table(&'a DeTable<'i>),
+    Value(&'a DeValue<'i>),
+}
+
+impl<'a, 'i> Here<'a, 'i> {
+    fn step(&self, step: &Step) -> Option<(Option<Range<usize>>, &'a Spanned<DeValue<'i>>)> {
+        let table = match self {
+            Self::Table(table) => *table,
+            Self::Value(DeValue::Table(table)) => table,
+            Self::Value(DeValue::Array(array)) => match step {
+                Step::Index(index) => return array.get(*index).map(|value| (None, value)),
+                Step::Key(_) => return None,
+            },
+            Self::Value(_) => return None,
+        };
+        let Step::Key(key) = step else { return None };
+        // `node = 1` is read as `nodes = [1]`.
+        let find = |name: &str| table.iter().find(|(key, _)| key.get_ref() == name);
+        let (key, value) = find(key).or_else(|| find(key.strip_suffix('s')?))?;
+        Some((Some(key.span()), value))
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, step) in self.steps.iter().enumerate() {
+            match step {
+                Step::Key(key) if number == 0 => f.write_str(key)?,
+                Step::Key(key) => write!(f, ".{key}")?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}

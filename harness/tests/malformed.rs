@@ -1,0 +1,43 @@
+//! Scenario files with something wrong in them, and what is said about each, to the letter:
+//! `malformed/X.toml` and `malformed/X.txt`.
+//!
+//! `REDQUORUM_BLESS=1 cargo test -p redquorum-harness --test malformed` writes the texts anew;
+//! read them before they are committed.
+
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use redquorum_harness::scenario::read;
+
+fn files() -> Vec<PathBuf> {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/malformed");
+    let entries = fs::read_dir(home).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn what_is_wrong_is_said_with_its_place_and_its_mend() {
+    let bless = env::var_os("REDQUORUM_BLESS").is_some();
+    let files = files();
+    assert!(files.len() >= 30);
+    let mut others = Vec::new();
+    for path in files {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let problems = read(name, &text).expect_err(name);
+        for problem in problems.list() {
+            assert!(!problem.message.is_empty() && !problem.mend.is_empty(), "{name}: {problem:?}");
+        }
+        let said = format!("{problems}\n");
+        let expected = path.with_extension("txt");
+        if bless {
+            fs::write(&expected, said).unwrap();
+        } else if fs::read_to_string(&expected).unwrap_or_default() != said {
+            others.push(format!("{name} now says:\n{said}"));
+        }
+    }
+    assert!(others.is_empty(), "{}", others.join("\n"));
+}
