@@ -2,6 +2,8 @@
 
 #[cfg(unix)]
 pub mod client;
+#[cfg(unix)]
+pub mod client_check;
 pub mod history;
 pub mod judge;
 #[cfg(unix)]
