@@ -12,6 +12,8 @@
 
 #[cfg(unix)]
 pub mod client;
+#[cfg(unix)]
+pub mod client_check;
 pub mod director;
 pub mod history;
 pub mod judge;

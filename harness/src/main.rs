@@ -8,6 +8,17 @@ use redquorum_harness::scenario::Scenario;
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("client") => redquorum_harness::client::main(),
+        Some("client-check") => {
+            let command = std::env::args().nth(2).unwrap_or_default();
+            match redquorum_harness::client_check::check(&command, &mut std::io::stdout()) {
+                Ok(true) => ExitCode::SUCCESS,
+                Ok(false) => ExitCode::from(1),
+                Err(why) => {
+                    eprintln!("{why}");
+                    ExitCode::from(3)
+                }
+            }
+        }
         Some(path) => {
             let start = std::time::Instant::now();
             let scenario: Scenario =
