@@ -2,9 +2,13 @@
 
 use std::process::ExitCode;
 
+#[cfg(unix)]
 fn main() -> ExitCode {
-    match std::env::args().nth(1).as_deref() {
-        Some("client") => redquorum_harness::client::main(),
-        _ => ExitCode::SUCCESS,
-    }
+    redquorum_harness::cli::main()
+}
+
+#[cfg(not(unix))]
+fn main() -> ExitCode {
+    eprintln!("error: redquorum-chaos stops and starts processes by signals: run it on a Unix");
+    ExitCode::from(3)
 }

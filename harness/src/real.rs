@@ -216,9 +216,9 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
     let image = setup.image.clone();
     match setup.choice {
         Choice::Process => processes(""),
-        Choice::Container => containers()
-            .map(|what| (Kind::Container { image }, what))
-            .map_err(Failure::Environment),
+        Choice::Container => {
+            containers().map(|what| (Kind::Container { image }, what)).map_err(Failure::Environment)
+        }
         Choice::Auto => match redquorum_rig::engine().map_err(|error| error.to_string()) {
             // Where an engine answers, what is wrong with it is the user's to know.
             Ok(_) => containers()

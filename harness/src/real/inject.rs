@@ -197,7 +197,8 @@ impl Injector {
                 self.set_client_clocks(fault, ClockChange::Cure)
             }
             Harm::Node(NodeHarm::Slow { .. }) | Harm::Net(_) => {
-                let rules = self.there.get_mut(&fault).map(|there| std::mem::take(&mut there.rules));
+                let rules =
+                    self.there.get_mut(&fault).map(|there| std::mem::take(&mut there.rules));
                 rules.unwrap_or_default().into_iter().for_each(|rule| self.network.heal(rule));
                 Ok(())
             }

@@ -49,7 +49,8 @@ pub(super) fn run(
     seed: u64,
     progress: &mut dyn FnMut(&str),
 ) -> Result<History, Failure> {
-    let wrong = |what: &str, error: std::io::Error| Failure::Environment(format!("{what}: {error}"));
+    let wrong =
+        |what: &str, error: std::io::Error| Failure::Environment(format!("{what}: {error}"));
     progress("starting masters");
     let cluster = ground.masters(scenario)?;
     let (signals, inbox) = channel();
@@ -63,9 +64,8 @@ pub(super) fn run(
         network.upstream(node, Some(cluster.address(node)));
     }
     progress("starting clients");
-    let (processes, client_clocks) =
-        clients(ground, scenario, &*cluster, &network, &signals)
-            .map_err(|error| wrong("no client can be started", error))?;
+    let (processes, client_clocks) = clients(ground, scenario, &*cluster, &network, &signals)
+        .map_err(|error| wrong("no client can be started", error))?;
     let mut stage = Stage {
         inbox,
         processes: Arc::new(processes),
@@ -170,10 +170,8 @@ fn clients(
         for node in 1..=scenario.cluster.nodes {
             urls.push(format!("redis://{}", network.listen(name, node)?));
         }
-        let env: Vec<(&str, String)> = vec![
-            (NODES_VARIABLE, urls.join(",")),
-            (OPTIONS_VARIABLE, options.clone()),
-        ];
+        let env: Vec<(&str, String)> =
+            vec![(NODES_VARIABLE, urls.join(",")), (OPTIONS_VARIABLE, options.clone())];
         let (to, of) = (signals.clone(), name.to_owned());
         let hear = move |heard| drop(to.send(Signal::Heard(of.clone(), heard)));
         let process = ClientProcess::spawn(&ground.command, env, hear)?;
@@ -224,8 +222,8 @@ impl Stage {
             };
             match signal {
                 Some((process, heard)) => {
-                    let can = first_words(&heard.what)
-                        .map_err(|why| self.not_ready(&process, &why))?;
+                    let can =
+                        first_words(&heard.what).map_err(|why| self.not_ready(&process, &why))?;
                     ready.insert(process, can);
                 }
                 None if Instant::now() >= until => {
@@ -241,9 +239,10 @@ impl Stage {
     }
 
     fn not_ready(&self, process: &str, why: &str) -> Failure {
-        let complaints = self.processes.get(process).map(|process| {
-            process.lock().unwrap_or_else(PoisonError::into_inner).complaints()
-        });
+        let complaints = self
+            .processes
+            .get(process)
+            .map(|process| process.lock().unwrap_or_else(PoisonError::into_inner).complaints());
         let complaints = complaints.filter(|text| !text.is_empty());
         let behind = complaints.map(|text| format!("; it complains:\n{text}")).unwrap_or_default();
         Failure::Environment(format!(

@@ -28,7 +28,8 @@ impl RunClock {
     }
 
     pub(super) fn at(&self, instant: Instant) -> Ns {
-        let nanos = |length: std::time::Duration| Ns::try_from(length.as_nanos()).unwrap_or(Ns::MAX);
+        let nanos =
+            |length: std::time::Duration| Ns::try_from(length.as_nanos()).unwrap_or(Ns::MAX);
         match instant.checked_duration_since(self.origin) {
             Some(after) => nanos(after),
             None => -nanos(self.origin.duration_since(instant)),
@@ -47,7 +48,9 @@ impl RunClock {
     /// The instant at which it is this late.
     pub(super) fn instant(&self, at: Ns) -> Instant {
         let after = std::time::Duration::from_nanos(u64::try_from(at).unwrap_or(0));
-        self.origin.checked_add(after).unwrap_or_else(|| self.origin + std::time::Duration::from_secs(3600))
+        self.origin
+            .checked_add(after)
+            .unwrap_or_else(|| self.origin + std::time::Duration::from_secs(3600))
     }
 }
 
@@ -119,7 +122,11 @@ impl Tap {
         self.close_all(tell, |_| true);
     }
 
-    fn close_all(&mut self, tell: &mut impl FnMut(Input), which: impl Fn(&(u64, u64, bool)) -> bool) {
+    fn close_all(
+        &mut self,
+        tell: &mut impl FnMut(Input),
+        which: impl Fn(&(u64, u64, bool)) -> bool,
+    ) {
         let mut keys: Vec<_> = self.open.keys().copied().filter(which).collect();
         keys.sort_unstable();
         for key in keys {

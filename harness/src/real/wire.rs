@@ -58,8 +58,8 @@ impl Scripts {
             // Reads and housekeeping change nothing.
             "GET" | "PTTL" | "TTL" | "EXISTS" | "PING" | "AUTH" | "SELECT" | "HELLO" | "CLIENT"
             | "INFO" | "SCRIPT" | "COMMAND" | "CONFIG" | "TIME" | "ECHO" | "QUIT" | "SUBSCRIBE"
-            | "UNSUBSCRIBE" | "PSUBSCRIBE" | "PUBLISH" | "WATCH" | "UNWATCH" | "MULTI"
-            | "EXEC" | "DISCARD" | "WAIT" | "STRLEN" | "TYPE" => return None,
+            | "UNSUBSCRIBE" | "PSUBSCRIBE" | "PUBLISH" | "WATCH" | "UNWATCH" | "MULTI" | "EXEC"
+            | "DISCARD" | "WAIT" | "STRLEN" | "TYPE" => return None,
             _ => Act::Other { key: words.first().map(|word| text_of(word)), command: name },
         })
     }
@@ -214,7 +214,8 @@ mod tests {
 
     #[test]
     fn the_scripts_of_others_are_placed_by_what_they_call() {
-        let compare = r#"if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("XXX", KEYS[1]"#;
+        let compare =
+            r#"if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("XXX", KEYS[1]"#;
         for (call, kind) in [
             ("del", Kind::Delete { compares: true }),
             ("pexpire", Kind::Keep { compares: true }),
@@ -229,7 +230,9 @@ mod tests {
     #[test]
     fn garbled_commands_are_no_reason_to_panic() {
         let scripts = Scripts::default();
-        for text in ["", "SET", "SET a", "EVAL", "EVALSHA x 99 k", "EVALSHA x -1", "PEXPIRE a", "DEL"] {
+        for text in
+            ["", "SET", "SET a", "EVAL", "EVALSHA x 99 k", "EVALSHA x -1", "PEXPIRE a", "DEL"]
+        {
             let _ = scripts.act(&words(text));
         }
         assert_eq!(scripts.act(&[]), None);

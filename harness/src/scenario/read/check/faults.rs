@@ -141,7 +141,7 @@ impl Run<'_> {
                 self.moves(&place.key("by"), by.by);
             }
             Harm::Clock(ClockHarm::Strobe { by, every, .. }) => {
-                self.moves(&place.key("by"), by.by);
+                self.moves(&place.key("by"), *by);
                 if every.0 < std::time::Duration::from_millis(1) {
                     let message = format!("a clock cannot jump every {every}");
                     self.wrong(&place.key("every"), message, "write at least \"1ms\"");
