@@ -131,10 +131,18 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Nothing is told yet.
+    /// Nothing is told yet. It will be on standard output.
     pub fn new(format: Format, session: Session, out: Out) -> Self {
+        Self::on(Screen::new(format != Format::Json), format, session, out)
+    }
+
+    /// Tells it elsewhere.
+    pub fn to(to: Box<dyn io::Write + Send>, format: Format, session: Session, out: Out) -> Self {
+        Self::on(Screen::plain(to), format, session, out)
+    }
+
+    fn on(screen: Screen, format: Format, session: Session, out: Out) -> Self {
         let result = ResultFile::new(&session);
-        let screen = Screen::new(format != Format::Json);
         Self { format, session, out, screen, entries: Vec::new(), result, broken: None }
     }
 

@@ -89,7 +89,9 @@ impl Selection {
         let names: Vec<String> = all.iter().map(|chosen| chosen.run.name.clone()).collect();
         all.retain(|chosen| chosen.run.name.contains(filter.as_str()));
         if all.is_empty() {
-            let near = near(filter, names.iter().map(String::as_str));
+            // A filter is a part of a name: what is near is a word of one, or all of it.
+            let words = names.iter().flat_map(|name| name.split(['-', '/']).chain([name.as_str()]));
+            let near = near(filter, words);
             let mend = match near {
                 Some(near) => format!("did you mean `{near}`? `redquorum-chaos list` shows all"),
                 None => format!("the names are {}", some_of(&names)),

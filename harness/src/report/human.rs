@@ -100,7 +100,9 @@ fn brief(expect: &Expect, verdict: &Verdict) -> String {
 /// Why a run is not good, what happened, and how to see it again.
 pub(super) fn details(entry: &Entry, colour: bool) -> String {
     let mut text = String::new();
-    for line in entry.differences().iter().flat_map(|why| why.lines()) {
+    // Of what was not judged the first line stands in the line of the run.
+    let told = usize::from(!matches!(entry.ended, Ended::Judged(_)));
+    for line in entry.differences().iter().flat_map(|why| why.lines()).skip(told) {
         _ = writeln!(text, "    {line}");
     }
     if let Ended::Judged(verdict) = &entry.ended {

@@ -43,6 +43,7 @@ fn status(entry: &Entry) -> TestCaseStatus {
     };
     let mut status = TestCaseStatus::non_success(kind);
     let first = entry.differences().first().map_or("no reason was given", String::as_str);
-    status.set_message(first).set_type(entry.word()).set_description(human::details(entry, false));
+    let text = format!("{}\n{}", human::observed(entry), human::details(entry, false));
+    status.set_message(first).set_type(entry.word()).set_description(text);
     status
 }

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::cli::colourful;
 
 pub(super) struct Screen {
+    to: Box<dyn Write + Send>,
     bar: ProgressBar,
     colour: bool,
     closed: bool,
@@ -23,7 +24,15 @@ impl Screen {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             bar.set_style(style);
         }
-        Self { bar, colour: colourful(&io::stdout()), closed: false }
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(Duration::from_millis(120));
+        }
+        Self { to: Box::new(io::stdout()), bar, colour: colourful(&io::stdout()), closed: false }
+    }
+
+    /// Without progress and colours.
+    pub(super) fn plain(to: Box<dyn Write + Send>) -> Self {
+        Self { to, bar: ProgressBar::hidden(), colour: false, closed: false }
     }
 
     pub(super) const fn colour(&self) -> bool {
@@ -34,10 +43,8 @@ impl Screen {
         if self.closed || text.is_empty() {
             return;
         }
-        let done = self.bar.suspend(|| {
-            let mut stdout = io::stdout().lock();
-            writeln!(stdout, "{text}").and_then(|()| stdout.flush())
-        });
+        let to = &mut self.to;
+        let done = self.bar.suspend(|| writeln!(to, "{text}").and_then(|()| to.flush()));
         self.closed = done.is_err();
     }
 
@@ -54,7 +61,6 @@ impl Screen {
     pub(super) fn phase(&self, done: usize, all: usize, name: &str, what: &str) {
         let what = if what.is_empty() { String::new() } else { format!(": {what}") };
         self.bar.set_message(format!("{}/{all} {name}{what}", done + 1));
-        self.bar.enable_steady_tick(Duration::from_millis(120));
     }
 }
 
