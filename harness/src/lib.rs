@@ -8,8 +8,11 @@
 //! Reading order: [`scenario`] is what a file says; [`director`] follows it, told what happens and
 //! saying what to do; [`real`] is where it happens; [`history`] is the record; [`judge`] reads
 //! nothing but that. [`talk`] is what the harness and a client process say to each other,
-//! [`client`] the built-in one, `process` how one is started and never left behind.
+//! [`client`] the built-in one, `process` how one is started and never left behind. [`cli`] is the
+//! command line, [`report`] what comes out of it.
 
+#[cfg(unix)]
+pub mod cli;
 #[cfg(unix)]
 pub mod client;
 #[cfg(unix)]
@@ -21,6 +24,8 @@ pub mod judge;
 pub mod process;
 #[cfg(unix)]
 pub mod real;
+#[cfg(unix)]
+pub mod report;
 pub mod scenario;
 #[cfg(unix)]
 pub mod stamp;

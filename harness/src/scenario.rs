@@ -31,7 +31,7 @@ pub use fault::{
 pub use length::{Length, Shift};
 pub use near::near;
 pub use problem::{Problem, Problems};
-pub use read::read;
+pub use read::{line_of, read};
 pub use schema::schema;
 pub use words::{Moment, Step, Way, What};
 

@@ -49,3 +49,24 @@ pub fn read(file: &str, text: &str) -> Result<Scenario, Problems> {
     });
     Err(problems(list.collect()))
 }
+
+/// The line of a run's expectation in a scenario's text: where a result that differs is to be
+/// mended. `name` is the run's, with its variant.
+pub fn line_of(text: &str, name: &str) -> usize {
+    let Ok(root) = DeTable::parse(text) else { return 1 };
+    let place = tree::Place::default();
+    let place = match name.split_once('/') {
+        None => place.key("expect"),
+        Some((_, variant)) => {
+            let variants = root.as_ref().get("variant").and_then(|list| list.as_ref().as_array());
+            let of = |table: &toml::Spanned<toml::de::DeValue<'_>>| {
+                let name = table.as_ref().get("name").and_then(|name| name.as_ref().as_str());
+                name == Some(variant)
+            };
+            let index = variants.and_then(|list| list.iter().position(of)).unwrap_or_default();
+            place.key("variant").index(index).key("expect")
+        }
+    };
+    let span = place.span(text, root.as_ref());
+    Problem::new(text, span, String::new(), String::new()).line
+}

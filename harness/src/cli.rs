@@ -1,0 +1,128 @@
+//! The command line: what can be asked, who answers, and with which exit code. What is printed
+//! during a run is in `report.rs`.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+
+mod check;
+mod choose;
+mod code;
+mod list;
+mod new;
+mod options;
+mod run;
+mod stage;
+mod words;
+
+pub use choose::{Chosen, Selection};
+pub use code::{Code, Tally};
+pub use options::{Backend, Format, RunOptions};
+pub use run::{Plan, run_all};
+pub use stage::Stage;
+pub(crate) use words::colourful;
+
+/// Breaks Redis masters as scenarios say, and judges what a lock on them did.
+///
+/// Without a command: runs scenarios. Without a path: those that come with the program.
+#[derive(Debug, Parser)]
+#[command(name = "redquorum-chaos", version, args_conflicts_with_subcommands = true)]
+#[command(after_help = code::HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: RunOptions,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run scenarios (the default)
+    Run(Box<RunOptions>),
+    /// Show the scenarios and what is expected of each
+    List(ListOptions),
+    /// Judge a recorded run again
+    Check(CheckOptions),
+    /// Write a new scenario to start from
+    New {
+        /// Its name: lower-case letters, digits and `-`
+        name: String,
+    },
+    /// Print the JSON Schema of scenario files
+    Schema,
+    /// Be a client of this project's lock, for the harness (speaks JSON lines)
+    Client,
+    /// Try whether a command speaks the client protocol
+    ClientCheck {
+        /// The command, as for a shell
+        #[arg(value_name = "CMD")]
+        command: String,
+    },
+}
+
+/// What to list.
+#[derive(Debug, Args)]
+pub(crate) struct ListOptions {
+    #[command(flatten)]
+    selection: Selection,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: list::Shape,
+}
+
+/// What to judge.
+#[derive(Debug, Args)]
+pub(crate) struct CheckOptions {
+    /// The recorded run: a `history.jsonl`
+    #[arg(value_name = "HISTORY.jsonl")]
+    history: std::path::PathBuf,
+    /// How to print the verdict
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: list::Shape,
+}
+
+/// Runs the program with the arguments of the process.
+pub fn main() -> ExitCode {
+    main_with(std::env::args_os())
+}
+
+/// Runs the program with these arguments, the first of which is its name.
+pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers; a pipe that is closed meanwhile is nobody's error.
+            let code = if error.use_stderr() { Code::Usage } else { Code::AsExpected };
+            drop(error.print());
+            return code.into();
+        }
+    };
+    match cli.command {
+        None => run::main(&cli.run),
+        Some(Command::Run(options)) => run::main(&options),
+        Some(Command::List(options)) => list::main(&options),
+        Some(Command::Check(options)) => check::main(&options),
+        Some(Command::New { name }) => new::main(&name),
+        Some(Command::Schema) => words::say_json(&crate::scenario::schema()),
+        Some(Command::Client) => return crate::client::main(),
+        Some(Command::ClientCheck { command }) => client_check(&command),
+    }
+    .into()
+}
+
+fn client_check(command: &str) -> Code {
+    match crate::client_check::check(command, &mut std::io::stdout()) {
+        Ok(true) => Code::AsExpected,
+        Ok(false) => Code::Differs,
+        Err(why) => {
+            words::complain(&why, "the masters of the check are redis-server processes");
+            Code::Environment
+        }
+    }
+}
+
+/// The names of the commands, to guess what was meant.
+fn commands() -> Vec<String> {
+    Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
+}

@@ -1,0 +1,234 @@
+//! What comes out of runs, as they end: lines on standard output, and files in a folder. Nothing
+//! waits for the end, so that whoever stops the program keeps what it found.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::cli::{Format, Tally};
+use crate::judge::{Outcome, Verdict};
+use crate::scenario::Expect;
+
+pub(crate) mod github;
+pub(crate) mod human;
+mod json;
+mod junit;
+mod out;
+mod screen;
+
+pub use json::{ResultFile, ResultLine, result_schema};
+pub use out::Out;
+use screen::Screen;
+
+/// What is known before the first run.
+#[derive(Clone, Debug, Default)]
+pub struct Session {
+    /// The seed.
+    pub seed: u64,
+    /// `process`, `container`, ….
+    pub backend: String,
+    /// What runs the masters, and why.
+    pub ground: String,
+    /// How many runs there will be.
+    pub runs: usize,
+    /// The length of the longest name.
+    pub widest: usize,
+}
+
+/// A run that ended.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// Its name.
+    pub name: String,
+    /// What ran it.
+    pub backend: String,
+    /// Its seed.
+    pub seed: u64,
+    /// Which time it is, with `--repeat`, counted from 0.
+    pub time: usize,
+    /// What was expected.
+    pub expect: Expect,
+    /// How it ended.
+    pub ended: Ended,
+    /// How long it took.
+    pub took: Duration,
+    /// Where its history is.
+    pub history: Option<PathBuf>,
+    /// The file of its scenario; none: it came with the program.
+    pub file: Option<PathBuf>,
+    /// The line of its expectation there.
+    pub line: usize,
+    /// The command that repeats it.
+    pub again: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug)]
+pub enum Ended {
+    /// It was judged.
+    Judged(Box<Verdict>),
+    /// It was not run, and why.
+    Skipped(String),
+    /// The environment failed, and how.
+    Environment(String),
+    /// The program failed, and how.
+    Internal(String),
+}
+
+impl Entry {
+    /// Whether there is nothing to look at: as expected, or skipped.
+    pub fn is_good(&self) -> bool {
+        match &self.ended {
+            Ended::Judged(verdict) => verdict.outcome == Outcome::AsExpected,
+            Ended::Skipped(_) => true,
+            Ended::Environment(_) | Ended::Internal(_) => false,
+        }
+    }
+
+    /// The word for how it ended: an outcome, or `environment`, or `internal`.
+    pub fn word(&self) -> &'static str {
+        match &self.ended {
+            Ended::Judged(verdict) => word(verdict.outcome),
+            Ended::Skipped(_) => word(Outcome::Skipped),
+            Ended::Environment(_) => "environment",
+            Ended::Internal(_) => "internal",
+        }
+    }
+
+    /// Why it is not good, a line each.
+    pub fn differences(&self) -> &[String] {
+        match &self.ended {
+            Ended::Judged(verdict) => &verdict.differences,
+            Ended::Skipped(why) | Ended::Environment(why) | Ended::Internal(why) => {
+                std::slice::from_ref(why)
+            }
+        }
+    }
+}
+
+/// The word for an outcome, as in reports.
+pub(crate) const fn word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::AsExpected => "as-expected",
+        Outcome::Skipped => "skipped",
+        Outcome::Inconclusive => "inconclusive",
+        Outcome::NotSeen => "not-seen",
+        Outcome::Differs => "differs",
+    }
+}
+
+/// All that is told and kept.
+#[derive(Debug)]
+pub struct Reports {
+    format: Format,
+    session: Session,
+    out: Out,
+    screen: Screen,
+    entries: Vec<Entry>,
+    result: ResultFile,
+    /// The first failure to keep something.
+    broken: Option<io::Error>,
+}
+
+impl Reports {
+    /// Nothing is told yet. It will be on standard output.
+    pub fn new(format: Format, session: Session, out: Out) -> Self {
+        Self::on(Screen::new(format != Format::Json), format, session, out)
+    }
+
+    /// Tells it elsewhere.
+    pub fn to(to: Box<dyn io::Write + Send>, format: Format, session: Session, out: Out) -> Self {
+        Self::on(Screen::plain(to), format, session, out)
+    }
+
+    fn on(screen: Screen, format: Format, session: Session, out: Out) -> Self {
+        let result = ResultFile::new(&session);
+        Self { format, session, out, screen, entries: Vec::new(), result, broken: None }
+    }
+
+    /// Where files go.
+    pub const fn out(&self) -> &Out {
+        &self.out
+    }
+
+    /// The runs begin.
+    pub fn begin(&mut self) {
+        match self.format {
+            Format::Json => self.screen.json(&json::Line::Session(&self.session)),
+            Format::Human | Format::Github => {
+                let text = human::begin(&self.session, self.out.folder());
+                self.screen.line(&text);
+            }
+        }
+        self.keep();
+    }
+
+    /// A run is so far.
+    pub fn phase(&mut self, name: &str, what: &str) {
+        self.screen.phase(self.entries.len(), self.session.runs, name, what);
+    }
+
+    /// A run ended.
+    pub fn finished(&mut self, entry: &Entry) {
+        let line = ResultLine::new(entry, self.out.folder());
+        match self.format {
+            Format::Json => self.screen.json(&json::Line::Result(&line)),
+            Format::Human | Format::Github => {
+                let text = human::entry(entry, self.session.widest, self.screen.colour());
+                self.screen.line(&text);
+            }
+        }
+        if self.format == Format::Github && !entry.is_good() {
+            self.screen.line(github::of(entry).trim_end());
+        }
+        self.result.scenarios.push(line);
+        self.entries.push(entry.clone());
+        self.keep();
+    }
+
+    /// All is over.
+    ///
+    /// # Errors
+    /// Something could not be kept; what, was told.
+    pub fn end(&mut self, tally: &Tally) -> io::Result<()> {
+        self.result.finished = !tally.interrupted;
+        self.keep();
+        match self.format {
+            Format::Json => self
+                .screen
+                .json(&json::Line::Summary { exit: tally.code() as u8, result: &self.result }),
+            Format::Human | Format::Github => {
+                let text =
+                    human::summary(&self.entries, tally, self.session.runs, self.out.folder());
+                self.screen.line(&text);
+            }
+        }
+        if self.format == Format::Github {
+            self.note(github::summary(&self.session, &self.entries));
+        }
+        self.broken.take().map_or(Ok(()), Err)
+    }
+
+    /// Both files as they are now, each replaced at once.
+    fn keep(&mut self) {
+        let result = serde_json::to_vec_pretty(&self.result).map_err(io::Error::from);
+        let result = result.and_then(|bytes| self.out.replace("result.json", &bytes));
+        self.note(result);
+        let junit = junit::text(&self.session, &self.entries);
+        let junit = junit.and_then(|text| self.out.replace("junit.xml", text.as_bytes()));
+        self.note(junit);
+    }
+
+    fn note(&mut self, done: io::Result<()>) {
+        if let Err(error) = done
+            && self.broken.is_none()
+        {
+            let folder = self.out.folder().display();
+            self.screen.complain(&format!(
+                "error: results cannot be written to {folder}: {error}\n  = help: make room, or \
+                 name another folder with --out"
+            ));
+            self.broken = Some(error);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Lines for people: a line a run, and under it what there is to look at.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Ended, Entry, Session, word};
+use crate::cli::Tally;
+use crate::judge::{Finding, Outcome, Seen, Verdict};
+use crate::scenario::{Cause, Expect, Layer, Scenario, Wanted};
+
+const GREEN: &str = "\x1b[32m";
+const RED: &str = "\x1b[31m";
+const YELLOW: &str = "\x1b[33m";
+const GREY: &str = "\x1b[90m";
+const PLAIN: &str = "\x1b[0m";
+
+/// What is known before the first run; the seed first.
+pub(super) fn begin(session: &Session, folder: &Path) -> String {
+    let Session { seed, backend, ground, runs, .. } = session;
+    let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
+    format!(
+        "seed     {seed}\nbackend  {backend} — {ground}\nresults  {}, {runs}\n",
+        folder.display()
+    )
+}
+
+/// A run that ended.
+pub(super) fn entry(entry: &Entry, widest: usize, colour: bool) -> String {
+    let (sign, paint) = match &entry.ended {
+        Ended::Judged(verdict) => match verdict.outcome {
+            Outcome::AsExpected => ('✓', GREEN),
+            Outcome::Differs => ('✗', RED),
+            Outcome::NotSeen | Outcome::Inconclusive => ('?', YELLOW),
+            Outcome::Skipped => ('-', GREY),
+        },
+        Ended::Skipped(_) => ('-', GREY),
+        Ended::Environment(_) | Ended::Internal(_) => ('!', RED),
+    };
+    let (on, off) = if colour { (paint, PLAIN) } else { ("", "") };
+    let took = seconds(entry.took);
+    let seen = observed(entry);
+    let word = entry.word();
+    let name = &entry.name;
+    let mut text = format!("{on}{sign} {word:12}{off}  {name:widest$}  {took:>7}  {seen}");
+    if !entry.is_good() {
+        text.push('\n');
+        text += &details(entry, colour);
+    }
+    text.trim_end().to_owned()
+}
+
+/// What was seen, in brief.
+pub(super) fn observed(entry: &Entry) -> String {
+    match &entry.ended {
+        Ended::Judged(verdict) => brief(&entry.expect, verdict),
+        Ended::Skipped(why) | Ended::Environment(why) | Ended::Internal(why) => {
+            why.lines().next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+fn brief(expect: &Expect, verdict: &Verdict) -> String {
+    let layers = |seen: Seen| {
+        let of = verdict.observed.iter().filter(move |(_, what)| **what == seen);
+        of.map(|(layer, _)| layer.name()).collect::<Vec<_>>().join(", ")
+    };
+    let (violated, open) = (layers(Seen::Violated), layers(Seen::Inconclusive));
+    let mut parts = Vec::new();
+    if !violated.is_empty() {
+        let causes: Vec<&str> = verdict.because.iter().map(|cause| Cause::name(*cause)).collect();
+        let causes =
+            if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
+        parts.push(format!("{violated} violated{causes}"));
+    }
+    if !open.is_empty() {
+        parts.push(format!("{open} not certain"));
+    }
+    if parts.is_empty() {
+        parts.push("safe".to_owned());
+    }
+    match verdict.outcome {
+        Outcome::AsExpected if expect.any_violation() => parts.push("as expected".to_owned()),
+        Outcome::AsExpected => {}
+        _ => {
+            let missing = Layer::ALL.into_iter().filter(|layer| {
+                expect.of(*layer) == Wanted::Violated
+                    && verdict.observed.get(layer) != Some(&Seen::Violated)
+            });
+            let missing: Vec<&str> = missing.map(Layer::name).collect();
+            if !missing.is_empty() {
+                parts.push(format!("expected: {} violated", missing.join(", ")));
+            }
+        }
+    }
+    parts.join(", ")
+}
+
+/// Why a run is not good, what happened, and how to see it again.
+pub(super) fn details(entry: &Entry, colour: bool) -> String {
+    let mut text = String::new();
+    // Of what was not judged the first line stands in the line of the run.
+    let told = usize::from(!matches!(entry.ended, Ended::Judged(_)));
+    for line in entry.differences().iter().flat_map(|why| why.lines()).skip(told) {
+        _ = writeln!(text, "    {line}");
+    }
+    if let Ended::Judged(verdict) = &entry.ended {
+        text += &stories(&verdict.findings);
+    }
+    let (on, off) = if colour { (GREY, PLAIN) } else { ("", "") };
+    if let Some(history) = &entry.history {
+        _ = writeln!(text, "    {on}history{off}  {}", history.display());
+    }
+    _ = writeln!(text, "    {on}again{off}    {}", entry.again);
+    text
+}
+
+fn stories(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let what = match finding.seen {
+            Seen::Violated => "violated",
+            Seen::Inconclusive => "not certain",
+            Seen::Safe => "safe",
+        };
+        let causes: Vec<&str> = finding.causes.iter().map(|cause| cause.name()).collect();
+        let because = if causes.is_empty() {
+            String::new()
+        } else {
+            format!(", because of {}", causes.join(", "))
+        };
+        _ = writeln!(text, "      {} {what}{because}", finding.layer);
+        for line in &finding.story {
+            _ = writeln!(text, "        {line}");
+        }
+    }
+    text
+}
+
+/// A verdict on its own, as `check` prints it.
+pub(crate) fn verdict(scenario: &Scenario, verdict: &Verdict) -> String {
+    let mut text = format!(
+        "{}: {}, {}\n",
+        scenario.name,
+        word(verdict.outcome),
+        brief(&scenario.expect, verdict)
+    );
+    for line in &verdict.differences {
+        _ = writeln!(text, "    {line}");
+    }
+    text += &stories(&verdict.findings);
+    text.trim_end().to_owned()
+}
+
+/// How it all came out.
+pub(super) fn summary(entries: &[Entry], tally: &Tally, runs: usize, folder: &Path) -> String {
+    let counts = [
+        (tally.as_expected, "as expected", "as expected"),
+        (tally.differs, "differs", "differ"),
+        (tally.not_seen, "not seen", "not seen"),
+        (tally.inconclusive, "inconclusive", "inconclusive"),
+        (tally.environment, "failed by the environment", "failed by the environment"),
+        (tally.internal, "failed by this program", "failed by this program"),
+        (tally.skipped, "skipped", "skipped"),
+    ];
+    let counts = counts.iter().filter(|(count, ..)| *count > 0);
+    let counts = counts
+        .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
+    let counts: Vec<String> = counts.collect();
+    let counts = if counts.is_empty() { "nothing was run".to_owned() } else { counts.join(", ") };
+    let took = seconds(entries.iter().map(|entry| entry.took).sum());
+    let mut text = format!("\n{counts}; {took}, results in {}", folder.display());
+    let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for entry in entries {
+        if let Ended::Skipped(why) = &entry.ended {
+            let names = skipped.entry(why).or_default();
+            if !names.contains(&entry.name.as_str()) {
+                names.push(&entry.name);
+            }
+        }
+    }
+    for (why, names) in skipped {
+        _ = write!(text, "\n  skipped: {why} ({})", names.join(", "));
+    }
+    let left = runs.saturating_sub(entries.len());
+    if tally.interrupted {
+        _ = write!(text, "\n  interrupted: {left} not run to their end");
+    } else if left > 0 {
+        _ = write!(text, "\n  stopped at the first that is not as expected: {left} not run");
+    }
+    text
+}
+
+fn seconds(took: Duration) -> String {
+    format!("{:.1} s", took.as_secs_f64())
+}

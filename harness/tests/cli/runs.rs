@@ -1,0 +1,147 @@
+//! What is run, in which order, and which exit code comes of it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use redquorum_harness::cli::{Code, Format, Stage, run_all};
+use redquorum_harness::history::History;
+use redquorum_harness::real::Failure;
+use redquorum_harness::report::ResultFile;
+use redquorum_harness::scenario::Scenario;
+
+use crate::support::{self, Fake, chosen, folder, plan, play, reports};
+
+fn result(folder: &Path) -> ResultFile {
+    serde_json::from_slice(&fs::read(folder.join("out/result.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn each_way_to_end_has_its_code_and_the_others_are_run_all_the_same() {
+    let table: [(&[&str], Code); 8] = [
+        (&["good", "fine"], Code::AsExpected),
+        (&["good", "skip"], Code::AsExpected),
+        (&["skip"], Code::Environment),
+        (&["blind", "good"], Code::NotSeen),
+        (&["unsure", "good"], Code::NotSeen),
+        (&["blind", "differs", "good"], Code::Differs),
+        (&["differs", "nothing", "good"], Code::Environment),
+        (&["panic", "differs", "injudicable", "nothing", "good"], Code::Internal),
+    ];
+    for (number, (names, code)) in table.into_iter().enumerate() {
+        let folder = folder(&format!("codes-{number}"));
+        let (tally, played) = play(&folder, names, &plan());
+        assert_eq!(tally.code(), code, "{names:?}");
+        assert!(played.iter().any(|(name, _)| name == "good") || !names.contains(&"good"));
+        assert_eq!(result(&folder).scenarios.len(), names.len());
+        assert!(result(&folder).finished);
+    }
+}
+
+#[test]
+fn a_panic_is_told_with_the_name_of_the_scenario() {
+    let folder = folder("panics");
+    play(&folder, &["panic", "injudicable"], &plan());
+    let result = result(&folder);
+    let of = |name: &str| result.scenarios.iter().find(|line| line.name == name).unwrap();
+    assert_eq!(of("panic").outcome, "internal");
+    assert_eq!(of("panic").differences, ["it panicked: as it was told"]);
+    assert_eq!(of("injudicable").differences, ["the judge panicked: no verdict on this"]);
+    // What the judge failed on is kept.
+    assert!(folder.join("out/injudicable/history.jsonl").is_file());
+}
+
+#[test]
+fn fail_fast_stops_behind_the_first_that_is_not_as_expected() {
+    let folder = folder("fail-fast");
+    let mut plan = plan();
+    plan.fail_fast = true;
+    let (tally, played) = play(&folder, &["good", "skip", "blind", "differs"], &plan);
+    let names: Vec<&str> = played.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!((names, tally.code()), (vec!["good", "blind"], Code::NotSeen));
+}
+
+#[test]
+fn a_repetition_has_the_next_seed_and_a_history_of_its_own() {
+    let folder = folder("repeat");
+    let mut plan = plan();
+    plan.repeat = 3;
+    plan.seed = u64::MAX;
+    let (_, played) = play(&folder, &["good", "fine"], &plan);
+    let seeds: Vec<u64> = played.iter().map(|(_, seed)| *seed).collect();
+    assert_eq!(seeds, [u64::MAX, u64::MAX, 0, 0, 1, 1]);
+    for name in ["good", "good@2", "good@3", "fine@3"] {
+        assert!(folder.join("out").join(name).join("history.jsonl").is_file(), "{name}");
+    }
+    let again = &result(&folder).scenarios[2].again;
+    assert!(again.contains(" --seed 0 --backend fake") && again.contains("good.toml"), "{again}");
+}
+
+#[test]
+fn several_at_once_are_all_run_and_all_told() {
+    let folder = folder("jobs");
+    let names: Vec<String> = (0..40).map(|number| format!("good-{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut plan = plan();
+    plan.jobs = 8;
+    let (tally, played) = play(&folder, &names, &plan);
+    assert_eq!((tally.as_expected, played.len()), (40, 40));
+    assert_eq!(result(&folder).scenarios.len(), 40);
+}
+
+#[test]
+fn what_is_kept_is_whole_while_it_is_run() {
+    struct Looks(Fake, std::path::PathBuf);
+    impl Stage for Looks {
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+        fn backend(&self) -> &str {
+            self.0.backend()
+        }
+        fn can(&self, scenario: &Scenario) -> Result<(), String> {
+            self.0.can(scenario)
+        }
+        fn run(
+            &self,
+            scenario: &Scenario,
+            seed: u64,
+            progress: &mut dyn FnMut(&str),
+        ) -> Result<History, Failure> {
+            // The one before may be on its way to the file.
+            let result = result(&self.1);
+            let played = self.0.played.lock().unwrap().len();
+            assert!(!result.finished && result.scenarios.len() <= played);
+            self.0.run(scenario, seed, progress)
+        }
+    }
+    let folder = folder("whole");
+    let chosen = chosen(&folder, &["good", "fine", "differs"]);
+    let (mut reports, _) = reports(&folder, chosen.len(), Format::Human);
+    let stage = Looks(Fake::default(), folder.clone());
+    let tally = run_all(&stage, &chosen, &plan(), &mut reports);
+    assert_eq!((tally.as_expected, tally.differs, tally.internal), (2, 1, 0));
+}
+
+#[test]
+fn who_interrupts_gets_what_there_is() {
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    let folder = folder("interrupted");
+    let mut plan = plan();
+    // Before and after each run: it is pressed during the third.
+    plan.interrupted = || ASKED.fetch_add(1, Ordering::SeqCst) > 4;
+    let (tally, played) = play(&folder, &["good", "fine", "well", "more"], &plan);
+    assert_eq!((tally.code(), tally.as_expected, played.len()), (Code::Interrupted, 2, 3));
+    assert_eq!((result(&folder).finished, result(&folder).scenarios.len()), (false, 2));
+}
+
+#[test]
+fn results_that_cannot_be_kept_are_no_success() {
+    let folder = folder("unkept");
+    let chosen = chosen(&folder, &["good"]);
+    let (mut reports, _) = reports(&folder, 1, Format::Human);
+    fs::remove_dir_all(folder.join("out")).unwrap();
+    fs::write(folder.join("out"), "in the way").unwrap();
+    let tally = run_all(&Fake::default(), &chosen, &support::plan(), &mut reports);
+    assert_eq!(tally.code(), Code::Environment);
+}

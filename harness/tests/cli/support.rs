@@ -1,0 +1,189 @@
+//! A stage that plays what a scenario's name says, a judge that says what the name says, and a
+//! folder for each test.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use redquorum_harness::cli::Format;
+use redquorum_harness::cli::{Chosen, Plan, Selection, Stage, Tally, run_all};
+use redquorum_harness::history::{Event, Header, History, Phase, Record, SCHEMA};
+use redquorum_harness::judge::{Finding, Measures, Outcome, Seen, Verdict};
+use redquorum_harness::real::Failure;
+use redquorum_harness::report::{Out, Reports, Session};
+use redquorum_harness::scenario::{Cause, Layer, Scenario};
+
+/// An empty folder of a test's own.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(name);
+    drop(fs::remove_dir_all(&folder));
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The text of a small scenario.
+pub(crate) fn text(name: &str) -> String {
+    format!(
+        "name = \"{name}\"\nabout = \"To be played.\"\n\n[[client]]\nid = \"c1\"\n\
+         script = [\"acquire L\", \"release L\"]\n\n[[fault]]\nat = \"0s\"\n\
+         clock.step = {{ node = 1, by = \"3s\" }}\n\n[expect]\nmutual-exclusion = \"violated\"\n"
+    )
+}
+
+/// Scenario files of these names, chosen.
+pub(crate) fn chosen(folder: &Path, names: &[&str]) -> Vec<Chosen> {
+    let mut paths = Vec::new();
+    for name in names {
+        let path = folder.join(format!("{name}.toml"));
+        fs::write(&path, text(name)).unwrap();
+        paths.push(path);
+    }
+    Selection { paths, filter: None }.runs().unwrap()
+}
+
+/// Plays: `skip…`, `nothing…` (the environment fails), `panic…`; everything else is run.
+#[derive(Default)]
+pub(crate) struct Fake {
+    pub(crate) played: Mutex<Vec<(String, u64)>>,
+}
+
+impl Stage for Fake {
+    fn describe(&self) -> String {
+        "a fake, for tests".to_owned()
+    }
+
+    fn backend(&self) -> &str {
+        "fake"
+    }
+
+    fn can(&self, scenario: &Scenario) -> Result<(), String> {
+        if scenario.name.starts_with("skip") { Err("it cannot be".to_owned()) } else { Ok(()) }
+    }
+
+    fn run(
+        &self,
+        scenario: &Scenario,
+        seed: u64,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<History, Failure> {
+        progress("playing");
+        assert!(!scenario.name.starts_with("panic"), "as it was told");
+        if scenario.name.starts_with("nothing") {
+            return Err(Failure::Environment(
+                "there is nothing here\ninstall something".to_owned(),
+            ));
+        }
+        self.played.lock().unwrap().push((scenario.name.clone(), seed));
+        Ok(history(scenario, seed))
+    }
+}
+
+pub(crate) fn history(scenario: &Scenario, seed: u64) -> History {
+    History {
+        header: Header {
+            schema: SCHEMA,
+            scenario: scenario.clone(),
+            seed,
+            backend: "fake".to_owned(),
+            masters: "none".to_owned(),
+            client: None,
+            harness: "0".to_owned(),
+        },
+        records: vec![Record { ns: 0, event: Event::Phase { phase: Phase::End } }],
+    }
+}
+
+/// Judges by the name.
+pub(crate) fn judge(history: &History) -> Verdict {
+    let name = history.header.scenario.name.as_str();
+    let (outcome, seen) = match name.split(['-', '/']).next().unwrap() {
+        "differs" => (Outcome::Differs, Seen::Violated),
+        "blind" => (Outcome::NotSeen, Seen::Safe),
+        "unsure" => (Outcome::Inconclusive, Seen::Inconclusive),
+        "injudicable" => panic!("no verdict on this"),
+        _ => (Outcome::AsExpected, Seen::Violated),
+    };
+    let bad = outcome != Outcome::AsExpected;
+    let mut observed: std::collections::BTreeMap<Layer, Seen> =
+        Layer::ALL.into_iter().map(|layer| (layer, Seen::Safe)).collect();
+    observed.insert(Layer::MutualExclusion, seen);
+    Verdict {
+        outcome,
+        observed,
+        differences: if bad { vec![format!("{name} is <not> & as expected")] } else { Vec::new() },
+        findings: if seen == Seen::Safe {
+            Vec::new()
+        } else {
+            vec![Finding {
+                layer: Layer::MutualExclusion,
+                seen,
+                story: vec!["c1 believed L from 1.0 to 9.0".to_owned(), "so did c2".to_owned()],
+                causes: vec![Cause::ClockStep],
+                from: 1_000_000,
+                to: 9_000_000,
+            }]
+        },
+        because: if seen == Seen::Violated { vec![Cause::ClockStep] } else { Vec::new() },
+        measures: Measures { grants: 2, margins: vec![1, 1], ..Measures::default() },
+    }
+}
+
+/// A plan with the judge above, that nobody interrupts.
+pub(crate) fn plan() -> Plan {
+    let mut plan = Plan::default();
+    plan.seed = 7;
+    plan.judge = judge;
+    plan.interrupted = || false;
+    plan
+}
+
+/// Runs all on a fake; what is kept goes to `out` in the folder.
+pub(crate) fn play(folder: &Path, names: &[&str], plan: &Plan) -> (Tally, Vec<(String, u64)>) {
+    let chosen = chosen(folder, names);
+    let fake = Fake::default();
+    let (mut reports, _) = reports(folder, chosen.len(), Format::Json);
+    let tally = run_all(&fake, &chosen, plan, &mut reports);
+    (tally, fake.played.into_inner().unwrap())
+}
+
+/// What is told of a play.
+pub(crate) fn told(folder: &Path, names: &[&str], format: Format) -> String {
+    let chosen = chosen(folder, names);
+    let (mut reports, told) = reports(folder, chosen.len(), format);
+    run_all(&Fake::default(), &chosen, &plan(), &mut reports);
+    told.text()
+}
+
+/// What was told.
+#[derive(Clone, Default)]
+pub(crate) struct Told(Arc<Mutex<Vec<u8>>>);
+
+impl Told {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl io::Write for Told {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn reports(folder: &Path, runs: usize, format: Format) -> (Reports, Told) {
+    let session = Session {
+        seed: 7,
+        backend: "fake".to_owned(),
+        ground: "a fake, for tests".to_owned(),
+        runs,
+        widest: 12,
+    };
+    let out = Out::create(&folder.join("out")).unwrap();
+    let told = Told::default();
+    (Reports::to(Box::new(told.clone()), format, session, out), told)
+}

@@ -1,0 +1,261 @@
+//! The scenarios that come with the program, and what becomes of them when they are garbled.
+
+use proptest::prelude::*;
+use redquorum_harness::scenario::{embedded, line_of, read, schema};
+
+#[test]
+fn those_that_come_with_the_program_are_read_and_written_again() {
+    assert!(embedded().count() > 0);
+    for (name, text) in embedded() {
+        let file = format!("{name}.toml");
+        let scenario = read(&file, text).unwrap_or_else(|problems| panic!("{problems}"));
+        let again = toml::to_string(&scenario).unwrap();
+        let again = read(&file, &again).unwrap_or_else(|problems| panic!("{again}\n{problems}"));
+        assert_eq!(again, scenario, "{name}");
+        let json = serde_json::to_string(&scenario).unwrap();
+        assert_eq!(serde_json::from_str(&json).ok(), Some(scenario.clone()), "{name}");
+        for run in scenario.runs() {
+            let line = text.lines().nth(line_of(text, &run.name) - 1).unwrap();
+            assert!(line.contains("expect") || !text.contains("expect"), "{}: {line}", run.name);
+        }
+    }
+}
+
+#[test]
+fn the_schema_knows_every_field_that_the_scenarios_use() {
+    let schema = schema();
+    assert_eq!(schema["title"], "A scenario of redquorum-chaos");
+    assert!(schema["$id"].as_str().unwrap().starts_with("https://"));
+    let text = schema.to_string();
+    for (name, scenario) in embedded() {
+        let value: toml::Value = toml::from_str(scenario).unwrap();
+        fields(&value, &mut |field| {
+            assert!(text.contains(&format!("\"{field}\"")), "{name}: {field}");
+        });
+    }
+}
+
+/// The keys, without those that are names of clients.
+fn fields(value: &toml::Value, seen: &mut impl FnMut(&str)) {
+    match value {
+        toml::Value::Table(table) => {
+            for (key, value) in table {
+                seen(key);
+                if key != "acquires" && key != "margin" {
+                    fields(value, seen);
+                }
+            }
+        }
+        toml::Value::Array(list) => list.iter().for_each(|value| fields(value, seen)),
+        _ => {}
+    }
+}
+
+/// A text with everything in it that a scenario can have.
+const FULL: &str = r#"name = "full"
+about = "Everything: ä, 🔒."
+source = "here"
+
+[cluster]
+nodes = 5
+persistence = "aof-always"
+
+[lock]
+ttl = "2s"
+node-timeout = "50ms"
+drift-ppm = 10000
+drift = "2ms"
+fencing = false
+
+[[client]]
+id = "c1"
+process = "p"
+script = ["acquire L wait 5s ttl 3s cancel 1s", "read R", "keep L for 1s", "work 100ms", "write R if L", "extend L", "release L"]
+
+[[client]]
+id = "w"
+count = 3
+loop = "1s"
+think = "10ms"
+start = "100ms"
+script = [
+    "acquire L",   # a comment
+    "release L",
+]
+
+[[fault]]
+after = "c1 granted L + 10ms"
+for = "1s"
+clock.step = { node = "holders(c1, 2)", by = "-3s" }
+
+[[fault]]
+before = "w2 reply 3 of release"
+net.drop = { clients = ["c1", "w1"], nodes = [1, 2], what = "reply", command = "acquire", index = 2, count = 1 }
+
+[[fault]]
+at = "0s"
+[fault.net.delay]
+by = "10ms"
+
+[expect]
+mutual-exclusion = "violated"
+because = ["clock.step", "late-write"]
+acquires = { c1 = "granted", w1 = "no-quorum" }
+margin = { c1 = 1 }
+
+[[variant]]
+name = "three"
+about = "Three masters"
+cluster = { nodes = 3 }
+expect = { }
+[[variant.client]]
+id = "c1"
+script = ["acquire L", "release L"]
+[[variant.fault]]
+at = "1s"
+clock.rate = { nodes = "all", factor = 2.0 }
+"#;
+
+#[test]
+fn the_full_one_is_read() {
+    let scenario = read("full.toml", FULL).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!((scenario.runs().len(), scenario.faults.len()), (2, 3));
+}
+
+/// A way to garble a text. Numbers are places, taken modulo its length.
+#[derive(Clone, Debug)]
+enum Harm {
+    Delete(usize, usize),
+    Insert(usize, String),
+    Double(usize, usize),
+    SwapLines(usize, usize),
+    DropLine(usize),
+    SwapWords(usize, usize),
+    Cut(usize),
+}
+
+fn harms() -> impl Strategy<Value = Vec<Harm>> {
+    let place = || any::<usize>();
+    let short = || 1..12_usize;
+    let scrap = prop_oneof![
+        proptest::sample::select(vec![
+            "\"",
+            "'",
+            "[",
+            "]",
+            "[[",
+            "{",
+            "}",
+            "=",
+            ",",
+            ".",
+            "#",
+            "\n",
+            "\r",
+            "\r\n",
+            "\t",
+            "\0",
+            "\u{feff}",
+            "ä",
+            "🔒",
+            "\"\"\"",
+            "0",
+            "-1",
+            "1e400",
+            "nan",
+            "99999999999999999999",
+            "true",
+            "\\u0000",
+            "1979-05-27",
+            "[fault]",
+            "[[client]]",
+            "acquire",
+            "holder(",
+            "all",
+            "wait",
+            "0s",
+            "1ns",
+            "31days",
+            "count = 0",
+            "nodes = 0",
+            "`",
+            "; write ",
+            ": write ",
+        ])
+        .prop_map(str::to_owned),
+        ".{0,4}",
+    ];
+    let one = prop_oneof![
+        (place(), short()).prop_map(|(at, many)| Harm::Delete(at, many)),
+        (place(), scrap).prop_map(|(at, what)| Harm::Insert(at, what)),
+        (place(), short()).prop_map(|(at, many)| Harm::Double(at, many)),
+        (place(), place()).prop_map(|(one, two)| Harm::SwapLines(one, two)),
+        place().prop_map(Harm::DropLine),
+        (place(), place()).prop_map(|(one, two)| Harm::SwapWords(one, two)),
+        place().prop_map(Harm::Cut),
+    ];
+    proptest::collection::vec(one, 1..5)
+}
+
+fn garble(text: &str, harm: &Harm) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    let at = |place: usize| place % (chars.len() + 1);
+    let part = |from: usize, many: usize| from..(from + many).min(chars.len());
+    let joined = |parts: &[&[char]]| parts.iter().flat_map(|part| part.iter()).collect::<String>();
+    let swapped = |parts: Vec<&str>, glue: &str, one: usize, two: usize| {
+        let mut parts = parts;
+        let many = parts.len();
+        if many > 0 {
+            parts.swap(one % many, two % many);
+        }
+        parts.join(glue)
+    };
+    match harm {
+        Harm::Delete(place, many) => {
+            let range = part(at(*place), *many);
+            joined(&[&chars[..range.start], &chars[range.end..]])
+        }
+        Harm::Insert(place, what) => {
+            let what: Vec<char> = what.chars().collect();
+            joined(&[&chars[..at(*place)], &what, &chars[at(*place)..]])
+        }
+        Harm::Double(place, many) => {
+            let range = part(at(*place), *many);
+            joined(&[&chars[..range.end], &chars[range.start..]])
+        }
+        Harm::SwapLines(one, two) => swapped(text.split('\n').collect(), "\n", *one, *two),
+        Harm::SwapWords(one, two) => swapped(text.split(' ').collect(), " ", *one, *two),
+        Harm::DropLine(place) => {
+            let mut lines: Vec<&str> = text.split('\n').collect();
+            lines.remove(place % lines.len());
+            lines.join("\n")
+        }
+        Harm::Cut(place) => chars[..at(*place)].iter().collect(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_garbled_is_read_or_told_in_full(harms in harms(), own in any::<bool>()) {
+        let (name, text) = match embedded().next() {
+            Some((name, text)) if own => (name, text),
+            _ => ("full", FULL),
+        };
+        let text = harms.iter().fold(text.to_owned(), |text, harm| garble(&text, harm));
+        let file = format!("{name}.toml");
+        line_of(&text, name);
+        if let Err(problems) = read(&file, &text) {
+            prop_assert!(!problems.list().is_empty());
+            for problem in problems.list() {
+                prop_assert!(problem.line >= 1 && problem.column >= 1, "{problem:?}");
+                prop_assert!(problem.line <= text.matches('\n').count() + 1, "{problem:?}");
+                prop_assert!(!problem.message.trim().is_empty(), "{problem:?}");
+                prop_assert!(!problem.mend.trim().is_empty(), "{problem:?}");
+            }
+            prop_assert!(problems.to_string().contains("help: "), "{problems}");
+            problems.render(true);
+        }
+    }
+}
