@@ -148,6 +148,11 @@ pub enum Order {
     },
     /// Cure it.
     Cure(usize),
+    /// Kill a client process that does not keep to the protocol.
+    Kill {
+        /// Which.
+        process: String,
+    },
     /// Say which keys each master has.
     Look,
 }
@@ -310,15 +315,13 @@ impl Director {
             Input::Gated(fault) => self.faults.gated(now, fault),
             Input::Struck { fault, at, failed } => self.struck(now, fault, at, failed, orders),
             Input::Cured { fault, at, failed } => {
-                self.faults.cured(fault);
+                let processes = self.faults.cured(fault);
+                if faults::is_pause(&self.scenario.faults[fault].harm) {
+                    self.paused(now, &processes, false);
+                }
                 self.record(now, Event::Cured { fault: fault + 1, at, failed });
             }
-            Input::Broken { process, why } => {
-                if self.gone.insert(process.clone()) {
-                    self.lose(&process);
-                    self.record(now, Event::Broken { process, why });
-                }
-            }
+            Input::Broken { process, why } => self.broken(now, process, why, orders),
             Input::Keys { node, keys } => self.looked(now, node, keys),
             Input::Wake => {}
         }
@@ -338,6 +341,14 @@ impl Director {
     fn go_on(&mut self, now: Ns, orders: &mut Vec<Order>) {
         match self.phase {
             Some(Phase::Run) => {
+                let late = |player: &Player| {
+                    let step = player.is_overdue(now)?;
+                    let why = format!("it does not answer to `{step}` ({})", player.id());
+                    Some((player.process().to_owned(), why))
+                };
+                for (process, why) in self.players.iter().filter_map(late).collect::<Vec<_>>() {
+                    self.broken(now, process, why, orders);
+                }
                 // What is there from the start is there before anybody does anything.
                 if self.faults.are_set_up() {
                     self.play(now, orders);
@@ -428,11 +439,28 @@ impl Director {
                 self.lose(process);
             }
         }
+        if failed.is_none() && faults::is_pause(&harm) {
+            self.paused(now, &processes, true);
+        }
         let fault_number = fault + 1;
         self.record(now, Event::Struck { fault: fault_number, harm, nodes, processes, at, failed });
         if self.faults.has_gate(fault) {
             orders.push(Order::Open(fault));
         }
+    }
+
+    /// A process is not to be reckoned with any more.
+    fn broken(&mut self, now: Ns, process: String, why: String, orders: &mut Vec<Order>) {
+        if self.gone.insert(process.clone()) {
+            self.lose(&process);
+            orders.push(Order::Kill { process: process.clone() });
+            self.record(now, Event::Broken { process, why });
+        }
+    }
+
+    fn paused(&mut self, now: Ns, processes: &[String], paused: bool) {
+        let hit = |player: &&mut Player| processes.iter().any(|name| name == player.process());
+        self.players.iter_mut().filter(hit).for_each(|player| player.is_paused(now, paused));
     }
 
     /// The clients of a process will never answer.

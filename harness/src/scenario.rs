@@ -304,7 +304,9 @@ mod tests {
         for f in std::fs::read_dir("../scenarios").unwrap() {
             let p = f.unwrap().path();
             let r: Result<Scenario, _> = toml::from_str(&std::fs::read_to_string(&p).unwrap());
-            if let Err(e) = r { panic!("{}: {e}", p.display()); }
+            if let Err(e) = r {
+                panic!("{}: {e}", p.display());
+            }
         }
     }
 }

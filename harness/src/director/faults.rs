@@ -210,8 +210,10 @@ impl Faults {
         (watched.nodes.clone(), watched.processes.clone())
     }
 
-    pub(super) fn cured(&mut self, fault: usize) {
+    /// It is no more. Returns the processes that it hit.
+    pub(super) fn cured(&mut self, fault: usize) -> Vec<String> {
         self.all[fault].state = State::Over;
+        self.all[fault].processes.clone()
     }
 
     /// Whether nothing is going to happen by itself: none is due, being done, or has a time at
@@ -246,6 +248,11 @@ const fn has_cure(harm: &Harm) -> bool {
 /// Whether the client processes that it hits are gone.
 pub(super) const fn is_deadly(harm: &Harm) -> bool {
     matches!(harm, Harm::Client(ClientHarm::Kill { .. }))
+}
+
+/// Whether the client processes that it hits stand still.
+pub(super) const fn is_pause(harm: &Harm) -> bool {
+    matches!(harm, Harm::Client(ClientHarm::Pause { .. }))
 }
 
 /// The masters that a fault hits now.

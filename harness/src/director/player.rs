@@ -12,6 +12,10 @@ use crate::talk::{Answer, Can, Op};
 /// How long a client that cannot wait by itself is left alone before it is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(40);
 
+/// How long a client may take for an answer, beside the time for which it was told to wait: for
+/// most steps there is nothing to wait for.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// A client and where it is in its script.
 #[derive(Clone, Debug)]
 pub(super) struct Player {
@@ -25,6 +29,10 @@ pub(super) struct Player {
     wait_until: Option<Ns>,
     /// The request that is to be cancelled, and when.
     cancel: Option<(u64, Ns)>,
+    /// When the request that is under way must have been answered.
+    overdue: Ns,
+    /// Its process stands still.
+    paused: bool,
     /// The version that was read of each register.
     read: BTreeMap<String, u64>,
     /// The TTL of a request that names none.
@@ -52,6 +60,8 @@ impl Player {
             state: State::Resting(nanos(client.start.0)),
             wait_until: None,
             cancel: None,
+            overdue: Ns::MAX,
+            paused: false,
             read: BTreeMap::new(),
             ttl: lock.ttl,
         }
@@ -99,6 +109,7 @@ impl Player {
     pub(super) fn next_wake(&self) -> Option<Ns> {
         let rest = match self.state {
             State::Resting(until) => Some(until),
+            State::Asked(_) => Some(self.overdue),
             _ => None,
         };
         rest.into_iter().chain(self.cancel.map(|(_, at)| at)).min()
@@ -178,6 +189,33 @@ impl Player {
         self.state = State::Asked(id);
         if let Some(Step::Acquire { cancel: Some(after), .. }) = self.client.script.get(self.at) {
             self.cancel = Some((id, now.saturating_add(nanos(after.0))));
+        }
+        self.give_time(now);
+    }
+
+    /// Its process stops, or goes on: nothing can be asked of it until it has had its time again.
+    pub(super) fn is_paused(&mut self, now: Ns, paused: bool) {
+        self.paused = paused;
+        self.give_time(now);
+    }
+
+    fn give_time(&mut self, now: Ns) {
+        let wait = match self.client.script.get(self.at) {
+            Some(Step::Acquire { wait, .. }) => wait.0,
+            _ => Duration::ZERO,
+        };
+        self.overdue = if self.paused {
+            Ns::MAX
+        } else {
+            now.saturating_add(nanos(wait.saturating_add(ANSWER)))
+        };
+    }
+
+    /// What it was asked and has not answered in time, if so.
+    pub(super) fn is_overdue(&self, now: Ns) -> Option<&Step> {
+        match self.state {
+            State::Asked(_) if now >= self.overdue => self.client.script.get(self.at),
+            _ => None,
         }
     }
 

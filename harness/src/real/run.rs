@@ -325,6 +325,13 @@ impl Stage {
                     give(Task::Strike { fault, nodes, processes });
                 }
                 Order::Cure(fault) => give(Task::Cure(fault)),
+                Order::Kill { process } => {
+                    if let Some(client) = self.processes.get(&process) {
+                        // Gone already is as good.
+                        let client = client.lock().unwrap_or_else(PoisonError::into_inner);
+                        let _ = client.kill();
+                    }
+                }
                 Order::Open(fault) => give(Task::Open(fault)),
                 Order::Look => give(Task::Look),
                 Order::Gate { .. } => unreachable!("gates are closed before the run"),
