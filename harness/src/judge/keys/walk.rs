@@ -92,12 +92,13 @@ impl<'w, 'a> OneKey<'w, 'a> {
         let (mut certain, mut possible) = (expires.from, expires.to);
         let mut wiped = None;
         for wipe in self.faults.wipes(node) {
-            // What was set while the master went down and came up may be from before or after.
             if wipe.at.to < set.from || wipe.at.from > possible {
                 continue;
             }
             certain = certain.min(wipe.at.from);
-            if wipe.at.from >= set.to {
+            // No connection outlives its master: what was sent before was executed before, if at
+            // all. What was sent while it went down and came up may be from before or after.
+            if wipe.at.from >= set.from {
                 possible = possible.min(wipe.at.to);
             }
             if wiped.is_none() {

@@ -173,3 +173,26 @@ fn a_clock_that_only_jumped_to_and_fro_briefly_keeps_keys_for_certain() {
     run.grant("c2", "t2", 300.0, 2200.0, &[3, 4, 5]);
     run.judge().because(&[Cause::ClockStep]);
 }
+
+#[test]
+fn who_is_told_a_length_and_stopped_before_it_hears_it_counts_too_long() {
+    let stopped = |stopped: bool| {
+        let mut run = Run::two();
+        let id = run.ask(9.0, "c1", "acquire", Some("L"), 0);
+        for node in [1, 2, 3] {
+            run.set("c1", node, "t1", 9.4, Some(9.6));
+        }
+        if stopped {
+            run.struck(9.8, 1, "client.pause = { client = \"c1\" }", &[], &["c1"]).cured(999.0, 1);
+        }
+        let answer =
+            Answer { token: Some("t1"), at: Some(1000.0), valid: Some(1978), ..Answer::default() };
+        run.answer(1000.1, "c1", id, answer);
+        run.grant("c2", "t2", 2100.0, 4000.0, &[3, 4, 5]);
+        run.judge()
+    };
+    stopped(true)
+        .because(&[Cause::ClientPause])
+        .tells(ME, "c1 was told how long its lease is good, not until when");
+    stopped(false).because(&[Cause::Bug]);
+}
