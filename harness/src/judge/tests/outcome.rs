@@ -89,6 +89,9 @@ fn what_is_not_known_is_inconclusive_either_way() {
         let answer = Answer { token: Some("t2"), valid: Some(500), ..Answer::default() };
         vague.answer(1990.0, "c2", id, answer);
         let line = format!("mutual-exclusion: expected {expected}, observed inconclusive");
+        if expected == "violated" {
+            vague.scenario.expect.because.push(Cause::ClockStep);
+        }
         expect(&vague, Outcome::Inconclusive, &[&line]);
     }
 }
@@ -123,6 +126,31 @@ fn the_first_grant_must_have_the_margin() {
     let line = "margin: the first grant of c1 has 1, expected 2";
     expect(&run("margin = { c1 = 2 }", false), Outcome::NotSeen, &[line]);
     expect(&run("margin = { c2 = 1 }", false), Outcome::NotSeen, &["margin: c2 was never granted"]);
+}
+
+#[test]
+fn the_example_goes_as_it_says() {
+    let mut run = Run::of(include_str!("../../../../scenarios/clock-step-one-holder.toml"));
+    run.ready("c1", &[Can::Deadline, Can::Lost]).ready("c2", &[Can::Deadline, Can::Lost]);
+    let drop = "net.drop = { client = \"c1\", nodes = [4, 5], what = \"request\" }";
+    run.struck(0.0, 1, drop, &[4, 5], &["c1"]);
+    run.grant("c1", "t1", 3.0, 1980.0, &[1, 2, 3]);
+    run.struck(3.2, 2, "clock.step = { node = \"holder(c1)\", by = \"3s\" }", &[1], &[]);
+    run.clock(3.2, 1, 3000.0, 1.0).read(3.9, "c1", 0).cured(150.0, 1);
+    run.grant("c2", "t2", 301.0, 2278.0, &[1, 4, 5]);
+    run.read(302.0, "c2", 0).write(402.0, "c2", 0, 1);
+    run.release("c2", "t2", 403.0, &[1, 4, 5]);
+    run.write(604.0, "c1", 0, 2).release("c1", "t1", 605.0, &[2, 3]);
+    run.witnessed(700.0, &["c1", "c2"]);
+    expect(&run, Outcome::AsExpected, &[]);
+    let verdict = run.judge();
+    verdict.because(&[Cause::ClockStep]);
+    assert_eq!(verdict.measures.margins, [1, 1]);
+    // The same with the fault that was meant for it, and no step: the harness is blind.
+    run.records.retain(|record| !matches!(record.event, Event::Clock { .. }));
+    let line = "because: expected clock.step, which is no cause of what was observed";
+    let second = "because: observed unknown, which was not expected";
+    expect(&run, Outcome::Differs, &[line, second]);
 }
 
 #[test]
