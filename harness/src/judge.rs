@@ -90,7 +90,7 @@ pub struct Measures {
     pub grants: usize,
     /// For how long leases were believed and certainly not true, all together.
     pub hollow_ns: Ns,
-    /// The margin of every grant, in their order: m + q − N.
+    /// The margin of every grant whose keys are understood, in their order: m + q − N.
     pub margins: Vec<i64>,
     /// The median time of a granted acquire.
     pub acquire_ns: Option<Ns>,

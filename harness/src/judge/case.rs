@@ -6,7 +6,7 @@ use crate::history::{History, Ns, Window};
 
 use super::clocks::Clocks;
 use super::commands;
-use super::faults::Faults;
+use super::faults::{Faults, Strike};
 use super::keys::Keys;
 use super::leases::{self, Lease};
 use super::requests::{self, Request};
@@ -79,6 +79,30 @@ impl<'a> Case<'a> {
         let looks = self.looks.get(client).map_or(&[][..], Vec::as_slice);
         let before = looks.partition_point(|look| *look <= write);
         before.checked_sub(1).map_or(read, |last| looks[last].max(read))
+    }
+
+    /// The pause of a client between the word of a quorum, on which it looked at its clock, and its
+    /// stamp: what it then said may have been stale, and it could not know.
+    pub(super) fn paused_before_stamp(&self, request: &Request<'a>, at: Ns) -> Option<&Strike<'a>> {
+        let learnt = self.learnt(request, at)?;
+        let mut pauses = self.faults.pauses(request.process);
+        pauses.find(|pause| pause.at.to >= learnt && pause.at.from <= at)
+    }
+
+    /// When a client had what it needs to answer: the word of a quorum.
+    fn learnt(&self, request: &Request<'a>, at: Ns) -> Option<Ns> {
+        let resource = request.resource?;
+        let leases = self.of_client.get(&(request.client, resource))?;
+        let before = leases.partition_point(|lease| self.leases[*lease].asked <= request.asked);
+        let token = self.leases[leases[before.checked_sub(1)?]].token?;
+        let mut all: Vec<Ns> = if request.is_acquire() {
+            let keys = self.keys.of_token(token, resource, Span::new(request.asked, at));
+            keys.filter(|key| key.granted).filter_map(|key| key.delivered).collect()
+        } else {
+            self.keys.kept(request.process, token, request.asked)
+        };
+        all.sort_unstable();
+        all.get(self.world.q - 1).copied()
     }
 
     /// When a lease was believed and certainly not true: fewer masters than a quorum can have had

@@ -45,6 +45,9 @@ pub(super) fn of_loss(
         if supported(case, lease) {
             return None;
         }
+        if let Some(why) = stale(case, lease) {
+            return Some(why);
+        }
         let until = lease.span().to;
         let latest = key.life.set.to.saturating_add(ttl);
         let excess = until.saturating_sub(latest).max(0);
@@ -63,6 +66,22 @@ pub(super) fn of_loss(
         Some(deleted) => deletion(owner, deleted.process, deleted.when.from, "tried to delete"),
         None => unclear(owner),
     })
+}
+
+/// Whether a client was told a length instead of a deadline, and was stopped before it heard it.
+fn stale(case: &Case<'_>, lease: &Lease<'_>) -> Option<Why> {
+    if lease.answer.deadline.is_some() {
+        return None;
+    }
+    let at = lease.answer.at.unwrap_or(lease.answer.ns);
+    let pause = case.paused_before_stamp(&case.requests[lease.request], at)?;
+    let text = format!(
+        "{} was told how long its lease is good, not until when, and was paused before it heard \
+         that ({})",
+        lease.client,
+        pause.name()
+    );
+    Some(Why { cause: Cause::ClientPause, text })
 }
 
 /// Whether a quorum was told to keep a lease's key until its owner stopped counting on it.

@@ -139,14 +139,20 @@ impl Clocks {
         shown.unwrap_or(if most { when.to } else { when.from })
     }
 
-    /// What a clock may have gained from one instant to another, and by what most of all; none:
+    /// What a clock may have gained at some time since an instant, and by what most of all; none:
     /// it was never touched.
     pub(super) fn gain(&self, node: usize, from: Ns, to: Ns) -> Option<Gain> {
         let settings = self.of.get(&node)?;
-        let shown = |at, most| self.shows(node, Window { from: at, to: at }, most);
-        let all = shown(to, true)
-            .saturating_sub(shown(from, false))
-            .saturating_sub(to.saturating_sub(from));
+        let at_first = self.shows(node, Window { from, to: from }, false).saturating_sub(from);
+        // Between two settings it gains or loses steadily: the most is at one of the ends.
+        let ahead = possible(settings)
+            .filter_map(|(setting, span)| {
+                span.meet(Span::new(from, to)).map(|both| (setting, both))
+            })
+            .flat_map(|(setting, both)| {
+                [both.from, both.to].map(|at| setting.shows(at, true).saturating_sub(at))
+            });
+        let all = ahead.max().unwrap_or(at_first).saturating_sub(at_first);
         let mut best = Gain { all, cause: Cause::Unknown, since: RIGHT.since, by: 0, rate: 1.0 };
         let mut consider = |cause, by: Ns, setting: &Setting| {
             if by > best.by {

@@ -17,6 +17,8 @@ struct Lines {
     unexpected: bool,
     /// Whether one was expected that was not seen.
     unseen: bool,
+    /// Whether one was expected of which it cannot be told whether it was there.
+    untold: bool,
     all: Vec<(Outcome, String)>,
 }
 
@@ -69,6 +71,7 @@ fn layers(case: &Case<'_>, observed: &BTreeMap<Layer, Seen>, lines: &mut Lines) 
                 lines.add(Outcome::NotSeen, line);
             }
             (wanted, Seen::Inconclusive) => {
+                lines.untold |= wanted == Wanted::Violated;
                 let wanted = if wanted == Wanted::Safe { "safe" } else { "violated" };
                 let line = format!("{layer}: expected {wanted}, observed inconclusive");
                 lines.add(Outcome::Inconclusive, line);
@@ -79,8 +82,8 @@ fn layers(case: &Case<'_>, observed: &BTreeMap<Layer, Seen>, lines: &mut Lines) 
 
 fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
     let expect = &case.world.scenario.expect;
-    // A violation that did not show has no cause: it was told.
-    if !lines.unseen {
+    // A violation that did not show has no cause, and that it did not is told above.
+    if !lines.unseen && !lines.untold {
         for cause in expect.because.iter().filter(|cause| !because.contains(cause)) {
             let line = format!("because: expected {cause}, which is no cause of what was observed");
             lines.add(Outcome::Differs, line);

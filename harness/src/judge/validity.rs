@@ -46,12 +46,7 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
         return None;
     }
     // Stopped between its last look at the clock and its stamp, a client cannot know.
-    let learnt = learnt(case, request, at);
-    let paused = case
-        .faults
-        .pauses(request.process)
-        .any(|pause| learnt.is_some_and(|learnt| pause.at.to >= learnt) && pause.at.from <= at);
-    if paused {
+    if case.paused_before_stamp(request, at).is_some() {
         return None;
     }
     let deadline = answer.deadline.unwrap_or(at);
@@ -63,24 +58,6 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
         Ms(deadline)
     )];
     Some(bug(story, deadline.min(at), at))
-}
-
-/// When a client had what it needs to answer: the word of a quorum.
-fn learnt(case: &Case<'_>, request: &Request<'_>, at: Ns) -> Option<Ns> {
-    let resource = request.resource?;
-    let lease = case.leases.iter().rfind(|lease| {
-        lease.client == request.client && lease.resource == resource && lease.asked <= request.asked
-    })?;
-    let token = lease.token?;
-    let mut all: Vec<Ns> = if request.is_acquire() {
-        let within = Span::new(request.asked, at);
-        let keys = case.keys.of_token(token, resource, within);
-        keys.filter(|key| key.granted).filter_map(|key| key.delivered).collect()
-    } else {
-        case.keys.kept(request.process, token, request.asked)
-    };
-    all.sort_unstable();
-    all.get(case.world.q - 1).copied()
 }
 
 /// A lease that was believed when it was not true any more, though no fault outside the

@@ -186,3 +186,46 @@ fn a_request_that_is_never_answered_fails_where_there_was_time() {
     run.ask(100.0, "c1", "acquire", Some("L"), 0);
     run.phase(1000.0, Phase::Heal).judge().tells(PROGRESS, "had no answer by 1000 ms");
 }
+
+#[test]
+fn who_asks_again_is_not_in_its_own_way_but_its_keys_may_be() {
+    // The leak of another is seen by who asks over and over, too.
+    let mut run = Run::two();
+    run.grant("c1", "t1", 10.0, 300.0, &[1, 2, 3]);
+    for round in 0..10 {
+        let at = 400.0 + 20.0 * f64::from(round);
+        run.refused("c2", at, at + 1.0, 0, Why::Taken);
+    }
+    let verdict = run.judge();
+    let found = verdict.findings.iter().filter(|finding| finding.layer == PROGRESS).count();
+    assert_eq!(found, 7, "those that asked after 450 ms: {verdict:#?}");
+    // What it set and could not clean up yet excuses the next refusal, for a moment.
+    let again = |at| {
+        let mut run = Run::two();
+        let id = run.ask(100.0, "c2", "acquire", Some("L"), 0);
+        for node in [1, 2, 3] {
+            run.set("c2", node, "t2", 100.2, Some(100.4));
+        }
+        let cancelled = Answer { ok: false, why: Some(Why::Cancelled), ..Answer::default() };
+        run.answer(100.3, "c2", id, cancelled);
+        refused_at(&mut run, at)
+    };
+    assert_eq!(again(150.0), Seen::Safe);
+    assert_eq!(again(400.0), Seen::Violated, "it never cleaned up");
+}
+
+#[test]
+fn its_own_lease_is_in_its_way() {
+    let mut run = Run::two();
+    run.grant("c2", "t1", 10.0, 1988.0, &[1, 2, 3]);
+    assert_eq!(refused_at(&mut run, 300.0), Seen::Safe);
+}
+
+#[test]
+fn a_dead_waiter_is_in_nobodys_way() {
+    let mut run = Run::two();
+    run.ask(10.0, "c1", "acquire", Some("L"), 60_000);
+    run.struck(100.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
+    assert_eq!(refused_at(&mut run, 200.0), Seen::Safe);
+    assert_eq!(refused_at(&mut run, 300.0), Seen::Violated);
+}

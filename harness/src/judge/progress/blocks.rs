@@ -1,0 +1,94 @@
+//! The keys that are in the way, and rightly so.
+
+use std::collections::HashMap;
+
+use crate::history::Ns;
+use crate::judge::Case;
+use crate::judge::keys::Presence;
+use crate::judge::requests::Request;
+use crate::judge::time::{MS, Span};
+
+use super::CLEANS_UP;
+
+/// How long after it went on a stopped client may need to clean up.
+const WAKES_UP: Ns = 500 * MS;
+
+/// The keys that may be in the way, by master.
+pub(super) struct Blocks {
+    /// Places in [`Keys::all`], sorted by when they may have been there first.
+    of_node: HashMap<usize, Vec<usize>>,
+    longest: Ns,
+}
+
+impl Blocks {
+    pub(super) fn of(case: &Case<'_>) -> Self {
+        let mut of_node: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (index, key) in case.keys.all.iter().enumerate() {
+            of_node.entry(key.node).or_default().push(index);
+        }
+        for of_one in of_node.values_mut() {
+            of_one.sort_by_key(|index| case.keys.all[*index].possible.from);
+        }
+        let longest = case.keys.all.iter().map(|key| key.possible.length()).max().unwrap_or(0);
+        Self { of_node, longest }
+    }
+
+    /// From when on a quorum of masters could have granted a request; none: not before it ended.
+    pub(super) fn until(
+        &self,
+        case: &Case<'_>,
+        request: &Request<'_>,
+        resource: &str,
+        within: Span,
+    ) -> Option<Ns> {
+        let mut free: Vec<Ns> = (1..=case.world.n)
+            .filter(|node| case.faults.reachable(request.process, *node, within))
+            .map(|node| self.of_master(case, node, request, resource, within))
+            .collect();
+        free.sort_unstable();
+        free.get(case.world.q - 1).copied()
+    }
+
+    /// From when on a master has no key that is rightly in the way.
+    fn of_master(
+        &self,
+        case: &Case<'_>,
+        node: usize,
+        request: &Request<'_>,
+        resource: &str,
+        within: Span,
+    ) -> Ns {
+        let all = self.of_node.get(&node).map_or(&[][..], Vec::as_slice);
+        let of = |index: &usize| &case.keys.all[*index];
+        let end = all.partition_point(|index| of(index).possible.from <= within.to);
+        let oldest = within.from.saturating_sub(self.longest);
+        let begin = all.partition_point(|index| of(index).possible.from < oldest);
+        let rightly = all.get(begin..end).unwrap_or_default().iter().map(of).filter(|key| {
+            let own = key.process == request.process && key.made.from >= request.asked;
+            !own && key.possible.to >= within.from
+                && key.resource.is_none_or(|name| name == resource)
+                && excused(case, key, request, within)
+        });
+        rightly.map(|key| key.possible.to).max().unwrap_or(within.from).max(within.from)
+    }
+}
+
+/// Whether the owner of a key cannot have deleted it yet: it is dead, or stopped, or was cut off
+/// since, or is this very client and about to.
+fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: Span) -> bool {
+    // What it set itself a moment ago, in a request that failed or was cancelled.
+    let recent = within
+        .from
+        .saturating_sub(case.world.node_timeout.saturating_mul(2))
+        .saturating_sub(CLEANS_UP);
+    if key.process == request.process && key.made.from >= recent {
+        return true;
+    }
+    let lived = Span::new(key.made.from, within.to);
+    case.death(key.process).is_some_and(|at| at.from <= within.to)
+        || case.faults.link_hit(key.process, key.node, lived)
+        || case.faults.pauses(key.process).any(|pause| {
+            let span = pause.span();
+            Span::new(span.from, span.to.saturating_add(WAKES_UP)).touches(within)
+        })
+}

@@ -1,0 +1,102 @@
+//! Who else asked for a resource, held it or was releasing it, and when.
+
+use std::collections::HashMap;
+
+use crate::history::Ns;
+use crate::judge::Case;
+use crate::judge::time::Span;
+
+/// When a resource was asked for, held or being released, and by whom.
+#[derive(Default)]
+struct Occupied {
+    /// Sorted by their starts.
+    spans: Vec<(Span, usize)>,
+    /// Of all spans up to one, the two that last longest, of different owners.
+    longest: Vec<[(Ns, usize); 2]>,
+}
+
+/// What is in the way of whom.
+pub(super) struct Occupants<'a> {
+    /// By resource; the owner is a client.
+    all: HashMap<&'a str, Occupied>,
+    /// By client and resource: what is in its own way; the owner is a request.
+    own: HashMap<(&'a str, &'a str), Occupied>,
+    clients: HashMap<&'a str, usize>,
+}
+
+impl<'a> Occupants<'a> {
+    pub(super) fn of(case: &Case<'a>, slack: Ns) -> Self {
+        let (all, own) = (HashMap::new(), HashMap::new());
+        let mut occupants = Self { all, own, clients: HashMap::new() };
+        for (index, request) in case.requests.iter().enumerate() {
+            let Some(resource) = request.resource else { continue };
+            if !matches!(request.op, "acquire" | "release") {
+                continue;
+            }
+            let died = case.death(request.process).map_or(Ns::MAX, |at| at.to);
+            let to = request.answered().min(died.max(request.asked));
+            let span = Span::new(request.asked, to.saturating_add(slack));
+            // A client that asks again when it was refused is not in its own way.
+            let again = Span::new(request.asked, to.saturating_sub(1));
+            let own = if request.is_acquire() { again } else { span };
+            occupants.add(request.client, resource, index, span, own);
+        }
+        for lease in &case.leases {
+            for hold in lease.holds.iter().filter(|hold| !hold.outer.is_empty()) {
+                let span = Span::new(hold.outer.from, hold.outer.to.saturating_add(slack));
+                occupants.add(lease.client, lease.resource, lease.request, span, span);
+            }
+        }
+        let each = occupants.all.values_mut().chain(occupants.own.values_mut());
+        each.for_each(Occupied::sort);
+        occupants
+    }
+
+    fn add(&mut self, client: &'a str, resource: &'a str, request: usize, all: Span, own: Span) {
+        let new = self.clients.len();
+        let number = *self.clients.entry(client).or_insert(new);
+        self.all.entry(resource).or_default().spans.push((all, number));
+        self.own.entry((client, resource)).or_default().spans.push((own, request));
+    }
+
+    /// Until when something is in the way of a request within a span; none: nothing is.
+    pub(super) fn until(
+        &self,
+        client: &str,
+        resource: &str,
+        request: usize,
+        within: Span,
+    ) -> Option<Ns> {
+        let number = self.clients.get(client).copied().unwrap_or(usize::MAX);
+        let others = self.all.get(resource).and_then(|all| all.until(within, number));
+        let own = self.own.get(&(client, resource)).and_then(|own| own.until(within, request));
+        others.max(own)
+    }
+}
+
+impl Occupied {
+    fn sort(&mut self) {
+        self.spans.sort_by_key(|(span, _)| span.from);
+        let mut two = [(Ns::MIN, usize::MAX), (Ns::MIN, usize::MAX)];
+        let longest = self.spans.iter().map(|(span, owner)| {
+            let one = (span.to, *owner);
+            if one.1 == two[0].1 {
+                two[0].0 = two[0].0.max(one.0);
+            } else if one.0 > two[0].0 {
+                two = [one, two[0]];
+            } else if one.0 > two[1].0 {
+                two[1] = one;
+            }
+            two
+        });
+        self.longest = longest.collect();
+    }
+
+    /// Until when others than one owner are there within a span; none: nobody is.
+    fn until(&self, within: Span, owner: usize) -> Option<Ns> {
+        let begun = self.spans.partition_point(|(span, _)| span.from <= within.to);
+        let two = self.longest[begun.checked_sub(1)?];
+        let other = if two[0].1 == owner { two[1] } else { two[0] };
+        (other.0 >= within.from).then_some(other.0)
+    }
+}
