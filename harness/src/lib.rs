@@ -8,6 +8,7 @@ pub mod history;
 pub mod judge;
 #[cfg(unix)]
 pub mod process;
+pub mod sabotage;
 pub mod scenario;
 #[cfg(unix)]
 pub mod stamp;
