@@ -2,13 +2,12 @@
 //! library `redquorum`.
 //!
 //! It is what a scenario runs unless it is told another command, and the example for a driver of
-//! any other lock. What lives here is its start and its reading; `voice.rs` has all that it says,
-//! `desk.rs` what becomes of a request, `owner.rs` the task that a lease belongs to.
+//! any other lock. What lives here is its start and its reading; `settings.rs` has what it is told at first, `voice.rs`
+//! all that it says, `desk.rs` what becomes of a request, `owner.rs` the task that a lease belongs to.
 //!
 //! It ends when its standard input does, at once and without cleaning up: then the harness is gone,
 //! or wants to see what a client leaves behind that dies.
 
-use std::env;
 use std::io::{BufRead, stdin};
 use std::process::{ExitCode, exit};
 use std::thread;
@@ -19,11 +18,12 @@ use tokio::sync::mpsc;
 
 use self::desk::Desk;
 use self::voice::Voice;
-use crate::talk::{Can, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL};
+use crate::talk::{Can, Notice, Options, PROTOCOL};
 
 mod desk;
 mod owner;
-mod voice;
+pub(crate) mod settings;
+pub(crate) mod voice;
 
 /// Started by somebody who does not speak the protocol.
 const USAGE: u8 = 64;
@@ -46,7 +46,7 @@ pub fn main() -> ExitCode {
 }
 
 fn start() -> Result<std::convert::Infallible, String> {
-    let (nodes, options) = (nodes()?, options()?);
+    let (nodes, options) = settings::read()?;
     // Few: several clients run on one machine, and each has little to do at a time. Two, so that
     // what is told in time (a loss) does not wait behind what is worked on.
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -69,23 +69,6 @@ fn start() -> Result<std::convert::Infallible, String> {
         }
         // The reader ends the process with the last line; this is only in case it panicked.
         exit(0)
-    })
-}
-
-fn nodes() -> Result<Vec<String>, String> {
-    let text = variable(NODES_VARIABLE)?;
-    Ok(text.split(',').map(|url| url.trim().to_owned()).filter(|url| !url.is_empty()).collect())
-}
-
-fn options() -> Result<Options, String> {
-    let text = variable(OPTIONS_VARIABLE)?;
-    serde_json::from_str(&text)
-        .map_err(|why| format!("{OPTIONS_VARIABLE} is not understood: {why}"))
-}
-
-fn variable(name: &str) -> Result<String, String> {
-    env::var(name).map_err(|why| {
-        format!("{name}: {why}; this command is started by the harness, which sets it")
     })
 }
 

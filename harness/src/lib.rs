@@ -26,6 +26,7 @@ pub mod process;
 pub mod real;
 #[cfg(unix)]
 pub mod report;
+pub mod sabotage;
 pub mod scenario;
 #[cfg(unix)]
 pub mod stamp;

@@ -36,7 +36,7 @@ impl Desk {
     pub(super) fn take(&self, line: &str) {
         match serde_json::from_str::<Request>(line) {
             Ok(request) => self.handle(request),
-            Err(why) => refuse_line(line, &why),
+            Err(why) => Voice.refuse_line(line, &why),
         }
     }
 
@@ -151,26 +151,5 @@ fn why(error: &AcquireError) -> Why {
         AcquireError::NoQuorum { .. } => Why::NoQuorum,
         AcquireError::TooLate { .. } => Why::Late,
         _ => Why::Error,
-    }
-}
-
-/// Answers a line that is no request, if it says at least which one it is.
-fn refuse_line(line: &str, error: &serde_json::Error) {
-    /// As much as is needed to answer.
-    #[derive(serde::Deserialize)]
-    struct Numbered {
-        id: u64,
-        #[serde(default)]
-        op: String,
-    }
-    const KNOWN: [&str; 6] = ["acquire", "extend", "keep_alive", "release", "cancel", "step"];
-    match serde_json::from_str::<Numbered>(line) {
-        Ok(Numbered { id, op }) if KNOWN.contains(&op.as_str()) => {
-            Voice.refuse(id, Why::Error, format!("the request is not understood: {error}"));
-        }
-        Ok(Numbered { id, op }) => {
-            Voice.refuse(id, Why::Unsupported, format!("there is no op {op:?} here"));
-        }
-        Err(_) => eprintln!("redquorum client: no request: {error}: {line}"),
     }
 }

@@ -1,0 +1,39 @@
+//! The command `redquorum-mutant`: a client that lies. `--mutant NAME` speaks the client protocol as
+//! that mutant, `--list` prints them.
+
+use std::process::ExitCode;
+
+use redquorum_harness::sabotage::Lie;
+
+const USAGE: u8 = 64;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let why = match words.as_slice() {
+        ["--list"] => {
+            Lie::ALL.iter().for_each(|lie| println!("{:<26} {}", lie.name(), lie.about()));
+            return ExitCode::SUCCESS;
+        }
+        ["--mutant", name] => match name.parse() {
+            Ok(lie) => be(lie),
+            Err(why) => why,
+        },
+        _ => "usage: redquorum-mutant --mutant NAME, or --list".to_owned(),
+    };
+    eprintln!("redquorum-mutant: {why}");
+    ExitCode::from(USAGE)
+}
+
+#[cfg(unix)]
+fn be(lie: Lie) -> String {
+    match redquorum_harness::sabotage::run(lie) {
+        Ok(never) => match never {},
+        Err(why) => why,
+    }
+}
+
+#[cfg(not(unix))]
+fn be(_: Lie) -> String {
+    "clients run on Unix systems only: use Linux, macOS or WSL".to_owned()
+}

@@ -1,0 +1,29 @@
+//! Saboteurs: clients that lie, to show that scenarios catch broken locks.
+//!
+//! A saboteur drives the very machines that are shipped, and nothing in them knows of it: between a
+//! machine and the world stands an adapter that falsifies the time it is told, the votes, the
+//! randomness, what it wants done, or the bytes on the wire. Each lie is a mistake that some lock
+//! library has made.
+//!
+//! `lie.rs` names the lies, and has those that need no memory; `claim.rs` is the adapter around a
+//! claim, `votes.rs` its ballot stuffing. They are pure, as what they wrap: whoever drives machines in
+//! virtual time can drive them, too. The rest is a shell of its own that drives them on real masters
+//! and speaks the client protocol: `wires.rs` moves bytes, `shell.rs` is its loop, `talk.rs` has its
+//! words. It is small rather than fast: one thread that decides, and one per connection that reads.
+
+mod claim;
+mod lie;
+#[cfg(unix)]
+mod shell;
+#[cfg(unix)]
+mod talk;
+#[cfg(test)]
+mod tests;
+mod votes;
+#[cfg(unix)]
+mod wires;
+
+pub use claim::{Clocks, LyingClaim};
+pub use lie::Lie;
+#[cfg(unix)]
+pub use shell::run;

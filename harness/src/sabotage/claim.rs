@@ -1,0 +1,291 @@
+//! Claim: the adapter around a claim machine. It has the doors of the machine itself, and falsifies
+//! what goes through them.
+
+use std::time::Duration;
+
+use redquorum_protocol::{
+    Answer, Claim, Dice, Effect, Hold, Input, NodeId, NodeSet, Patience, Step, TOKEN_LEN, Terms,
+    Time, Token,
+};
+
+use super::lie::Lie;
+use super::votes::{Theft, Votes};
+
+/// What the clocks of a client show at one instant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Clocks {
+    /// The one that only goes forward.
+    pub monotonic: Time,
+    /// The one that can be set.
+    pub wall: Time,
+}
+
+/// A claim that lies.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LyingClaim {
+    lie: Lie,
+    /// The half that all tokens of the client share, if it has but one.
+    root: Token,
+    terms: Terms,
+    claim: Claim,
+    /// How far the machine's clock is put back.
+    behind: Duration,
+    /// The round in which that was done last.
+    put_back_in: Option<Step>,
+    votes: Votes,
+    /// An attempt is under way that is not decided.
+    voting: bool,
+    /// The masters that have acknowledged the SET of an attempt.
+    acknowledged: (u32, NodeSet),
+}
+
+/// Tokens of which a half is the same for ever.
+struct HalfDice<'a> {
+    root: Token,
+    dice: &'a mut dyn Dice,
+}
+
+impl Dice for HalfDice<'_> {
+    fn token(&mut self) -> Token {
+        let mut bytes = *self.dice.token().as_bytes();
+        let half = TOKEN_LEN / 2;
+        bytes[..half].copy_from_slice(&self.root.as_bytes()[..half]);
+        Token::new(bytes)
+    }
+
+    fn pause(&mut self, attempt: u32) -> Duration {
+        self.dice.pause(attempt)
+    }
+}
+
+impl LyingClaim {
+    /// Starts to acquire. All claims of one client have the same `root`, a random token that no
+    /// other client has; the terms are made with [`Lie::drift`].
+    pub fn acquire(
+        (lie, root): (Lie, Token),
+        clocks: Clocks,
+        terms: Terms,
+        patience: Patience,
+        dice: &mut dyn Dice,
+        out: &mut Vec<Effect>,
+    ) -> Self {
+        let now = clock(lie, clocks);
+        let mut effects = Vec::new();
+        let claim = match lie {
+            Lie::OneToken => {
+                let mut dice = HalfDice { root, dice };
+                Claim::acquire(now, terms, patience, &mut dice, &mut effects)
+            }
+            _ => Claim::acquire(now, terms, patience, dice, &mut effects),
+        };
+        let liar = Self {
+            lie,
+            root,
+            terms,
+            claim,
+            behind: Duration::ZERO,
+            put_back_in: None,
+            votes: Votes::default(),
+            voting: true,
+            acknowledged: (0, NodeSet::EMPTY),
+        };
+        out.extend(effects.into_iter().filter(|effect| liar.wants(effect)));
+        liar
+    }
+
+    /// Takes one input and says what is to be done.
+    pub fn handle(
+        &mut self,
+        clocks: Clocks,
+        input: Input,
+        dice: &mut dyn Dice,
+        out: &mut Vec<Effect>,
+    ) {
+        for input in self.falsify(clocks, input) {
+            let now = self.moment(clocks, &input);
+            let mut effects = Vec::new();
+            if self.lie == Lie::OneToken {
+                let mut dice = HalfDice { root: self.root, dice: &mut *dice };
+                self.claim.handle(now, input, &mut dice, &mut effects);
+            } else {
+                self.claim.handle(now, input, dice, &mut effects);
+            }
+            for effect in &effects {
+                match effect {
+                    Effect::Send { step: Step::Attempt(_), .. } => self.voting = true,
+                    Effect::Decided => self.voting = false,
+                    _ => {}
+                }
+            }
+            out.extend(effects.into_iter().filter(|effect| self.wants(effect)));
+        }
+    }
+
+    /// What the machine is told instead.
+    fn falsify(&mut self, clocks: Clocks, input: Input) -> Vec<Input> {
+        match input {
+            Input::Answered { node, step, answer } => self.answered(clocks, step, (node, answer)),
+            Input::Wake => {
+                let mut inputs = Vec::new();
+                if let Some((step, theft)) = self.theft(None)
+                    && self.votes.holds_back(step, theft.enough)
+                    && self.claim.next_wake() <= self.now(clocks)
+                {
+                    inputs = told(step, self.votes.let_go());
+                }
+                inputs.push(Input::Wake);
+                inputs
+            }
+            other => vec![other],
+        }
+    }
+
+    fn answered(
+        &mut self,
+        clocks: Clocks,
+        step: Step,
+        (node, answer): (NodeId, Answer),
+    ) -> Vec<Input> {
+        if let (Step::Attempt(attempt), Answer::Created) = (step, &answer) {
+            if self.acknowledged.0 != attempt {
+                self.acknowledged = (attempt, NodeSet::EMPTY);
+            }
+            self.acknowledged.1.insert(node);
+        }
+        match self.lie {
+            Lie::T0AfterFirstReply => {
+                self.put_back(clocks, step, &answer);
+                vec![Input::Answered { node, step, answer }]
+            }
+            Lie::ServerTwice if node.index() == 0 && self.terms.nodes() > 1 => {
+                let twice = [NodeId::new(0), NodeId::new(1)].map(|node| (node, answer.clone()));
+                told(step, twice.into())
+            }
+            _ => match self.theft(Some(step)) {
+                Some((step, theft)) => told(step, self.votes.pass(step, (node, answer), theft)),
+                None => vec![Input::Answered { node, step, answer }],
+            },
+        }
+    }
+
+    /// What it takes to steal the round under way, if this lie steals it and `step` is of it.
+    fn theft(&self, step: Option<Step>) -> Option<(Step, Theft)> {
+        let nodes = self.terms.nodes();
+        let (current, voters) = match &self.claim {
+            Claim::Acquiring(acquire) => {
+                (Step::Attempt(acquire.attempt()), NodeId::all(nodes).collect())
+            }
+            Claim::Holding(hold) if hold.extension().0 == 0 => (self.votes.step()?, NodeSet::EMPTY),
+            Claim::Holding(hold) => (Step::Extend(hold.extension().0), hold.members()),
+            _ => return None,
+        };
+        let enough = match (self.lie, current) {
+            (Lie::SmallQuorum, _) => (nodes / 2).max(1),
+            (Lie::ExtendCountsMinority, Step::Extend(_)) => 1,
+            _ => return None,
+        };
+        let theft = Theft { nodes, enough, quorum: self.terms.quorum(), voters };
+        step.is_none_or(|step| step == current).then_some((current, theft))
+    }
+
+    /// The machine's clock is put back to the start of its round, once the first master answers.
+    fn put_back(&mut self, clocks: Clocks, step: Step, answer: &Answer) {
+        let opened = match (&self.claim, step) {
+            (Claim::Acquiring(acquire), Step::Attempt(attempt)) if attempt == acquire.attempt() => {
+                acquire.ballot().opened()
+            }
+            (Claim::Holding(hold), Step::Extend(round)) if round == hold.extension().0 => {
+                hold.ballot().opened()
+            }
+            _ => return,
+        };
+        if self.put_back_in != Some(step) && !matches!(answer, Answer::Unknown(_)) {
+            self.put_back_in = Some(step);
+            self.behind += self.now(clocks).since(opened);
+        }
+    }
+
+    /// The time that the machine is told with an input.
+    fn moment(&self, clocks: Clocks, input: &Input) -> Time {
+        match (&self.claim, input) {
+            (Claim::Acquiring(acquire), Input::Answered { .. } | Input::Collect)
+                if self.lie == Lie::NoDeadlineCheck =>
+            {
+                acquire.ballot().opened()
+            }
+            // Nor does it look how long it waits for the answers.
+            (Claim::Acquiring(acquire), Input::Wake) if self.waits_for_ever() => {
+                acquire.ballot().opened()
+            }
+            _ => self.now(clocks),
+        }
+    }
+
+    fn waits_for_ever(&self) -> bool {
+        self.lie == Lie::NoDeadlineCheck && self.voting
+    }
+
+    /// Whether it does what the machine wants.
+    fn wants(&self, effect: &Effect) -> bool {
+        match (self.lie, effect) {
+            (Lie::ReleaseAcknowledgedOnly, Effect::Settle { node, .. }) => {
+                self.acknowledged.1.contains(*node)
+            }
+            (Lie::ServerTwice, Effect::Send { node, .. } | Effect::Settle { node, .. }) => {
+                node.index() != 1
+            }
+            _ => true,
+        }
+    }
+
+    fn now(&self, clocks: Clocks) -> Time {
+        let real = clock(self.lie, clocks);
+        Time::ZERO.plus(real.since(Time::ZERO.plus(self.behind)))
+    }
+
+    /// How long until [`Input::Wake`] is due; nothing if it never is.
+    pub fn sleeps(&self, clocks: Clocks) -> Option<Duration> {
+        let wake = self.claim.next_wake();
+        (wake != Time::NEVER && !self.waits_for_ever()).then(|| wake.since(self.now(clocks)))
+    }
+
+    /// Where it stands. What it says of time is by the machine's own clock.
+    pub const fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// The deadline of a hold of this claim, by the monotonic clock.
+    pub fn deadline(&self, clocks: Clocks, hold: &Hold) -> Time {
+        let (now, deadline) = (self.now(clocks), hold.deadline());
+        let ahead = clocks.monotonic.plus(deadline.since(now));
+        Time::ZERO.plus(ahead.since(Time::ZERO.plus(now.since(deadline))))
+    }
+
+    /// Whether the holder is told that its lease is held.
+    pub fn seems_held(&self, clocks: Clocks, hold: &Hold) -> bool {
+        self.lie == Lie::SilentLoss || (hold.lost().is_none() && self.now(clocks) < hold.deadline())
+    }
+
+    /// Whether a loss is told.
+    pub fn tells_loss(&self) -> bool {
+        self.lie != Lie::SilentLoss
+    }
+
+    /// The value of its keys on the masters.
+    pub fn value(&self) -> Option<Token> {
+        match &self.claim {
+            Claim::Acquiring(acquire) => Some(self.lie.on_the_wire(acquire.token())),
+            Claim::Holding(hold) => Some(self.lie.on_the_wire(hold.token())),
+            _ => None,
+        }
+    }
+}
+
+/// The clock that it measures by.
+fn clock(lie: Lie, clocks: Clocks) -> Time {
+    if lie == Lie::WallClock { clocks.wall } else { clocks.monotonic }
+}
+
+fn told(step: Step, answers: Vec<(NodeId, Answer)>) -> Vec<Input> {
+    answers.into_iter().map(|(node, answer)| Input::Answered { node, step, answer }).collect()
+}

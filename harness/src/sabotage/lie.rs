@@ -1,0 +1,159 @@
+//! Lie: the ways to be wrong, by name.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use redquorum_protocol::wire::{Command, write_command};
+use redquorum_protocol::{Drift, TOKEN_LEN, Token};
+
+/// What a saboteur gets wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Lie {
+    /// Nothing: what all others are compared with.
+    None,
+    /// It does not look at the clock when a quorum has granted, however long that took.
+    NoDeadlineCheck,
+    /// It counts the TTL from the first reply, not from before the first request.
+    T0AfterFirstReply,
+    /// It measures by the wall clock.
+    WallClock,
+    /// It takes ⌊N/2⌋ masters for a quorum.
+    SmallQuorum,
+    /// It deducts nothing for clocks of different rates, but for the millisecond to which Redis
+    /// expires keys.
+    DriftIgnored,
+    /// It deletes keys without a look at whose they are.
+    PlainDel,
+    /// It cleans up only where its SET was acknowledged.
+    ReleaseAcknowledgedOnly,
+    /// It extends keys without a look at whose they are.
+    ExtendWithoutTokenCheck,
+    /// One master that still has the key is enough for it to extend.
+    ExtendCountsMinority,
+    /// It sets the same value in every attempt.
+    OneToken,
+    /// It counts the first master twice, and does not ask the second.
+    ServerTwice,
+    /// It tells nobody that a lease is lost, and finds every lease held.
+    SilentLoss,
+}
+
+impl Lie {
+    /// All of them, the honest one first.
+    pub const ALL: [Self; 13] = [
+        Self::None,
+        Self::NoDeadlineCheck,
+        Self::T0AfterFirstReply,
+        Self::WallClock,
+        Self::SmallQuorum,
+        Self::DriftIgnored,
+        Self::PlainDel,
+        Self::ReleaseAcknowledgedOnly,
+        Self::ExtendWithoutTokenCheck,
+        Self::ExtendCountsMinority,
+        Self::OneToken,
+        Self::ServerTwice,
+        Self::SilentLoss,
+    ];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::NoDeadlineCheck => "no-deadline-check",
+            Self::T0AfterFirstReply => "t0-after-first-reply",
+            Self::WallClock => "wall-clock",
+            Self::SmallQuorum => "small-quorum",
+            Self::DriftIgnored => "drift-ignored",
+            Self::PlainDel => "plain-del",
+            Self::ReleaseAcknowledgedOnly => "release-acknowledged-only",
+            Self::ExtendWithoutTokenCheck => "extend-without-token-check",
+            Self::ExtendCountsMinority => "extend-counts-minority",
+            Self::OneToken => "one-token",
+            Self::ServerTwice => "server-twice",
+            Self::SilentLoss => "silent-loss",
+        }
+    }
+
+    /// What is wrong with it, in one line.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::None => "nothing is wrong: must pass everything",
+            Self::NoDeadlineCheck => "hands out a lease that is over already",
+            Self::T0AfterFirstReply => "counts the TTL from the first reply",
+            Self::WallClock => "measures by a clock that can be set",
+            Self::SmallQuorum => "takes half of the masters, rounded down, for a quorum",
+            Self::DriftIgnored => "deducts no drift from the TTL (but 1 ms)",
+            Self::PlainDel => "deletes the key whoever holds it",
+            Self::ReleaseAcknowledgedOnly => "cleans up only where its SET was acknowledged",
+            Self::ExtendWithoutTokenCheck => "extends the key whoever holds it",
+            Self::ExtendCountsMinority => "extends if one master still has the key",
+            Self::OneToken => "sets the same value in every attempt",
+            Self::ServerTwice => "counts the first master for the second, too",
+            Self::SilentLoss => "tells nobody that a lease is lost",
+        }
+    }
+
+    /// The drift allowance that it makes of the one in the options.
+    #[must_use]
+    pub const fn drift(self, honest: Drift) -> Drift {
+        match self {
+            // The least that the machines take.
+            Self::DriftIgnored => Drift { ppm: 0, fixed: Duration::from_millis(1) },
+            _ => honest,
+        }
+    }
+
+    /// The bytes that it makes of a command. The answer is read as if it had been honest.
+    pub fn encode(self, command: &Command, out: &mut Vec<u8>) {
+        match (self, command) {
+            (Self::PlainDel, Command::Delete { key, .. }) => write_command(out, &[b"DEL", key]),
+            (Self::ExtendWithoutTokenCheck, Command::Keep { key, ttl_ms, .. }) => {
+                write_command(out, &[b"PEXPIRE", key, ttl_ms.to_string().as_bytes()]);
+            }
+            _ => self.with_token(command).encode(out),
+        }
+    }
+
+    fn with_token(self, command: &Command) -> Command {
+        let mut command = command.clone();
+        if let Command::Set { token, .. }
+        | Command::Keep { token, .. }
+        | Command::Delete { token, .. } = &mut command
+        {
+            *token = self.on_the_wire(*token);
+        }
+        command
+    }
+
+    /// The value that it sets for a token. The machines see a fresh one in every attempt, or their
+    /// links would keep two attempts apart; on the wire only the client's own half is left.
+    #[must_use]
+    pub fn on_the_wire(self, token: Token) -> Token {
+        let mut bytes = *token.as_bytes();
+        if self == Self::OneToken {
+            bytes[TOKEN_LEN / 2..].fill(0);
+        }
+        Token::new(bytes)
+    }
+}
+
+impl fmt::Display for Lie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Lie {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let all = Self::ALL.into_iter();
+        all.clone().find(|lie| lie.name() == name).ok_or_else(|| {
+            let names: Vec<_> = all.map(Self::name).collect();
+            format!("there is no mutant {name:?}; there are {}", names.join(", "))
+        })
+    }
+}

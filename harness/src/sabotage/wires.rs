@@ -1,0 +1,123 @@
+//! Wires: connections to masters. A thread dials each and then reads it; the loop writes.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::Sender;
+use std::thread;
+use std::time::Duration;
+
+use redquorum_protocol::wire::{Frame, Greeting, Hello, MAX_REPLY, Malformed, parse};
+
+use super::shell::Event;
+
+/// How long a write may block the loop. No more is ever written at once than a socket holds.
+const WRITE: Duration = Duration::from_millis(100);
+
+/// An open connection.
+pub(super) struct Wire {
+    pub(super) epoch: u64,
+    stream: TcpStream,
+    outgoing: Vec<u8>,
+    incoming: Vec<u8>,
+}
+
+impl Wire {
+    pub(super) const fn new(epoch: u64, stream: TcpStream) -> Self {
+        Self { epoch, stream, outgoing: Vec::new(), incoming: Vec::new() }
+    }
+
+    /// Where commands are put until [`flush`](Self::flush).
+    pub(super) const fn outgoing(&mut self) -> &mut Vec<u8> {
+        &mut self.outgoing
+    }
+
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        let bytes = std::mem::take(&mut self.outgoing);
+        if bytes.is_empty() { Ok(()) } else { self.stream.write_all(&bytes) }
+    }
+
+    pub(super) fn arrived(&mut self, bytes: &[u8]) {
+        self.incoming.extend_from_slice(bytes);
+    }
+
+    /// The first answer that is complete, and its length.
+    pub(super) fn first(&self) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
+        parse(&self.incoming, MAX_REPLY)
+    }
+
+    pub(super) fn consume(&mut self, count: usize) {
+        self.incoming.drain(..count);
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        // Wakes the thread that reads. What is broken already needs no end.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Opens a connection in a thread, says hello, and then passes on what comes.
+pub(super) fn dial(
+    url: String,
+    (node, epoch): (usize, u64),
+    limit: Duration,
+    events: Sender<Event>,
+) {
+    thread::spawn(move || {
+        let opened = open(&url, limit).map_err(|why| why.to_string());
+        let reader = opened.as_ref().ok().and_then(|(stream, _)| stream.try_clone().ok());
+        // Before anything that is read on it.
+        let told = events.send(Event::Dialled { node, epoch, opened });
+        if let (Ok(()), Some(stream)) = (told, reader) {
+            read(stream, (node, epoch), &events);
+        }
+    });
+}
+
+fn read(mut stream: TcpStream, (node, epoch): (usize, u64), events: &Sender<Event>) {
+    let mut chunk = [0; 8 * 1024];
+    loop {
+        let event = match stream.read(&mut chunk) {
+            Ok(0) => Event::Closed { node, epoch, why: "closed by the master".to_owned() },
+            Ok(count) => Event::Bytes { node, epoch, bytes: chunk[..count].to_vec() },
+            Err(why) => Event::Closed { node, epoch, why: why.to_string() },
+        };
+        let over = matches!(event, Event::Closed { .. });
+        if events.send(event).is_err() || over {
+            return;
+        }
+    }
+}
+
+/// Masters that want a password are not for saboteurs.
+fn open(url: &str, limit: Duration) -> io::Result<(TcpStream, Greeting)> {
+    let address = url.strip_prefix("redis://").unwrap_or(url);
+    let address = address.split('/').next().unwrap_or_default();
+    let address = address.to_socket_addrs()?.next();
+    let address = address.ok_or_else(|| io::Error::other("it has no address"))?;
+    let mut stream = TcpStream::connect_timeout(&address, limit)?;
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(WRITE))?;
+    stream.set_read_timeout(Some(limit))?;
+    let hello = Hello::default();
+    let mut bytes = Vec::new();
+    hello.encode(&mut bytes);
+    stream.write_all(&bytes)?;
+    let (mut greeting, mut answers) = (Greeting::default(), 0);
+    let (mut incoming, mut chunk) = (Vec::new(), [0; 8 * 1024]);
+    while answers < hello.answers() {
+        match stream.read(&mut chunk)? {
+            0 => return Err(io::Error::other("closed by the master before it answered")),
+            count => incoming.extend_from_slice(&chunk[..count]),
+        }
+        while let Some((frame, used)) = parse(&incoming, MAX_REPLY).map_err(io::Error::other)? {
+            let read = hello.read(answers, &frame, &mut greeting);
+            read.map_err(|unfit| io::Error::other(unfit.0.to_string()))?;
+            answers += 1;
+            incoming.drain(..used);
+        }
+    }
+    stream.set_read_timeout(None)?;
+    Ok((stream, greeting))
+}
