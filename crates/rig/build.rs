@@ -4,15 +4,20 @@
 //! Where that is impossible the library is built all the same, and says why clocks cannot be set.
 
 use std::{
-    env, fs, io,
+    env,
+    ffi::OsString,
+    fs, io,
     path::Path,
     process::{Command, Output},
 };
 
-const SOURCES: [&str; 3] = ["build.rs", "shim/shim.rs", "src/clock/setting.rs"];
+const SOURCES: [&str; 4] = ["build.rs", "shim/shim.rs", "shim/kernel.rs", "src/clock/setting.rs"];
 
 /// What `src/clock.rs` includes.
 const EMBEDDED: &str = r#"Ok(include_bytes!(concat!(env!("OUT_DIR"), "/clock.so")))"#;
+
+/// Of what the compiler complains about: a failed link lists a page of files.
+const MOST_LINES: usize = 12;
 
 fn main() -> io::Result<()> {
     for source in SOURCES {
@@ -38,32 +43,47 @@ fn compile(into: &Path) -> Result<(), String> {
     {
         return Err(format!("that needs Linux on x86-64 or aarch64, and this is {target}"));
     }
-    let mut rustc = Command::new(variable("RUSTC"));
-    rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=clock"]);
-    rustc.args(["--target", &target]).arg("-o").arg(into).arg("shim/shim.rs");
-    // A musl target links statically unless told otherwise, and then has no shared libraries.
-    for option in ["panic=abort", "opt-level=2", "strip=symbols", "target-feature=-crt-static"] {
-        rustc.args(["-C", option]);
-    }
-    for option in ["-nostdlib", "-nostartfiles"] {
-        rustc.arg(format!("-Clink-arg={option}"));
-    }
-    if let Some(linker) = env::var_os("RUSTC_LINKER") {
-        let mut option = std::ffi::OsString::from("-Clinker=");
+    let named = env::var_os("RUSTC_LINKER").map(|linker| {
+        let mut option = OsString::from("linker=");
         option.push(linker);
-        rustc.arg(option);
+        option
+    });
+    let first = ["link-arg=-nostdlib", "link-arg=-nostartfiles"].map(OsString::from);
+    // For another architecture the linker of this one is no use; the compiler brings one for all.
+    let second = ["linker=rust-lld", "linker-flavor=ld.lld"].map(OsString::from);
+    let Err(why) = rustc(&target, into, first.into_iter().chain(named)) else { return Ok(()) };
+    if rustc(&target, into, second).is_ok() {
+        return Ok(());
     }
-    let why = match rustc.output() {
-        Ok(Output { status, .. }) if status.success() => return Ok(()),
-        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
-        Err(error) => error.to_string(),
-    };
     println!("cargo::warning=the clock shim was not compiled, so clocks cannot be set:");
-    for line in why.lines().filter(|line| !line.trim().is_empty()) {
+    for line in why.lines().filter(|line| !line.trim().is_empty()).take(MOST_LINES) {
         println!("cargo::warning={line}");
     }
     let first = why.lines().next().unwrap_or("no reason given");
     Err(format!("the shim was not compiled for {target}: {first}"))
+}
+
+/// Compiles it once. The error is what the compiler complained about.
+fn rustc(
+    target: &str,
+    into: &Path,
+    linking: impl IntoIterator<Item = OsString>,
+) -> Result<(), String> {
+    let mut rustc = Command::new(variable("RUSTC"));
+    rustc.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=clock"]);
+    rustc.args(["--target", target]).arg("-o").arg(into).arg("shim/shim.rs");
+    // A musl target links statically unless told otherwise, and then has no shared libraries.
+    for option in ["panic=abort", "opt-level=2", "strip=symbols", "target-feature=-crt-static"] {
+        rustc.args(["-C", option]);
+    }
+    for option in linking {
+        rustc.arg("-C").arg(option);
+    }
+    match rustc.output() {
+        Ok(Output { status, .. }) if status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 /// A variable that cargo sets for every build script.

@@ -15,13 +15,14 @@ mod options;
 mod run;
 mod stage;
 mod words;
+mod work;
 
 pub use choose::{Chosen, Selection};
 pub use code::{Code, Tally};
 pub use options::{Backend, Format, RunOptions};
-pub use run::{Plan, run_all};
 pub use stage::Stage;
 pub(crate) use words::colourful;
+pub use work::{Plan, run_all};
 
 /// Breaks Redis masters as scenarios say, and judges what a lock on them did.
 ///
@@ -106,9 +107,21 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::New { name }) => new::main(&name),
         Some(Command::Schema) => words::say_json(&crate::scenario::schema()),
         Some(Command::Client) => return crate::client::main(),
-        Some(Command::ClientCheck { command }) => return crate::client_check::main(&command),
+        Some(Command::ClientCheck { command }) => client_check(&command),
     }
     .into()
+}
+
+/// Tries a command; what it did is told as it does it.
+fn client_check(command: &str) -> Code {
+    match crate::client_check::check(command, &mut std::io::stdout()) {
+        Ok(true) => Code::AsExpected,
+        Ok(false) => Code::Differs,
+        Err(why) => {
+            words::complain(&why, "see docs/scenarios.md for what a client needs");
+            Code::Environment
+        }
+    }
 }
 
 /// The names of the commands, to guess what was meant.

@@ -20,6 +20,7 @@ mod player;
 mod witness;
 
 use faults::Faults;
+pub use faults::processes_of;
 use player::Player;
 use witness::Witness;
 
@@ -337,7 +338,10 @@ impl Director {
     fn go_on(&mut self, now: Ns, orders: &mut Vec<Order>) {
         match self.phase {
             Some(Phase::Run) => {
-                self.play(now, orders);
+                // What is there from the start is there before anybody does anything.
+                if self.faults.are_set_up() {
+                    self.play(now, orders);
+                }
                 self.strike(now, orders);
                 let played = self.players.iter().all(Player::is_done);
                 if (played && self.faults.nothing_due()) || now >= self.limit {
@@ -401,7 +405,7 @@ impl Director {
                     continue;
                 }
             };
-            let processes = faults::processes_of(harm, &self.scenario);
+            let processes = processes_of(harm, &self.scenario);
             self.faults.aims(fault, nodes.clone(), processes.clone());
             orders.push(Order::Strike { fault, nodes, processes });
         }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
 
 use crate::history::History;
-use crate::scenario::{Harm, Persistence, Scenario};
+use crate::scenario::{Persistence, Scenario};
 
 mod inject;
 mod run;
@@ -160,7 +160,7 @@ impl Ground {
             Persistence::AofEverysec => redquorum_rig::Persistence::AofEverysec,
             Persistence::AofAlways => redquorum_rig::Persistence::AofAlways,
         };
-        let clocks = scenario.faults.iter().any(|fault| matches!(fault.harm, Harm::Clock(_)));
+        let clocks = needs_clocks(scenario);
         match &self.kind {
             Kind::Process => {
                 let builder = Masters::builder().count(nodes).persistence(persistence);

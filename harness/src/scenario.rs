@@ -298,4 +298,15 @@ mod tests {
         let json = serde_json::to_string(&scenario).unwrap();
         assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), scenario);
     }
+
+    #[test]
+    fn tmp_all() {
+        for f in std::fs::read_dir("../scenarios").unwrap() {
+            let p = f.unwrap().path();
+            let r: Result<Scenario, _> = toml::from_str(&std::fs::read_to_string(&p).unwrap());
+            if let Err(e) = r {
+                panic!("{}: {e}", p.display());
+            }
+        }
+    }
 }

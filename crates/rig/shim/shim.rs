@@ -3,8 +3,9 @@
 //! it, or if it is not a page, they show the real time.
 //!
 //! Compiled by `build.rs`, not by cargo. It needs nothing but the kernel: no libc of a certain kind
-//! or version, so that one file serves every server and every container. The one libc symbol that it
-//! knows, `__errno_location`, may be missing.
+//! or version, so that one file serves every server and every container. The two libc symbols that
+//! it knows may be missing: `dlsym` finds the function that was overridden, which reads the clock
+//! without a system call (without it a pipelined server is a third slower), and `__errno_location`.
 //!
 //! Only the wall clock: a monotonic clock, by which event loops wait, passes through. Not reached
 //! are static executables and those that ask the kernel themselves (Go), and waits with a deadline
@@ -14,16 +15,40 @@
 
 use core::{
     arch::{asm, global_asm},
-    ffi::{c_int, c_void},
+    ffi::{c_char, c_int, c_void},
     ptr,
     sync::atomic::{AtomicPtr, AtomicU64, Ordering},
 };
 
+mod kernel;
 #[path = "../src/clock/setting.rs"]
 #[expect(dead_code, reason = "the writer's half is for the crate that writes pages")]
 mod setting;
 
+use kernel::File;
 use setting::{ClockSetting, MAGIC, PAGE_BYTES, SLOT_WORDS, SLOTS};
+
+/// The address of a function of the C library, null where none has it: a weak symbol, for which the
+/// compiler has no stable word.
+macro_rules! weak {
+    ($name:literal) => {{
+        let address: *const c_void;
+        // SAFETY: reads what the loader has written into the table.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            asm!(concat!(".weak ", $name), concat!("mov {}, [rip + ", $name, "@GOTPCREL]"),
+                 out(reg) address, options(nostack, pure, readonly, preserves_flags));
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            asm!(concat!(".weak ", $name), concat!("adrp {0}, :got:", $name),
+                 concat!("ldr {0}, [{0}, :got_lo12:", $name, "]"),
+                 out(reg) address, options(nostack, pure, readonly, preserves_flags));
+        }
+        address
+    }};
+}
 
 /// With the `=`, so that no variable with a longer name is taken for it.
 const VARIABLE: &[u8] = b"REDQUORUM_CLOCK=";
@@ -36,6 +61,9 @@ const CLOCK_REALTIME_COARSE: c_int = 5;
 const NANOS: u64 = 1_000_000_000;
 
 type Words = [AtomicU64; PAGE_BYTES / 8];
+
+/// The C library's `clock_gettime`. Null: there is none, and the kernel is asked.
+static OVERRIDDEN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// The mapped page. Null: there is none. Never unmapped.
 static PAGE: AtomicPtr<Words> = AtomicPtr::new(ptr::null_mut());
@@ -65,8 +93,8 @@ pub struct Timezone {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(clock: c_int, into: *mut Timespec) -> c_int {
     if clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE {
-        // SAFETY: the kernel checks both arguments.
-        return unsafe { result(raw_clock_gettime(clock, into)) };
+        // SAFETY: as this function.
+        return unsafe { real_clock_gettime(clock, into) };
     }
     let shown = shown(clock);
     // SAFETY: the caller says that it may be written.
@@ -118,7 +146,7 @@ pub unsafe extern "C" fn time(into: *mut i64) -> i64 {
 fn shown(clock: c_int) -> u64 {
     let mut now = Timespec { seconds: 0, nanos: 0 };
     // SAFETY: it may be written. A clock that exists does not fail.
-    unsafe { raw_clock_gettime(clock, &mut now) };
+    unsafe { real_clock_gettime(clock, &mut now) };
     let real = now.seconds.cast_unsigned() * NANOS + now.nanos.cast_unsigned();
     match setting() {
         Some(setting) => setting.shown(real),
@@ -157,6 +185,7 @@ fn setting() -> Option<ClockSetting> {
 static OPEN: extern "C" fn() = open;
 
 extern "C" fn open() {
+    find_overridden();
     // Not on the stack, where it would have to be zeroed by a function of the C library.
     static mut PATH: [u8; PATH_MAX] = [0; PATH_MAX];
     // SAFETY: the loader calls this once, while there is one thread.
@@ -206,168 +235,49 @@ fn find_variable(value: &mut [u8; PATH_MAX]) -> bool {
     }
 }
 
-/// An open file of the kernel.
-struct File(usize);
-
-impl File {
-    /// Opens it to be read. The path ends with a zero.
-    fn open(path: &[u8]) -> Option<Self> {
-        const AT_FDCWD: usize = (-100_isize).cast_unsigned();
-        const O_CLOEXEC: usize = 0o2_000_000;
-        // SAFETY: the path ends with a zero and outlives the call.
-        let file =
-            unsafe { syscall(sys::OPENAT, [AT_FDCWD, path.as_ptr().addr(), O_CLOEXEC, 0, 0, 0]) };
-        usize::try_from(file).ok().map(Self)
-    }
-
-    /// Reads until the buffer is full or the file at its end; returns how much.
-    fn read(&self, into: &mut [u8]) -> usize {
-        let mut length = 0;
-        while let Some(rest) = into.get_mut(length..).filter(|rest| !rest.is_empty()) {
-            let args = [self.0, rest.as_mut_ptr().expose_provenance(), rest.len(), 0, 0, 0];
-            // SAFETY: the buffer may be written, up to its length.
-            match usize::try_from(unsafe { syscall(sys::READ, args) }) {
-                Ok(read @ 1..) => length += read,
-                _ => break,
-            }
-        }
-        length
-    }
-
-    /// Maps the page, for ever. Null if that fails.
-    fn map(&self) -> *mut Words {
-        const PROT_READ: usize = 1;
-        const MAP_SHARED: usize = 1;
-        let args = [0, PAGE_BYTES, PROT_READ, MAP_SHARED, self.0, 0];
-        // SAFETY: a new mapping at a place of the kernel's choice harms nothing.
-        match usize::try_from(unsafe { syscall(sys::MMAP, args) }) {
-            Ok(address) => ptr::with_exposed_provenance_mut(address),
-            Err(_) => ptr::null_mut(),
-        }
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: it is open, and no one else's.
-        unsafe { syscall(sys::CLOSE, [self.0, 0, 0, 0, 0, 0]) };
+fn find_overridden() {
+    const RTLD_NEXT: *mut c_void = ptr::without_provenance_mut(usize::MAX);
+    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+    let dlsym = weak!("dlsym");
+    if !dlsym.is_null() {
+        // SAFETY: the C library's function of this name has this type. It looks behind the library
+        // that calls it, which is this one.
+        let next = unsafe {
+            core::mem::transmute::<*const c_void, Dlsym>(dlsym)(
+                RTLD_NEXT,
+                c"clock_gettime".as_ptr(),
+            )
+        };
+        OVERRIDDEN.store(next, Ordering::Release);
     }
 }
 
 /// # Safety
 ///
-/// What the pointer leads to may be written, or the kernel finds that it may not.
-unsafe fn raw_clock_gettime(clock: c_int, into: *mut Timespec) -> isize {
-    let clock = (clock as isize).cast_unsigned();
-    // SAFETY: the caller says so.
-    unsafe { syscall(sys::CLOCK_GETTIME, [clock, into.expose_provenance(), 0, 0, 0, 0]) }
-}
-
-/// What a function of the C library returns for the kernel's answer.
-fn result(answer: isize) -> c_int {
+/// As the function of the C library.
+unsafe fn real_clock_gettime(clock: c_int, into: *mut Timespec) -> c_int {
+    type ClockGettime = unsafe extern "C" fn(c_int, *mut Timespec) -> c_int;
+    let overridden = OVERRIDDEN.load(Ordering::Acquire);
+    if !overridden.is_null() {
+        // SAFETY: it is this function of the C library, and the caller says that the call is right.
+        return unsafe {
+            core::mem::transmute::<*mut c_void, ClockGettime>(overridden)(clock, into)
+        };
+    }
+    // SAFETY: the kernel checks both arguments.
+    let answer = unsafe { kernel::clock_gettime(clock, into) };
     if answer >= 0 {
         return 0;
     }
-    let location = errno_location();
+    type ErrnoLocation = extern "C" fn() -> *mut c_int;
+    let location = weak!("__errno_location");
     if !location.is_null() {
-        // SAFETY: the C library's function returns where this thread's `errno` is.
+        // SAFETY: the C library's function of this name returns where this thread's `errno` is.
         unsafe {
-            let location: extern "C" fn() -> *mut c_int = core::mem::transmute(location);
-            *location() = -answer as c_int;
+            *core::mem::transmute::<*const c_void, ErrnoLocation>(location)() = -answer as c_int;
         }
     }
     -1
-}
-
-#[cfg(target_arch = "x86_64")]
-mod sys {
-    pub(crate) const READ: usize = 0;
-    pub(crate) const CLOSE: usize = 3;
-    pub(crate) const MMAP: usize = 9;
-    pub(crate) const CLOCK_GETTIME: usize = 228;
-    pub(crate) const OPENAT: usize = 257;
-}
-
-#[cfg(target_arch = "aarch64")]
-mod sys {
-    pub(crate) const OPENAT: usize = 56;
-    pub(crate) const CLOSE: usize = 57;
-    pub(crate) const READ: usize = 63;
-    pub(crate) const CLOCK_GETTIME: usize = 113;
-    pub(crate) const MMAP: usize = 222;
-}
-
-/// # Safety
-///
-/// As the call.
-#[cfg(target_arch = "x86_64")]
-unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
-    let answer;
-    // SAFETY: the kernel changes these registers and what the arguments lead to.
-    unsafe {
-        asm!(
-            "syscall",
-            inlateout("rax") number.cast_signed() => answer,
-            in("rdi") args[0],
-            in("rsi") args[1],
-            in("rdx") args[2],
-            in("r10") args[3],
-            in("r8") args[4],
-            in("r9") args[5],
-            lateout("rcx") _,
-            lateout("r11") _,
-            options(nostack),
-        );
-    }
-    answer
-}
-
-/// # Safety
-///
-/// As the call.
-#[cfg(target_arch = "aarch64")]
-unsafe fn syscall(number: usize, args: [usize; 6]) -> isize {
-    let answer;
-    // SAFETY: the kernel changes this register and what the arguments lead to.
-    unsafe {
-        asm!(
-            "svc 0",
-            in("x8") number,
-            inlateout("x0") args[0].cast_signed() => answer,
-            in("x1") args[1],
-            in("x2") args[2],
-            in("x3") args[3],
-            in("x4") args[4],
-            in("x5") args[5],
-            options(nostack),
-        );
-    }
-    answer
-}
-
-// Weak: null where no C library has it. The compiler has no stable word for that.
-global_asm!(".weak __errno_location");
-
-#[cfg(target_arch = "x86_64")]
-fn errno_location() -> *const c_void {
-    let address;
-    // SAFETY: reads what the loader has written into the table.
-    unsafe {
-        asm!("mov {}, qword ptr [rip + __errno_location@GOTPCREL]", out(reg) address,
-             options(nostack, pure, readonly, preserves_flags));
-    }
-    address
-}
-
-#[cfg(target_arch = "aarch64")]
-fn errno_location() -> *const c_void {
-    let address;
-    // SAFETY: reads what the loader has written into the table.
-    unsafe {
-        asm!("adrp {0}, :got:__errno_location", "ldr {0}, [{0}, :got_lo12:__errno_location]",
-             out(reg) address, options(nostack, pure, readonly, preserves_flags));
-    }
-    address
 }
 
 // The compiled `core` names it, and nothing here unwinds. In assembler, so that it is not exported:

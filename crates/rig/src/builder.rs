@@ -129,8 +129,8 @@ impl Builder {
         self
     }
 
-    /// How long a start or a restart may take until every master answers. Default: 10 s, where
-    /// some 50 ms are usual.
+    /// How long a start or a restart may take until every master answers, and a stop until it is
+    /// gone. Default: 10 s, where some 50 ms are usual.
     pub fn within(mut self, within: Duration) -> Self {
         self.within = within;
         self

@@ -4,6 +4,7 @@
 use std::{
     fmt,
     net::{Ipv4Addr, SocketAddr},
+    path::Path,
 };
 
 use crate::{ClockChange, Masters, Reply, RigError, find_server};
@@ -27,6 +28,10 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// clients go through a proxy that asks here for every connection.
     fn address(&self, node: usize) -> SocketAddr;
 
+    /// A directory of this machine that is removed with the masters, whatever ends this process. With
+    /// some backends there is one only if the masters have clocks of their own.
+    fn scratch(&self) -> Option<&Path>;
+
     /// Ends one as SIGKILL does. One that is dead already stays so.
     ///
     /// # Errors
@@ -49,6 +54,7 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// # Errors
     ///
     /// - [`RigError::NotUp`]: it ended, or was not ready in time.
+    /// - [`RigError::Clock`]: it is up, but does not show what its clock was set to.
     fn restart(&self, node: usize) -> Result<(), RigError>;
 
     /// Freezes one: the system accepts connections and data for it, and it answers nothing. What it
@@ -63,10 +69,12 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// As [`pause`](Self::pause).
+    /// As [`pause`](Self::pause), and if its clock was changed meanwhile as
+    /// [`set_clock`](Self::set_clock).
     fn resume(&self, node: usize) -> Result<(), RigError>;
 
-    /// Changes the wall clock that one sees, at once, and compares it with what its `TIME` says.
+    /// Changes the wall clock that one sees, at once, and compares it with what its `TIME` says. One
+    /// that is dead or paused is compared when it is back.
     ///
     /// # Errors
     ///
@@ -99,6 +107,10 @@ impl Cluster for Masters {
 
     fn address(&self, node: usize) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port(node)).into()
+    }
+
+    fn scratch(&self) -> Option<&Path> {
+        Some(self.dir(1))
     }
 
     fn kill(&self, node: usize) -> Result<(), RigError> {

@@ -7,7 +7,8 @@
 //! in a test is at once, and it removes no directory.)
 //!
 //! There is no moment at which a killed parent leaves something: the pipe exists before the
-//! keeper, and the keeper before the directory and the server, both of which it makes itself.
+//! keeper, and the keeper before the directory and the server, both of which it makes itself. What
+//! this process writes goes into that directory.
 
 use std::{
     ffi::OsStr,

@@ -10,7 +10,21 @@
 //! # Ok::<(), redquorum_rig::RigError>(())
 //! ```
 //!
-//! To try something by hand: `cargo run -p redquorum-rig --bin masters`.
+//! A master can have a wall clock of its own, and so can any other process ([`Clock`]):
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use redquorum_rig::{ClockChange, Masters};
+//!
+//! let masters = Masters::builder().clocks().start()?;
+//! masters.set_clock(3, ClockChange::forward(Duration::from_secs(3)))?; // its keys age at once
+//! masters.set_clock(4, ClockChange::Rate(1.1))?; // its TTLs are 10 % short
+//! masters.set_clock(3, ClockChange::Cure)?; // a step back
+//! # Ok::<(), redquorum_rig::RigError>(())
+//! ```
+//!
+//! To try something by hand: `cargo run -p redquorum-rig --bin masters`. To put a network of faults
+//! between masters and their clients: [`network`].
 //!
 //! # What it promises
 //!
@@ -21,6 +35,8 @@
 //!   its master is dead cannot take it.
 //! - **A master that answers is ours**: start and restart compare the process id behind the port,
 //!   so that two tests that reach for one port end up with two servers.
+//! - **A clock that was set is set**: each change is compared with what `TIME` says, and no process
+//!   ever sees half of one.
 //!
 //! # What it does not
 //!
@@ -28,6 +44,8 @@
 //!   cache, and is there again after its restart if it has [persistence](Builder::persistence).
 //! - It does not outlive the murder of its keepers: a keeper is the small shell that watches one
 //!   master, and `kill -9` of *it* leaves that master running.
+//! - It sets wall clocks on Linux only, on x86-64 and aarch64, see [`clocks_supported`]. Monotonic
+//!   clocks, timers and sleeps stay as they are everywhere.
 //! - It knows no other system than Unix. Elsewhere it compiles, and [`Builder::start`] says so.
 //!
 //! # In containers
@@ -39,10 +57,11 @@
 //!
 //! # Reading order
 //!
-//! `masters.rs` has the verbs, `builder.rs` the options, `node.rs` one master, `keeper.rs` with
-//! `keeper.sh` the clean-up, `server.rs` finds the program, `trials.rs` (feature `trials`) runs
-//! tests that need it. `clock.rs` sets clocks, `cluster.rs` is the common trait, `containers/` the
-//! masters in containers.
+//! `masters.rs` has the verbs, `cluster.rs` those that all backends have, `builder.rs` the options,
+//! `node.rs` one master, `keeper.rs` with `keeper.sh` the clean-up, `clock.rs` with `shim/shim.rs`
+//! the clocks, `server.rs` finds the program, `trials.rs` (feature `trials`) runs tests that need
+//! it. `containers/` are the masters in containers. `network.rs` is a room of its own; it and
+//! `node.rs` read RESP by `resp.rs`.
 
 mod builder;
 mod clock;

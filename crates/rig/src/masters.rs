@@ -1,15 +1,11 @@
 //! The masters and what can be done to them. Called by tests and by the `masters` binary.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use crate::{
     Builder, Clock, ClockChange, Reply, RigError,
     node::{Node, PATIENCE, Plan},
 };
-
-/// How long [`Masters::stop`] waits. Redis ends at its next tick, within 100 ms, and writes its
-/// append-only file out first.
-const PATIENCE_WITH_STOP: Duration = Duration::from_secs(10);
 
 /// Independent Redis masters, each a `redis-server` process on a port of loopback.
 ///
@@ -115,15 +111,17 @@ impl Masters {
     }
 
     /// Ends one with SIGTERM: it writes its files out and closes its connections. On return it is
-    /// gone, after at most some 100 ms unless the disk is slow. A paused one is resumed for it.
+    /// gone, after at most some 100 ms, the time between two of its ticks, unless the disk is slow.
+    /// A paused one is resumed for it.
     ///
     /// # Errors
     ///
     /// - [`RigError::NotRunning`]: it is dead.
-    /// - [`RigError::NotStopped`]: it still runs after 10 seconds.
+    /// - [`RigError::NotStopped`]: it still runs after as long as it may take to
+    ///   [start](Builder::within).
     /// - [`RigError::Keeper`]: its keeper is gone.
     pub fn stop(&self, node: usize) -> Result<(), RigError> {
-        self.node(node).stop(PATIENCE_WITH_STOP)
+        self.node(node).stop(&self.plan)
     }
 
     /// Starts one again, on the same port and in the same directory, and returns when it answers.
@@ -246,7 +244,7 @@ mod tests {
             password: None,
             unix_socket: false,
             clocks: false,
-            within: Duration::ZERO,
+            within: std::time::Duration::ZERO,
         };
         Masters::new(plan, Vec::new()).port(0);
     }

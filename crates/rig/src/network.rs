@@ -45,6 +45,7 @@ mod lane;
 mod rule;
 mod socket;
 mod table;
+mod tokens;
 mod traffic;
 mod world;
 
@@ -57,8 +58,9 @@ use std::{
 
 use mio::{Poll, Waker};
 
-use engine::{Engine, ORDERS, Order};
+use engine::{Engine, Order};
 pub use rule::{End, Harm, Matches, Message, Rule, RuleId, Side};
+use tokens::ORDERS;
 pub use traffic::{ClosedBy, Traffic};
 
 /// The proxies between all clients and all masters. A drop closes everything and ends the thread.

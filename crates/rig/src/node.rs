@@ -204,13 +204,13 @@ impl Node {
     }
 
     /// SIGTERM. The server is gone, and its port closed, on return.
-    pub(crate) fn stop(&self, within: Duration) -> Result<(), RigError> {
-        let until = Instant::now() + within;
+    pub(crate) fn stop(&self, plan: &Plan) -> Result<(), RigError> {
+        let until = Instant::now() + plan.within;
         drop(self.signal("stop")?);
         // Other threads have their turn between two looks.
         while self.runs()? {
             if Instant::now() >= until {
-                return Err(RigError::NotStopped { node: self.number, within });
+                return Err(RigError::NotStopped { node: self.number, within: plan.within });
             }
             thread::sleep(POLL);
         }

@@ -203,6 +203,8 @@ impl Read {
         }
         let words = commands();
         let known = all.iter().map(|(name, _)| *name).chain(words.iter().map(String::as_str));
+        // `run list` means no command.
+        let known = known.filter(|known| *known != base);
         let mend = match near(base, known) {
             Some(near) => format!("did you mean `{near}`?"),
             None => {

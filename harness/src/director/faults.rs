@@ -223,6 +223,16 @@ impl Faults {
         })
     }
 
+    /// Whether all that strike at the very start have struck.
+    pub(super) fn are_set_up(&self) -> bool {
+        self.all.iter().all(|watched| match watched.fault.when {
+            When::At(at) if at.is_zero() => {
+                !matches!(watched.state, State::Due(_) | State::Striking)
+            }
+            _ => true,
+        })
+    }
+
     pub(super) fn all_cured(&self) -> bool {
         self.all.iter().all(|watched| watched.state == State::Over)
     }
@@ -264,7 +274,7 @@ pub(super) fn nodes_of(
 }
 
 /// The processes that a fault hits.
-pub(super) fn processes_of(harm: &Harm, scenario: &Scenario) -> Vec<String> {
+pub fn processes_of(harm: &Harm, scenario: &Scenario) -> Vec<String> {
     let Some(clients) = harm.clients() else { return Vec::new() };
     let hit = |process: &&str| match clients {
         Clients::All => true,

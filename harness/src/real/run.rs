@@ -2,6 +2,7 @@
 //! order in which it came; what takes its time is done on a thread of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
@@ -151,7 +152,7 @@ type Clocks = BTreeMap<String, Clock>;
 fn clients(
     ground: &Ground,
     scenario: &Scenario,
-    _cluster: &dyn Cluster,
+    cluster: &dyn Cluster,
     network: &Network,
     signals: &Sender<Signal>,
 ) -> std::io::Result<(Processes, Clocks)> {
@@ -164,14 +165,31 @@ fn clients(
         fencing: lock.fencing,
     };
     let options = serde_json::to_string(&options)?;
-    let (mut processes, clocks) = (BTreeMap::new(), BTreeMap::new());
+    let (mut processes, mut clocks) = (BTreeMap::new(), BTreeMap::new());
+    let needs_clock = |name: &str| {
+        let of_it = |fault: &crate::scenario::Fault| {
+            matches!(fault.harm, Harm::Client(ClientHarm::Clock { .. }))
+                && crate::director::processes_of(&fault.harm, scenario).iter().any(|p| p == name)
+        };
+        scenario.faults.iter().any(of_it)
+    };
     for name in scenario.processes() {
         let mut urls = Vec::new();
         for node in 1..=scenario.cluster.nodes {
             urls.push(format!("redis://{}", network.listen(name, node)?));
         }
-        let env: Vec<(&str, String)> =
-            vec![(NODES_VARIABLE, urls.join(",")), (OPTIONS_VARIABLE, options.clone())];
+        let mut env: Vec<(&str, OsString)> = vec![
+            (NODES_VARIABLE, urls.join(",").into()),
+            (OPTIONS_VARIABLE, options.clone().into()),
+        ];
+        if needs_clock(name) {
+            let missing = || std::io::Error::other("the masters have no directory for a clock");
+            let dir = cluster.scratch().ok_or_else(missing)?.join(format!("clock-of-{name}"));
+            std::fs::create_dir(&dir)?;
+            let clock = Clock::create(&dir).map_err(std::io::Error::other)?;
+            env.extend(clock.env());
+            clocks.insert(name.to_owned(), clock);
+        }
         let (to, of) = (signals.clone(), name.to_owned());
         let hear = move |heard| drop(to.send(Signal::Heard(of.clone(), heard)));
         let process = ClientProcess::spawn(&ground.command, env, hear)?;

@@ -1,6 +1,7 @@
 //! Client processes: what holds one, and what one does on real masters.
 //!
-//! `processes.rs` starts, pauses and kills them, and looks for what is left behind.
+//! `processes.rs` starts, pauses and kills them, and looks for what is left behind; `check.rs` has
+//! good and bad ones judged by `client-check`.
 
 /// A list of tests: `with_masters` those that need a server, `plain` those that do not.
 #[cfg(unix)]
@@ -11,6 +12,8 @@ macro_rules! cases {
 }
 
 #[cfg(unix)]
+mod check;
+#[cfg(unix)]
 mod processes;
 
 #[cfg(unix)]
@@ -18,7 +21,7 @@ fn main() -> std::process::ExitCode {
     if std::env::var_os(processes::PARENT).is_some() {
         return processes::parent();
     }
-    let cases = [processes::cases()];
+    let cases = [processes::cases(), check::cases()];
     redquorum_rig::trials::run(cases.into_iter().flatten())
 }
 

@@ -12,7 +12,7 @@ mod node;
 mod owner;
 mod sweep;
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 pub use builder::ContainersBuilder;
 pub use engine::{EngineInfo, engine};
@@ -63,7 +63,7 @@ pub struct Containers {
     swept: Vec<String>,
     within: Duration,
     /// Of the clocks. Removed after the containers.
-    _directory: Option<Directory>,
+    directory: Option<Directory>,
 }
 
 impl Containers {
@@ -108,7 +108,7 @@ impl Containers {
         directory: Option<Directory>,
     ) -> Self {
         let server = ("redis-server", "unknown".to_owned());
-        Self { nodes, engine, image, server, swept, within, _directory: directory }
+        Self { nodes, engine, image, server, swept, within, directory }
     }
 
     /// The engine that they run on.
@@ -196,6 +196,10 @@ impl Cluster for Containers {
 
     fn address(&self, node: usize) -> SocketAddr {
         self.node(node).address()
+    }
+
+    fn scratch(&self) -> Option<&Path> {
+        self.directory.as_ref().map(Directory::path)
     }
 
     fn kill(&self, node: usize) -> Result<(), RigError> {

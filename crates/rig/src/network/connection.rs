@@ -1,28 +1,27 @@
 //! One connection: a client's socket, a master's socket, and a lane each way. What arrives is
-//! judged here, once; `lane.rs` passes it on. Called by `engine.rs` when something changed.
+//! judged once, in `arrivals.rs`; `lane.rs` passes it on. Called by `engine.rs` when something
+//! changed.
 //!
 //! An end that closes or resets is a thing that arrives like any other: it goes behind what was
 //! sent before it, waits where that waits, and is lost where that is lost.
+
+mod arrivals;
 
 use std::{
     io::{self, Read},
     time::Instant,
 };
 
-use mio::net::TcpStream;
-
 use super::{
-    dialogue::{Dialogue, Label, Session},
-    engine::{Kind, token},
-    framing::Piece,
-    lane::{Cargo, Flow, Item, Lane},
-    rule::{End, Harm, Message, RuleId, Side},
+    dialogue::{Dialogue, Label},
+    lane::{Cargo, Flow, Lane},
+    rule::{Harm, RuleId, Side},
     socket::Socket,
-    table::{Fate, Gate, Verdict},
+    table::Fate,
+    tokens::{Kind, token},
     traffic::ClosedBy,
     world::{Who, World},
 };
-use crate::{Reply, resp::decode};
 
 /// How often one end is read before others get their turn.
 const READS: usize = 16;
@@ -165,9 +164,8 @@ impl Connection {
         let connected = || -> io::Result<Socket> {
             let nowhere = || io::Error::from(io::ErrorKind::ConnectionRefused);
             let address = *world.upstreams.get(&self.who.node).ok_or_else(nowhere)?;
-            let stream = TcpStream::connect(address)?;
             let token = token(self.who.connection, Kind::Master);
-            Socket::new(stream, false, token, &world.registry)
+            Socket::connecting(address, token, &world.registry)
         };
         match connected() {
             Ok(socket) => self.ends[MASTER] = Some(socket),
@@ -198,136 +196,6 @@ impl Connection {
                     _ => self.gone(end, closer(end), world),
                 },
             }
-        }
-    }
-
-    /// Judges what came.
-    fn arrived(&mut self, end: usize, at: Instant, world: &mut World) {
-        while !self.over
-            && let Some(piece) = self.lanes[end].framing.next()
-        {
-            match piece {
-                Piece::Frame(bytes) => self.message(end, bytes, false, at, world),
-                Piece::Start(bytes) => self.message(end, bytes, true, at, world),
-                Piece::Middle(bytes) => self.push(end, bytes, Cargo::Bytes, Vec::new()),
-                Piece::Last(bytes) => {
-                    let label = self.large[end].take().unwrap_or_else(Label::none);
-                    self.push(end, bytes, Cargo::Message(label, None), Vec::new());
-                }
-                Piece::Strange => world.unparsed(&self.who, self.lanes[end].side()),
-                Piece::Bytes(bytes) => self.bytes(end, bytes, Cargo::Bytes, world),
-            }
-        }
-    }
-
-    /// A frame, or the start of a large one.
-    fn message(&mut self, end: usize, bytes: Vec<u8>, large: bool, at: Instant, world: &mut World) {
-        let (label, reply) = if end == CLIENT {
-            let words = decode::words(&bytes);
-            if words.is_empty() {
-                // Servers ignore it, so that it is no message.
-                return self.bytes(end, bytes, Cargo::Bytes, world);
-            }
-            (self.dialogue.request(words), None)
-        } else {
-            let reply = decode::reply(&bytes);
-            let label = self.dialogue.answered(&reply, bytes[0] == b'>');
-            (label, Some(reply))
-        };
-        if let Some(reply) = &reply {
-            world.replied(at, &self.who, &label, reply.clone(), false);
-        }
-        let verdict = self.judge(end, &label, reply.as_ref(), at, world);
-        if verdict.fate != Fate::Pass {
-            world.lost(&self.who, self.lanes[end].side(), label, verdict.fate.rule());
-            return self.cut_lane(end, verdict.fate, world);
-        }
-        if end == CLIENT {
-            self.dialogue.expect(&label, &bytes);
-        }
-        let cargo = if large {
-            self.large[end] = Some(label);
-            Cargo::Bytes
-        } else {
-            let session: Option<Session> = verdict.duplicate.then(|| self.dialogue.session.clone());
-            Cargo::Message(label, session)
-        };
-        self.push(end, bytes, cargo, verdict.gates);
-    }
-
-    fn judge(
-        &self,
-        end: usize,
-        label: &Label,
-        reply: Option<&Reply>,
-        at: Instant,
-        world: &mut World,
-    ) -> Verdict {
-        let lane = &self.lanes[end];
-        if let Some(rule) = lane.dropped {
-            return Verdict { fate: Fate::Drop(rule), ..Verdict::pass() };
-        }
-        let message = Message {
-            client: &self.who.client,
-            node: self.who.node,
-            connection: self.who.connection,
-            side: lane.side(),
-            number: label.number,
-            command: &label.command,
-            reply,
-        };
-        let verdict = world.rules.judge(&message, at);
-        for &rule in &verdict.struck {
-            world.struck(&self.who, lane.side(), label.clone(), rule);
-        }
-        verdict
-    }
-
-    /// Something came that is no message.
-    fn bytes(&mut self, end: usize, bytes: Vec<u8>, cargo: Cargo, world: &mut World) {
-        let side = self.lanes[end].side();
-        let verdict = world.rules.judge_all_that_passes(self.who.link(), side, Instant::now());
-        match verdict.fate {
-            Fate::Pass => self.push(end, bytes, cargo, verdict.gates),
-            fate => self.cut_lane(end, fate, world),
-        }
-    }
-
-    /// Puts something into a lane.
-    fn push(&mut self, end: usize, bytes: Vec<u8>, cargo: Cargo, gates: Vec<(RuleId, Gate)>) {
-        if self.lanes[end].dropped.is_none() {
-            self.lanes[end].push(Item { bytes, cargo, gates });
-        }
-    }
-
-    fn cut_lane(&mut self, end: usize, fate: Fate, world: &mut World) {
-        match fate {
-            Fate::Drop(rule) => {
-                self.lanes[end].dropped.get_or_insert(rule);
-            }
-            fate => self.cut(fate, world),
-        }
-    }
-
-    /// Resets one end or both, behind what may still pass.
-    fn cut(&mut self, fate: Fate, world: &mut World) {
-        for end in [CLIENT, MASTER] {
-            self.flush(end, world);
-        }
-        match fate {
-            Fate::Reset(rule) => self.reset(ClosedBy::Rule(rule), world),
-            Fate::HalfOpen(rule, end) => {
-                let end = if end == End::Client { CLIENT } else { MASTER };
-                self.by.get_or_insert(ClosedBy::Rule(rule));
-                if let Some(socket) = self.ends[end].take() {
-                    socket.reset();
-                }
-                self.waiting = false;
-                for lane in &mut self.lanes {
-                    lane.dropped.get_or_insert(rule);
-                }
-            }
-            Fate::Pass | Fate::Drop(_) => {}
         }
     }
 

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use mio::{Token, net::TcpStream};
+use mio::Token;
 
 use super::{
     dialogue::{Label, Session},
@@ -46,7 +46,7 @@ impl Copy {
         world: &World,
     ) -> io::Result<Self> {
         let Duplicate { who, label, session, request } = duplicate;
-        let socket = Socket::new(TcpStream::connect(address)?, false, token, &world.registry)?;
+        let socket = Socket::connecting(address, token, &world.registry)?;
         let bytes = [session.bytes, request].concat();
         let framing = Framing::new(Grammar::Replies);
         Ok(Self { who, label, socket, bytes, written: 0, before: session.requests, framing })

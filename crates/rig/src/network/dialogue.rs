@@ -116,3 +116,59 @@ fn is_confirmation(value: &Reply) -> bool {
 fn cost(label: &Label) -> usize {
     64 + label.command.iter().map(|word| word.len() + 24).sum::<usize>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(dialogue: &mut Dialogue, words: &str) {
+        let label =
+            dialogue.request(words.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+        dialogue.expect(&label, words.as_bytes());
+    }
+
+    fn ok() -> Reply {
+        Reply::Status("OK".to_owned())
+    }
+
+    #[test]
+    fn replies_answer_requests_in_order_and_then_nothing() {
+        let mut dialogue = Dialogue::default();
+        ask(&mut dialogue, "SET k v");
+        ask(&mut dialogue, "GET k");
+        let numbers = [(); 3].map(|()| dialogue.answered(&ok(), false).number);
+        assert_eq!(numbers, [1, 2, 0]);
+    }
+
+    #[test]
+    fn behind_what_streams_or_silences_no_reply_is_matched() {
+        for (words, own) in [("MONITOR", 1), ("CLIENT REPLY OFF", 0), ("client reply skip", 0)] {
+            let mut dialogue = Dialogue::default();
+            ask(&mut dialogue, words);
+            ask(&mut dialogue, "GET k");
+            let numbers = [(); 2].map(|()| dialogue.answered(&ok(), false).number);
+            assert_eq!(numbers, [own, 0], "{words}");
+        }
+    }
+
+    #[test]
+    fn a_subscription_that_was_refused_changes_nothing() {
+        let mut dialogue = Dialogue::default();
+        ask(&mut dialogue, "SUBSCRIBE news");
+        ask(&mut dialogue, "GET k");
+        let refusal = Reply::Error("NOPERM".to_owned());
+        assert_eq!(dialogue.answered(&refusal, false).number, 1);
+        assert_eq!(dialogue.answered(&ok(), false).number, 2);
+    }
+
+    #[test]
+    fn what_is_remembered_of_unanswered_requests_is_bounded() {
+        let mut dialogue = Dialogue::default();
+        let large = "x".repeat(1024 * 1024);
+        for _ in 0..70 {
+            ask(&mut dialogue, &large);
+        }
+        assert!(dialogue.unanswered.is_empty());
+        assert_eq!(dialogue.answered(&ok(), false).number, 0);
+    }
+}

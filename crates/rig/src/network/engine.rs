@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mio::{Events, Interest, Poll, Token, net::TcpListener};
+use mio::{Events, Interest, Poll, net::TcpListener};
 
 use super::{
     connection::{CLIENT, Connection, MASTER},
@@ -21,34 +21,13 @@ use super::{
     rule::{Rule, RuleId},
     socket::Socket,
     table::Table,
+    tokens::{Kind, ORDERS, meaning, token},
     traffic::{ClosedBy, Traffic},
     world::{Who, World},
 };
 
-/// Orders came.
-pub(super) const ORDERS: Token = Token(usize::MAX);
-
 /// When no connection can be accepted (no more files are allowed), it is tried again after this.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
-
-/// What happens on a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Listener,
-    Client,
-    Master,
-    Copy,
-}
-
-/// The token of a listener, an end of a connection, or a copy.
-pub(super) fn token(id: u64, kind: Kind) -> Token {
-    Token(usize::try_from(id).expect("fewer connections than addresses") << 2 | kind as usize)
-}
-
-fn meaning(token: Token) -> (u64, Kind) {
-    let kind = [Kind::Listener, Kind::Client, Kind::Master, Kind::Copy][token.0 & 3];
-    ((token.0 >> 2) as u64, kind)
-}
 
 /// What a caller wants; each is answered when it is done.
 pub(super) enum Order {
@@ -199,7 +178,7 @@ impl Engine {
         for stream in accepted {
             let connection = next(&mut self.last[1]);
             let token = token(connection, Kind::Client);
-            let Ok(socket) = Socket::new(stream, true, token, &self.world.registry) else {
+            let Ok(socket) = Socket::accepted(stream, token, &self.world.registry) else {
                 continue;
             };
             let who = Who { client: Arc::clone(&client), node, connection };

@@ -1,6 +1,10 @@
 //! One end of a connection. Called by `connection.rs` and `lane.rs`.
 
-use std::{io, net::Shutdown, time::Duration};
+use std::{
+    io,
+    net::{Shutdown, SocketAddr},
+    time::Duration,
+};
 
 use mio::{Interest, Registry, Token, net::TcpStream};
 use socket2::SockRef;
@@ -21,7 +25,27 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn new(
+    pub(super) fn accepted(
+        stream: TcpStream,
+        token: Token,
+        registry: &Registry,
+    ) -> io::Result<Self> {
+        Self::new(stream, true, token, registry)
+    }
+
+    pub(super) fn connecting(
+        address: SocketAddr,
+        token: Token,
+        registry: &Registry,
+    ) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        // On loopback it is connected by now. If that were found out later, what happens to the
+        // first message would depend on which came first.
+        let connected = stream.peer_addr().is_ok();
+        Self::new(stream, connected, token, registry)
+    }
+
+    fn new(
         mut stream: TcpStream,
         connected: bool,
         token: Token,

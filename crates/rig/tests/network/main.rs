@@ -8,10 +8,24 @@ macro_rules! cases {
     };
 }
 
+mod choosing;
+mod ends;
+mod losing;
 mod passing;
+mod real;
 mod support;
+mod volume;
+mod waiting;
 
 fn main() -> std::process::ExitCode {
-    let cases = [passing::cases()];
+    let cases = [
+        passing::cases(),
+        ends::cases(),
+        volume::cases(),
+        losing::cases(),
+        waiting::cases(),
+        choosing::cases(),
+        real::cases(),
+    ];
     redquorum_rig::trials::run(cases.into_iter().flatten())
 }

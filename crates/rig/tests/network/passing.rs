@@ -13,18 +13,9 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         plain: a_round_trip_is_told_in_its_order,
         plain: pipelined_messages_pass_wherever_they_are_cut,
-        plain: a_close_comes_behind_what_was_sent_before,
-        plain: a_reset_is_passed_on_behind_what_was_sent_before,
-        plain: a_client_may_end_its_side_and_still_be_answered,
         plain: what_is_not_resp_passes_as_it_is,
-        plain: half_a_message_passes_when_its_sender_closes,
         plain: replies_without_a_request_have_no_command,
         plain: replies_are_matched_again_behind_resp3_pushes,
-        plain: a_large_message_passes_and_is_told_of,
-        plain: a_master_that_is_nowhere_resets_at_once,
-        plain: a_master_that_moved_is_found,
-        plain: a_master_that_is_not_listening_resets,
-        plain: a_drop_closes_everything,
         plain: links_and_connections_are_told_apart,
         plain: four_hundred_connections_pass_at_once,
     ]
@@ -75,54 +66,6 @@ fn pipelined_messages_pass_wherever_they_are_cut() {
     }
 }
 
-fn a_close_comes_behind_what_was_sent_before() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    client.send(&PING.repeat(1000));
-    drop(client);
-    master.gets(&PING.repeat(1000));
-    master.is_finished();
-
-    let (mut client, mut master) = wire.pair();
-    master.send(&PONG.repeat(1000));
-    drop(master);
-    client.gets(&PONG.repeat(1000));
-    client.is_finished();
-    drop(client);
-    wire.seen.wait_for("closed Master", 1);
-}
-
-fn a_reset_is_passed_on_behind_what_was_sent_before() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    client.send(PING);
-    master.gets(PING);
-    client.reset();
-    master.is_reset();
-    wire.seen.wait_for("closed Client", 1);
-
-    let (mut client, mut master) = wire.pair();
-    master.send(PONG);
-    client.gets(PONG);
-    master.reset();
-    client.is_reset();
-    wire.seen.wait_for("closed Master", 1);
-}
-
-fn a_client_may_end_its_side_and_still_be_answered() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    client.send(PING);
-    client.finish();
-    master.gets(PING);
-    master.is_finished();
-    master.send(PONG);
-    client.gets(PONG);
-    drop(master);
-    client.is_finished();
-    wire.seen.wait_for("closed Client", 1);
-}
-
 fn what_is_not_resp_passes_as_it_is() {
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
@@ -139,19 +82,6 @@ fn what_is_not_resp_passes_as_it_is() {
         wire.seen.lines(),
         ["opened", "forwarded 1 PING", "unparsed request", "unparsed reply"]
     );
-}
-
-fn half_a_message_passes_when_its_sender_closes() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    client.send(&PING[..7]);
-    master.gets_nothing();
-    drop(client);
-    master.gets(&PING[..7]);
-    master.is_finished();
-    drop(master);
-    wire.seen.wait_for("closed Client", 1);
-    assert_eq!(wire.seen.lines(), ["opened", "closed Client"], "it was never forwarded");
 }
 
 fn replies_without_a_request_have_no_command() {
@@ -195,74 +125,6 @@ fn replies_are_matched_again_behind_resp3_pushes() {
             "replied 3 GET k"
         ]
     );
-}
-
-fn a_large_message_passes_and_is_told_of() {
-    const SIZE: usize = 40 * 1024 * 1024;
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    let sender = std::thread::spawn(move || {
-        client.send(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${SIZE}\r\n").as_bytes());
-        client.send(&vec![b'x'; SIZE]);
-        client.send(b"\r\n");
-        client
-    });
-    master.gets(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${SIZE}\r\n").as_bytes());
-    master.gets(&vec![b'x'; SIZE]);
-    master.gets(b"\r\n");
-    let mut client = sender.join().unwrap();
-    client.send(PING);
-    master.gets(PING);
-    master.send(b"+OK\r\n+PONG\r\n");
-    client.gets(b"+OK\r\n+PONG\r\n");
-    wire.seen.wait_for("delivered 2 PING", 1);
-    let all = wire.seen.all();
-    let Traffic::Forwarded { number: 1, command, .. } = &all[1] else { panic!("{:?}", all[1]) };
-    assert_eq!(command[..2], [b"SET".to_vec(), b"k".to_vec()]);
-    assert!(command[2].len() < SIZE, "only its start is kept");
-}
-
-fn a_master_that_is_nowhere_resets_at_once() {
-    let wire = Wire::new();
-    wire.network.upstream(1, None);
-    wire.client().is_reset();
-    wire.seen.wait_for("closed Refused", 1);
-    let never = wire.network.listen("c1", 2).unwrap();
-    Half::new(std::net::TcpStream::connect(never).unwrap()).is_reset();
-    wire.seen.wait_for("closed Refused", 2);
-}
-
-fn a_master_that_moved_is_found() {
-    let mut wire = Wire::new();
-    let (mut old, mut old_master) = wire.pair();
-    wire.master = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    wire.network.upstream(1, Some(wire.master.local_addr().unwrap()));
-    let (mut client, mut master) = wire.pair();
-    for (client, master) in [(&mut client, &mut master), (&mut old, &mut old_master)] {
-        client.send(PING);
-        master.gets(PING);
-    }
-}
-
-fn a_master_that_is_not_listening_resets() {
-    let Wire { network, master, address, seen } = Wire::new();
-    drop(master);
-    Half::new(std::net::TcpStream::connect(address).unwrap()).is_reset();
-    seen.wait_for("closed Refused", 1);
-    drop(network);
-}
-
-fn a_drop_closes_everything() {
-    let wire = Wire::new();
-    let (mut client, mut master) = wire.pair();
-    client.send(PING);
-    master.gets(PING);
-    let Wire { network, address, seen, .. } = wire;
-    drop(network);
-    client.is_reset();
-    master.is_reset();
-    assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens");
-    assert_eq!(seen.lines().last().unwrap(), "closed Network");
 }
 
 fn links_and_connections_are_told_apart() {

@@ -115,11 +115,17 @@ pub(crate) struct Wire {
 impl Wire {
     pub(crate) fn new() -> Self {
         let seen = Seen::default();
-        let network = Network::start(seen.observer()).unwrap();
+        let observer = seen.observer();
+        Self { seen, ..Self::observed_by(observer) }
+    }
+
+    /// `seen` stays empty.
+    pub(crate) fn observed_by(observer: impl FnMut(Traffic) + Send + 'static) -> Self {
+        let network = Network::start(observer).unwrap();
         let master = TcpListener::bind("127.0.0.1:0").unwrap();
         network.upstream(1, Some(master.local_addr().unwrap()));
         let address = network.listen("c1", 1).unwrap();
-        Self { network, master, address, seen }
+        Self { network, master, address, seen: Seen::default() }
     }
 
     pub(crate) fn client(&self) -> Half {

@@ -3,6 +3,7 @@
 use std::{
     io::Read,
     net::TcpStream,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -21,6 +22,8 @@ pub(crate) fn cases() -> Vec<Case> {
         return vec![plain("clocks_are_refused_with_a_reason", move || {
             let error = Masters::builder().count(1).clocks().start().unwrap_err();
             assert_eq!(error.to_string(), why.to_string());
+            let arch = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+            assert!(!cfg!(target_os = "linux") || !arch, "they should be possible here: {why}");
         })];
     }
     cases![
@@ -34,7 +37,7 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters: a_clock_that_is_not_obeyed_is_an_error,
         with_masters: an_impossible_change_is_an_error_and_changes_nothing,
         with_masters: masters_without_clocks_say_so,
-        with_masters: no_reader_ever_sees_half_a_change,
+        with_masters: no_client_ever_sees_half_a_change,
         with_masters: clocks_are_set_through_any_cluster,
     ]
 }
@@ -230,42 +233,37 @@ fn masters_without_clocks_say_so() {
     assert_eq!(error, "clocks cannot be set: the masters were started without Builder::clocks");
 }
 
-fn no_reader_ever_sees_half_a_change() {
+fn no_client_ever_sees_half_a_change() {
     const READERS: usize = 20;
-    const SECONDS: i64 = 1_000_000_000;
+    const FAR: i64 = 500_000_000;
     let masters = masters(1);
     let clock = masters.clock(1).unwrap();
-    // Two settings of which each field differs, and any mix shows something else: a step and a
-    // standing strobe against none. From one to the other by two changes, so there are four.
-    let far = SECONDS * 500_000;
-    let allowed = [0, 500_000_000];
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let (reads, writes) = thread::scope(|scope| {
-        let readers: Vec<_> = (0..READERS)
-            .map(|_| {
-                scope.spawn(|| {
-                    let mut reads = [0; 2];
-                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                        let shown = ahead(&masters, 1);
-                        let which = allowed.iter().position(|a| (shown - a).abs() <= 5 * SLACK);
-                        reads[which.unwrap_or_else(|| panic!("{shown} was never set"))] += 1;
-                    }
-                    reads
-                })
-            })
-            .collect();
-        let until = Instant::now() + Duration::from_secs(2);
+    let stop = AtomicBool::new(false);
+    // How often each of the two times was seen that are ever set.
+    let read = || {
+        let mut seen = [0_u64; 2];
+        while !stop.load(Relaxed) {
+            let shown = ahead(&masters, 1);
+            let which = [0, FAR].iter().position(|set| (shown - set).abs() <= 10 * SLACK);
+            seen[which.unwrap_or_else(|| panic!("{shown} was never set"))] += 1;
+        }
+        seen
+    };
+    let (seen, writes) = thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(read)).collect();
+        let until = Instant::now() + Duration::from_millis(1500);
         let mut writes = 0_u64;
         while Instant::now() < until {
-            clock.change(ClockChange::Step { nanos: far }).unwrap();
-            clock.change(ClockChange::Step { nanos: -far }).unwrap();
-            writes += 2;
+            for change in [forward(500_000), ClockChange::Rate(0.0), ClockChange::Cure] {
+                clock.change(change).unwrap();
+                writes += 1;
+            }
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        let reads = readers.into_iter().map(|reader| reader.join().unwrap());
-        (reads.fold([0_u64; 2], |a, b| [a[0] + b[0], a[1] + b[1]]), writes)
+        stop.store(true, Relaxed);
+        let seen = readers.into_iter().map(|reader| reader.join().unwrap());
+        (seen.fold([0_u64; 2], |sum, seen| [sum[0] + seen[0], sum[1] + seen[1]]), writes)
     });
-    assert!(reads[0] > 100 && reads[1] > 100 && writes > 1000, "{reads:?}, {writes}");
+    assert!(seen[0] > 20 && seen[1] > 20 && writes > 1000, "{seen:?}, {writes}");
 }
 
 fn clocks_are_set_through_any_cluster() {

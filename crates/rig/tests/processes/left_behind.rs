@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use redquorum_rig::{Masters, Persistence, trials::Case};
+use redquorum_rig::{Builder, Masters, Persistence, clocks_supported, trials::Case};
 
 use crate::support::{Owner, exists};
 
@@ -38,12 +38,7 @@ pub(crate) fn child(end: &OsStr) -> ExitCode {
         println!("ready");
         return ExitCode::SUCCESS;
     }
-    let masters = Masters::builder()
-        .count(2)
-        .unix_socket()
-        .persistence(Persistence::AofEverysec)
-        .start()
-        .unwrap();
+    let masters = with_files().count(2).start().unwrap();
     masters.pause(2).unwrap();
     println!("ready");
     match end.to_str() {
@@ -53,6 +48,12 @@ pub(crate) fn child(end: &OsStr) -> ExitCode {
             thread::park();
         },
     }
+}
+
+/// Masters with whatever can lie in their directories.
+fn with_files() -> Builder {
+    let builder = Masters::builder().unix_socket().persistence(Persistence::AofEverysec);
+    if clocks_supported().is_ok() { builder.clocks() } else { builder }
 }
 
 /// A process that owns two masters, of which the second is paused.
@@ -65,12 +66,7 @@ fn owner(end: &str, name: &str) -> Owner {
 }
 
 fn nothing_is_left_after_a_drop() {
-    let masters = Masters::builder()
-        .count(3)
-        .unix_socket()
-        .persistence(Persistence::AofEverysec)
-        .start()
-        .unwrap();
+    let masters = with_files().count(3).start().unwrap();
     let all: Vec<_> =
         (1..=3).map(|node| (masters.pid(node).unwrap(), masters.dir(node).to_owned())).collect();
     assert!(all.iter().all(|(pid, dir)| exists(*pid) && dir.join("log").exists()));
@@ -130,6 +126,14 @@ fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
     for moment in 0..16 {
         let mut owner = Owner::binary("5", "kill_9_in_start");
         thread::sleep(Duration::from_micros(moment * 2500));
+        owner.child.kill().unwrap();
+        owner.child.wait().unwrap();
+        owner.nothing_is_left();
+        // The same with files that are written between the directory and the server.
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.env(CHILD, "signal");
+        let mut owner = Owner::spawn(command, "kill_9_in_start_with_clocks");
+        thread::sleep(Duration::from_micros(moment * 1500));
         owner.child.kill().unwrap();
         owner.child.wait().unwrap();
         owner.nothing_is_left();

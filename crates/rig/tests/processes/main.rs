@@ -12,9 +12,13 @@ macro_rules! cases {
 #[cfg(unix)]
 mod binary;
 #[cfg(unix)]
+mod clock_clients;
+#[cfg(unix)]
 mod clocks;
 #[cfg(unix)]
 mod left_behind;
+#[cfg(unix)]
+mod persistence;
 #[cfg(unix)]
 mod start;
 #[cfg(unix)]
@@ -27,8 +31,18 @@ fn main() -> std::process::ExitCode {
     if let Some(end) = std::env::var_os(left_behind::CHILD) {
         return left_behind::child(&end);
     }
-    let cases =
-        [start::cases(), verbs::cases(), clocks::cases(), left_behind::cases(), binary::cases()];
+    if let Ok(task) = std::env::var(clock_clients::CHILD) {
+        return clock_clients::child(&task);
+    }
+    let cases = [
+        start::cases(),
+        verbs::cases(),
+        persistence::cases(),
+        clocks::cases(),
+        clock_clients::cases(),
+        left_behind::cases(),
+        binary::cases(),
+    ];
     redquorum_rig::trials::run(cases.into_iter().flatten())
 }
 

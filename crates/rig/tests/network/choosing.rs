@@ -1,0 +1,170 @@
+//! Which messages a rule strikes, and in which order rules are asked.
+
+use std::{
+    net::TcpStream,
+    sync::{Arc, Mutex},
+};
+
+use redquorum_rig::{
+    Reply,
+    network::{Harm, Message, Network, Rule, Side},
+    trials::Case,
+};
+
+use crate::support::{Half, PING, PONG, Wire, about, on, request};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        plain: a_rule_counts_over_all_its_links,
+        plain: a_rule_is_about_its_nodes_only,
+        plain: a_rule_sees_the_message_the_command_and_the_reply,
+        plain: a_reply_is_a_gate_for_a_fault,
+        plain: a_message_that_was_dropped_does_not_count_for_younger_rules,
+        plain: a_rule_is_not_about_what_was_held_before_it,
+        plain: the_observer_may_not_call_the_network,
+        plain: a_panic_of_the_observer_is_not_a_hang,
+    ]
+}
+
+fn a_rule_counts_over_all_its_links() {
+    let wire = Wire::new();
+    let rule = Rule { from: 2, count: Some(2), ..about("PING", Side::Requests, Harm::Hold) };
+    let (mut one, mut one_master) = wire.pair();
+    let (mut two, mut two_master) = wire.pair();
+    let rule = wire.network.strike(rule);
+    one.send(PING); // The first passes.
+    one_master.gets(PING);
+    two.send(&request("GET k")); // It does not match.
+    two_master.gets(&request("GET k"));
+    two.send(PING); // The second waits,
+    two_master.gets_nothing();
+    one.send(PING); // and the third.
+    one_master.gets_nothing();
+    let (mut three, mut three_master) = wire.pair();
+    three.send(PING); // The fourth passes.
+    three_master.gets(PING);
+    wire.seen.wait_for("struck request 2 PING", 2);
+    wire.network.heal(rule);
+    one_master.gets(PING);
+    two_master.gets(PING);
+}
+
+fn a_rule_is_about_its_nodes_only() {
+    let wire = Wire::new();
+    let second = wire.network.listen("c1", 2).unwrap();
+    wire.network.upstream(2, Some(wire.master.local_addr().unwrap()));
+    wire.network.strike(Rule { nodes: Some(vec![2]), ..Rule::all(Harm::Hold) });
+    let (mut client, mut master) = wire.pair();
+    client.send(PING);
+    master.gets(PING);
+    let mut other = Half::new(TcpStream::connect(second).unwrap());
+    other.send(PING);
+    assert!(wire.nobody_knocks());
+}
+
+fn a_rule_sees_the_message_the_command_and_the_reply() {
+    let wire = Wire::new();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let matches = {
+        let seen = Arc::clone(&seen);
+        move |message: &Message<'_>| {
+            seen.lock().unwrap().push((
+                (message.client.to_owned(), message.node, message.connection),
+                (message.side, message.number, message.command.to_vec()),
+                message.reply.cloned(),
+            ));
+            false
+        }
+    };
+    wire.network.strike(Rule { matches: Some(Arc::new(matches)), ..Rule::all(Harm::Drop) });
+    let (mut client, mut master) = wire.pair();
+    client.send(&request("GET k"));
+    master.gets(&request("GET k"));
+    master.send(b"$1\r\nv\r\n");
+    client.gets(b"$1\r\nv\r\n");
+    let command = vec![b"GET".to_vec(), b"k".to_vec()];
+    let link = ("c1".to_owned(), 1, 1);
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [
+            (link.clone(), (Side::Requests, 1, command.clone()), None),
+            (link, (Side::Replies, 1, command), Some(Reply::Bulk(b"v".to_vec())))
+        ]
+    );
+}
+
+fn a_reply_is_a_gate_for_a_fault() {
+    // "Before c1's third reply, reset all": the reply waits while that is done.
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let (mut other, _other_master) = wire.pair();
+    let gate = Rule { from: 3, count: Some(1), ..on(Side::Replies, Harm::Hold) };
+    let gate = wire.network.strike(gate);
+    client.send(&PING.repeat(3));
+    master.gets(&PING.repeat(3));
+    master.send(&PONG.repeat(3));
+    client.gets(&PONG.repeat(2));
+    wire.seen.wait_for("struck reply 3 PING", 1);
+    client.gets_nothing();
+    let fault = wire.network.strike(about("GET", Side::Requests, Harm::Reset));
+    other.send(&request("GET k"));
+    other.is_reset();
+    wire.network.heal(gate);
+    client.gets(PONG);
+    wire.network.heal(fault);
+}
+
+fn a_message_that_was_dropped_does_not_count_for_younger_rules() {
+    let wire = Wire::new();
+    let old = wire.network.strike(Rule { count: Some(1), ..on(Side::Requests, Harm::Drop) });
+    wire.network.strike(Rule { count: Some(1), ..on(Side::Requests, Harm::Hold) });
+    let (mut one, _one_master) = wire.pair();
+    one.send(PING);
+    wire.seen.wait_for("lost request 1 PING by rule", 1);
+    let (mut two, mut two_master) = wire.pair();
+    two.send(PING);
+    two_master.gets_nothing();
+    assert_eq!(wire.seen.lines().iter().filter(|line| line.starts_with("struck")).count(), 2);
+    wire.network.heal(old);
+    one.is_reset();
+}
+
+fn a_rule_is_not_about_what_was_held_before_it() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let hold = wire.network.strike(on(Side::Requests, Harm::Hold));
+    client.send(PING);
+    wire.seen.wait_for("struck request 1 PING", 1);
+    wire.network.strike(on(Side::Requests, Harm::Drop));
+    wire.network.heal(hold);
+    master.gets(PING);
+}
+
+fn the_observer_may_not_call_the_network() {
+    let slot: Arc<Mutex<Option<Network>>> = Arc::default();
+    let (told, result) = std::sync::mpsc::channel();
+    let inner = Arc::clone(&slot);
+    let network = Network::start(move |_| {
+        // It is gone when the end of the connection is told.
+        let Some(network) = &*inner.lock().unwrap() else { return };
+        let call = std::panic::AssertUnwindSafe(|| network.upstream(1, None));
+        told.send(std::panic::catch_unwind(call).is_err()).unwrap();
+    })
+    .unwrap();
+    let address = network.listen("c1", 1).unwrap();
+    *slot.lock().unwrap() = Some(network);
+    let _client = TcpStream::connect(address).unwrap();
+    assert!(result.recv().unwrap());
+    let network = slot.lock().unwrap().take();
+    drop(network);
+}
+
+fn a_panic_of_the_observer_is_not_a_hang() {
+    let network = Network::start(|_| panic!("the observer of a test")).unwrap();
+    let address = network.listen("c1", 1).unwrap();
+    let mut client = Half::new(TcpStream::connect(address).unwrap());
+    assert!(std::io::Read::read(&mut client.0, &mut [0]).is_ok_and(|count| count == 0));
+    let call = || network.upstream(1, None);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_err());
+    drop(network);
+}

@@ -1,0 +1,271 @@
+//! Harms that lose something: drop, reset, half-open.
+
+use redquorum_rig::{
+    network::{End, Harm, Rule, Side},
+    trials::Case,
+};
+
+use crate::support::{PING, PONG, Wire, about, on, request};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        plain: dropped_requests_are_lost_and_healing_resets,
+        plain: dropped_replies_are_lost_though_the_master_answered,
+        plain: a_drop_takes_all_that_is_behind_it_the_other_way_goes_on,
+        plain: a_partition_loses_closes_and_new_connections_too,
+        plain: a_partition_leaves_idle_connections_alone,
+        plain: a_drop_strikes_new_connections_while_it_lives,
+        plain: a_drop_of_one_message_leaves_new_connections_alone,
+        plain: a_client_that_gives_up_in_a_partition_leaves_nothing_behind,
+        plain: strange_bytes_are_dropped_by_a_partition,
+        plain: a_reset_strikes_open_connections_at_once_and_only_once,
+        plain: a_reset_strikes_a_request_before_the_master_sees_it,
+        plain: a_reset_strikes_a_reply_after_the_master_sent_it,
+        plain: half_open_at_the_client,
+        plain: half_open_at_the_master,
+        plain: half_open_at_a_message,
+        plain: what_was_held_is_delivered_on_a_half_open_connection,
+    ]
+}
+
+fn dropped_requests_are_lost_and_healing_resets() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let rule = wire.network.strike(on(Side::Requests, Harm::Drop));
+    client.send(PING);
+    wire.seen.wait_for("lost request 1 PING by rule", 1);
+    master.gets_nothing();
+    wire.network.heal(rule);
+    client.is_reset();
+    master.is_reset();
+    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
+    assert_eq!(
+        wire.seen.lines(),
+        [
+            "opened",
+            "struck request 1 PING",
+            "lost request 1 PING by rule",
+            "closed Rule(RuleId(1))"
+        ]
+    );
+}
+
+fn dropped_replies_are_lost_though_the_master_answered() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let rule = wire.network.strike(on(Side::Replies, Harm::Drop));
+    client.send(PING);
+    master.gets(PING);
+    master.send(PONG);
+    wire.seen.wait_for("lost reply 1 PING by rule", 1);
+    wire.seen.wait_for("replied 1 PING", 1);
+    client.gets_nothing();
+    wire.network.heal(rule);
+    client.is_reset();
+    master.is_reset();
+}
+
+fn a_drop_takes_all_that_is_behind_it_the_other_way_goes_on() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let rule = wire.network.strike(about("GET", Side::Requests, Harm::Drop));
+    client.send(&[PING, &request("GET k"), PING].concat());
+    master.gets(PING);
+    master.gets_nothing();
+    master.send(PONG);
+    client.gets(PONG);
+    master.send(PONG);
+    client.gets(PONG);
+    wire.seen.wait_for("lost request 2 GET k by rule", 1);
+    wire.seen.wait_for("lost request 3 PING by rule", 1);
+    wire.network.heal(rule);
+    client.is_reset();
+    master.is_reset();
+}
+
+fn a_partition_loses_closes_and_new_connections_too() {
+    let wire = Wire::new();
+    let (client, mut master) = wire.pair();
+    let (mut other, other_master) = wire.pair();
+    let rule = wire.network.strike(Rule::all(Harm::Drop));
+    drop(client);
+    master.gets_nothing();
+    drop(other_master);
+    other.gets_nothing();
+    let mut new = wire.client();
+    assert!(wire.nobody_knocks(), "the handshake is lost");
+    new.send(PING);
+    wire.seen.wait_for("lost request 1 PING by rule", 1);
+    new.gets_nothing();
+    wire.network.heal(rule);
+    master.is_reset();
+    other.is_reset();
+    new.is_reset();
+    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
+}
+
+fn a_partition_leaves_idle_connections_alone() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let rule = wire.network.strike(Rule::all(Harm::Drop));
+    wire.network.heal(rule);
+    client.send(PING);
+    master.gets(PING);
+}
+
+fn a_drop_strikes_new_connections_while_it_lives() {
+    let wire = Wire::new();
+    let rule = wire.network.strike(about("GET", Side::Requests, Harm::Drop));
+    let (mut client, mut master) = wire.pair();
+    client.send(&[PING, &request("GET k")].concat());
+    master.gets(PING);
+    master.gets_nothing();
+    wire.network.heal(rule);
+    client.is_reset();
+}
+
+fn a_drop_of_one_message_leaves_new_connections_alone() {
+    let wire = Wire::new();
+    let rule = Rule { count: Some(1), ..on(Side::Requests, Harm::Drop) };
+    let rule = wire.network.strike(rule);
+    let (mut struck, mut struck_master) = wire.pair();
+    struck.send(PING);
+    wire.seen.wait_for("lost request 1 PING by rule", 1);
+    let (mut client, mut master) = wire.pair();
+    client.send(PING);
+    master.gets(PING);
+    struck_master.gets_nothing();
+    wire.network.heal(rule);
+    struck.is_reset();
+    master.send(PONG);
+    client.gets(PONG);
+}
+
+fn a_client_that_gives_up_in_a_partition_leaves_nothing_behind() {
+    let wire = Wire::new();
+    let rule = wire.network.strike(Rule::all(Harm::Drop));
+    for _ in 0..20 {
+        wire.client().send(PING);
+    }
+    wire.seen.wait_for("closed Client", 20);
+    wire.network.heal(rule);
+    assert!(wire.nobody_knocks());
+}
+
+fn strange_bytes_are_dropped_by_a_partition() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    client.send(b"*strange\r\n");
+    master.gets(b"*strange\r\n");
+    let rule = wire.network.strike(Rule::all(Harm::Drop));
+    client.send(b"stranger");
+    master.gets_nothing();
+    wire.network.heal(rule);
+    client.is_reset();
+}
+
+fn a_reset_strikes_open_connections_at_once_and_only_once() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let other = wire.network.listen("c2", 1).unwrap();
+    let mut spared = crate::support::Half::new(std::net::TcpStream::connect(other).unwrap());
+    let mut spared_master = wire.accept();
+    let rule = Rule { clients: Some(vec!["c1".to_owned()]), ..Rule::all(Harm::Reset) };
+    let rule = wire.network.strike(rule);
+    client.is_reset();
+    master.is_reset();
+    spared.send(PING);
+    spared_master.gets(PING);
+    let (mut client, mut master) = wire.pair();
+    client.send(PING);
+    master.gets(PING);
+    wire.network.heal(rule);
+    master.send(PONG);
+    client.gets(PONG);
+    wire.seen.wait_for("struck connection", 1);
+}
+
+fn a_reset_strikes_a_request_before_the_master_sees_it() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    wire.network.strike(about("GET", Side::Requests, Harm::Reset));
+    client.send(&[PING, &request("GET k")].concat());
+    client.is_reset();
+    master.gets(PING);
+    master.is_reset();
+    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
+    assert!(!wire.seen.lines().contains(&"forwarded 2 GET k".to_owned()));
+    wire.seen.wait_for("lost request 2 GET k by rule", 1);
+}
+
+fn a_reset_strikes_a_reply_after_the_master_sent_it() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    wire.network.strike(about("GET", Side::Replies, Harm::Reset));
+    client.send(&[PING, &request("GET k")].concat());
+    master.gets(PING);
+    master.gets(&request("GET k"));
+    master.send(PONG);
+    client.gets(PONG);
+    master.send(b"$1\r\nv\r\n");
+    client.is_reset();
+    master.is_reset();
+    wire.seen.wait_for("lost reply 2 GET k by rule", 1);
+}
+
+fn half_open_at_the_client() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let rule = wire.network.strike(Rule::all(Harm::HalfOpen(End::Client)));
+    client.is_reset();
+    master.gets_nothing();
+    master.send(PONG);
+    wire.seen.wait_for("lost reply 0 by rule", 1);
+    master.gets_nothing();
+    wire.network.heal(rule);
+    master.is_reset();
+    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
+}
+
+fn half_open_at_the_master() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let rule = wire.network.strike(Rule::all(Harm::HalfOpen(End::Master)));
+    master.is_reset();
+    client.send(PING);
+    wire.seen.wait_for("lost request 1 PING by rule", 1);
+    client.gets_nothing();
+    wire.network.heal(rule);
+    client.is_reset();
+    wire.seen.wait_for("closed Rule(RuleId(1))", 1);
+}
+
+fn half_open_at_a_message() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let rule = Rule { count: Some(1), ..about("GET", Side::Requests, Harm::HalfOpen(End::Client)) };
+    let rule = wire.network.strike(rule);
+    client.send(&[PING, &request("GET k"), PING].concat());
+    client.is_reset();
+    master.gets(PING);
+    master.gets_nothing();
+    wire.seen.wait_for("lost request 2 GET k by rule", 1);
+    wire.network.heal(rule);
+    master.is_reset();
+}
+
+fn what_was_held_is_delivered_on_a_half_open_connection() {
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let hold = wire.network.strike(on(Side::Requests, Harm::Hold));
+    client.send(PING);
+    wire.seen.wait_for("struck request 1 PING", 1);
+    let cut = wire.network.strike(Rule::all(Harm::HalfOpen(End::Client)));
+    client.is_reset();
+    master.gets_nothing();
+    wire.network.heal(hold);
+    master.gets(PING);
+    master.gets_nothing();
+    wire.network.heal(cut);
+    master.is_reset();
+}

@@ -1,0 +1,161 @@
+//! With real masters: what only a server can show.
+
+use std::{net::TcpStream, time::Duration};
+
+use redquorum_rig::{
+    Masters, Reply,
+    network::{Harm, Network, Rule, Side, Traffic},
+    trials::Case,
+};
+
+use crate::support::{Half, PING, PONG, Seen, about, request};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        with_masters: a_duplicate_is_executed_twice,
+        with_masters: a_duplicate_is_sent_in_the_session_of_its_client,
+        with_masters: a_held_set_is_executed_after_its_client_is_gone,
+        with_masters: a_command_whose_reply_was_dropped_was_executed,
+        with_masters: a_killed_master_ends_its_connections_and_comes_back,
+        with_masters: a_paused_master_is_connected_to_and_later_answers,
+        with_masters: what_redis_says_is_understood,
+        with_masters: subscribers_hear_what_is_published,
+    ]
+}
+
+struct Setup {
+    masters: Masters,
+    network: Network,
+    address: std::net::SocketAddr,
+    seen: Seen,
+}
+
+impl Setup {
+    fn new(masters: Masters) -> Self {
+        let seen = Seen::default();
+        let network = Network::start(seen.observer()).unwrap();
+        network.upstream(1, Some(([127, 0, 0, 1], masters.port(1)).into()));
+        let address = network.listen("c1", 1).unwrap();
+        Self { masters, network, address, seen }
+    }
+
+    fn client(&self) -> Half {
+        Half::new(TcpStream::connect(self.address).unwrap())
+    }
+}
+
+fn a_duplicate_is_executed_twice() {
+    let setup = Setup::new(Masters::start(1).unwrap());
+    let mut client = setup.client();
+    let rule = Rule { count: Some(1), ..about("INCR", Side::Both, Harm::Duplicate) };
+    setup.network.strike(rule);
+    client.send(&[PING, &request("INCR k")].concat());
+    client.gets(PONG);
+    client.gets(b":1\r\n");
+    setup.seen.wait_for("replied 2 INCR k again", 1);
+    let replies: Vec<_> = setup
+        .seen
+        .all()
+        .into_iter()
+        .filter_map(|traffic| match traffic {
+            Traffic::Replied { number: 2, reply, duplicate, connection: 1, .. } => {
+                Some((duplicate, reply))
+            }
+            _ => None,
+        })
+        .collect();
+    assert!(replies.contains(&(false, Reply::Integer(1))), "{replies:?}");
+    assert!(replies.contains(&(true, Reply::Integer(2))), "{replies:?}");
+    setup.seen.wait_for("forwarded 2 INCR k again", 1);
+    client.send(&request("INCR k"));
+    client.gets(b":3\r\n");
+}
+
+fn a_duplicate_is_sent_in_the_session_of_its_client() {
+    let masters = Masters::builder().count(1).password("secret").start().unwrap();
+    let setup = Setup::new(masters);
+    let mut client = setup.client();
+    setup.network.strike(about("INCR", Side::Requests, Harm::Duplicate));
+    client.send(&[request("AUTH secret"), request("SELECT 3"), request("INCR k")].concat());
+    client.gets(b"+OK\r\n+OK\r\n:1\r\n");
+    setup.seen.wait_for("replied 3 INCR k again", 1);
+    client.send(&request("GET k"));
+    client.gets(b"$1\r\n2\r\n");
+}
+
+fn a_held_set_is_executed_after_its_client_is_gone() {
+    let setup = Setup::new(Masters::start(1).unwrap());
+    let mut client = setup.client();
+    let rule = setup.network.strike(about("SET", Side::Requests, Harm::Hold));
+    client.send(&request("SET k zombie"));
+    setup.seen.wait_for("struck request 1 SET k zombie", 1);
+    drop(client);
+    assert_eq!(setup.masters.ask(1, "GET k").unwrap(), Reply::Nil);
+    setup.network.heal(rule);
+    setup.seen.wait_for("closed Client", 1);
+    assert_eq!(setup.masters.ask(1, "GET k").unwrap().text().unwrap(), "zombie");
+}
+
+fn a_command_whose_reply_was_dropped_was_executed() {
+    let setup = Setup::new(Masters::start(1).unwrap());
+    let mut client = setup.client();
+    let rule = setup.network.strike(about("SET", Side::Replies, Harm::Drop));
+    client.send(&request("SET k v"));
+    setup.seen.wait_for("lost reply 1 SET k v by rule", 1);
+    client.gets_nothing();
+    assert_eq!(setup.masters.ask(1, "GET k").unwrap().text().unwrap(), "v");
+    setup.network.heal(rule);
+    client.is_reset();
+}
+
+fn a_killed_master_ends_its_connections_and_comes_back() {
+    let setup = Setup::new(Masters::start(1).unwrap());
+    for round in 1..4 {
+        let mut client = setup.client();
+        client.send(PING);
+        client.gets(PONG);
+        setup.masters.kill(1).unwrap();
+        client.is_finished();
+        drop(client);
+        setup.seen.wait_for("closed Master", round);
+        setup.client().is_reset();
+        setup.masters.restart(1).unwrap();
+    }
+}
+
+fn a_paused_master_is_connected_to_and_later_answers() {
+    let setup = Setup::new(Masters::start(1).unwrap());
+    setup.masters.pause(1).unwrap();
+    let mut client = setup.client();
+    client.send(PING);
+    setup.seen.wait_for("forwarded 1 PING", 1);
+    client.gets_nothing();
+    setup.masters.resume(1).unwrap();
+    client.gets(PONG);
+}
+
+fn what_redis_says_is_understood() {
+    let setup = Setup::new(Masters::start(1).unwrap());
+    let mut client = setup.client();
+    let script = "EVAL return{1,{2,{'x',{err='E_e'}}},false} 0";
+    let commands =
+        ["HELLO 2", "COMMAND", "INFO", script, "HELLO 3", "COMMAND", "CONFIG GET *", "NOPE"];
+    for (index, command) in commands.iter().enumerate() {
+        client.send(&request(command));
+        setup.seen.wait_for(&format!("delivered {} {command}", index + 1), 1);
+    }
+    let replied = setup.seen.lines().iter().filter(|line| line.starts_with("replied")).count();
+    assert_eq!(replied, commands.len(), "none was cut in two");
+    assert!(!setup.seen.lines().iter().any(|line| line.starts_with("unparsed")));
+}
+
+fn subscribers_hear_what_is_published() {
+    let setup = Setup::new(Masters::start(1).unwrap());
+    let mut subscriber = setup.client();
+    subscriber.send(&request("SUBSCRIBE news"));
+    subscriber.gets(b"*3\r\n$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n");
+    std::thread::sleep(Duration::from_millis(5));
+    setup.masters.ask(1, "PUBLISH news hello").unwrap();
+    subscriber.gets(b"*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n");
+    setup.seen.wait_for("delivered 0", 1);
+}

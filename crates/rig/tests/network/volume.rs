@@ -1,0 +1,163 @@
+//! Much of everything: large messages, many of them, and rules that come and go meanwhile.
+
+use std::{
+    io::{Read, Write},
+    time::{Duration, Instant},
+};
+
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
+use redquorum_rig::{
+    network::{Harm, RuleId, Side, Traffic},
+    trials::Case,
+};
+
+use crate::support::{PING, Wire, on, request};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        plain: a_large_message_passes_and_is_told_of,
+        plain: held_messages_are_bounded_by_back_pressure,
+        plain: garbage_passes_as_it_is,
+        plain: whatever_waits_arrives_as_it_was_sent,
+    ]
+}
+
+fn a_large_message_passes_and_is_told_of() {
+    const SIZE: usize = 40 * 1024 * 1024;
+    let wire = Wire::new();
+    let (mut client, mut master) = wire.pair();
+    let sender = std::thread::spawn(move || {
+        client.send(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${SIZE}\r\n").as_bytes());
+        client.send(&vec![b'x'; SIZE]);
+        client.send(b"\r\n");
+        client
+    });
+    master.gets(format!("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n${SIZE}\r\n").as_bytes());
+    master.gets(&vec![b'x'; SIZE]);
+    master.gets(b"\r\n");
+    let mut client = sender.join().unwrap();
+    client.send(PING);
+    master.gets(PING);
+    master.send(b"+OK\r\n+PONG\r\n");
+    client.gets(b"+OK\r\n+PONG\r\n");
+    wire.seen.wait_for("delivered 2 PING", 1);
+    let all = wire.seen.all();
+    let Traffic::Forwarded { number: 1, command, .. } = &all[1] else { panic!("{:?}", all[1]) };
+    assert_eq!(command[..2], [b"SET".to_vec(), b"k".to_vec()]);
+    assert!(command[2].len() < SIZE, "only its start is kept");
+}
+
+fn held_messages_are_bounded_by_back_pressure() {
+    const SIZE: usize = 100 * 1024 * 1024;
+    let wire = Wire::observed_by(|_| {});
+    for strange in [false, true] {
+        let (mut client, mut master) = wire.pair();
+        let rule = wire.network.strike(on(Side::Requests, Harm::Hold));
+        let start = if strange { b"*strange\r\n".to_vec() } else { PING.to_vec() };
+        let unit = if strange { vec![b'?'; 4096] } else { request(&"x".repeat(4096)) };
+        let all = [start, unit.repeat(SIZE / unit.len())].concat();
+        client.0.set_nonblocking(true).unwrap();
+        let (mut sent, mut idle) = (0, Instant::now());
+        while idle.elapsed() < Duration::from_millis(200) {
+            match client.0.write(&all[sent..]) {
+                Ok(count) => (sent, idle) = (sent + count, Instant::now()),
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        // What the network keeps, and what the system keeps in the sockets on both sides.
+        assert!(sent < 48 * 1024 * 1024, "{sent} bytes went in");
+        wire.network.heal(rule);
+        client.0.set_nonblocking(false).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| client.send(&all[sent..]));
+            for part in all.chunks(1024 * 1024) {
+                let mut got = vec![0; part.len()];
+                master.0.read_exact(&mut got).unwrap();
+                assert!(got == part);
+            }
+        });
+    }
+}
+
+fn garbage_passes_as_it_is() {
+    let garbage = prop::collection::vec(any::<u8>(), 0..3000);
+    let almost = prop::sample::select(vec![PING.to_vec(), b"*2\r\n$1\r\n".to_vec(), Vec::new()]);
+    let wire = Wire::observed_by(|_| {});
+    runner()
+        .run(&(almost, garbage.clone(), garbage), |(start, requests, replies)| {
+            let requests = [start, requests].concat();
+            let (mut client, mut master) = wire.pair();
+            client.send(&requests);
+            client.finish();
+            let mut got = Vec::new();
+            master.0.read_to_end(&mut got).unwrap();
+            prop_assert_eq!(got, requests);
+            master.send(&replies);
+            drop(master);
+            let mut got = Vec::new();
+            client.0.read_to_end(&mut got).unwrap();
+            prop_assert_eq!(got, replies);
+            Ok(())
+        })
+        .unwrap();
+}
+
+/// The source file, next to which failures would be kept, is not known here.
+fn runner() -> TestRunner {
+    TestRunner::new(Config { failure_persistence: None, ..Config::default() })
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Send(usize),
+    Strike(Harm),
+    Heal(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let harm = prop_oneof![
+        Just(Harm::Hold),
+        (0..4u64).prop_map(|millis| Harm::Delay(Duration::from_millis(millis))),
+        (20_000..2_000_000u32).prop_map(Harm::Trickle),
+    ];
+    let step = prop_oneof![
+        3 => (1..3000usize).prop_map(Step::Send),
+        1 => harm.prop_map(Step::Strike),
+        1 => any::<usize>().prop_map(Step::Heal),
+    ];
+    prop::collection::vec(step, 1..20)
+}
+
+fn whatever_waits_arrives_as_it_was_sent() {
+    let wire = Wire::observed_by(|_| {});
+    runner()
+        .run(&steps(), |steps| {
+            let (mut client, mut master) = wire.pair();
+            let mut sent = Vec::new();
+            let mut rules: Vec<RuleId> = Vec::new();
+            for (index, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Send(size) => {
+                        let bytes = request(&format!("SET {index} {}", "x".repeat(size)));
+                        client.send(&bytes);
+                        sent.extend(bytes);
+                    }
+                    Step::Strike(harm) => rules.push(wire.network.strike(on(Side::Requests, harm))),
+                    Step::Heal(which) if !rules.is_empty() => {
+                        wire.network.heal(rules.swap_remove(which % rules.len()));
+                    }
+                    Step::Heal(_) => {}
+                }
+            }
+            client.finish();
+            rules.into_iter().for_each(|rule| wire.network.heal(rule));
+            let mut got = Vec::new();
+            master.0.read_to_end(&mut got).unwrap();
+            prop_assert!(got == sent);
+            Ok(())
+        })
+        .unwrap();
+}

@@ -1,0 +1,230 @@
+//! A clock works for any process that reads the time through the C library: a program of the system,
+//! what that starts, and a Rust program, here this one.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader, Lines, Write},
+    path::PathBuf,
+    process::{Child, ChildStdout, Command, ExitCode, Stdio},
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use redquorum_rig::{Clock, ClockChange, ClockSetting, clocks_supported, trials::Case};
+
+/// Set for a child of the tests, which then reads the clock as fast as it can.
+pub(crate) const CHILD: &str = "RIG_TEST_CHILD_READS_THE_CLOCK";
+
+const READERS: usize = 4;
+
+/// Between the two times that [`no_reader_ever_sees_half_a_change`] shows, in seconds.
+const FAR: u64 = 500_000;
+
+/// How far off a time may be that was shown: a writer that did not get its turn.
+const SLACK: i64 = 60;
+
+pub(crate) fn cases() -> Vec<Case> {
+    if clocks_supported().is_err() {
+        return Vec::new();
+    }
+    cases![
+        plain: a_program_sees_its_clock_and_so_does_what_it_starts,
+        plain: a_running_program_sees_each_change,
+        plain: without_a_page_the_shim_shows_the_real_time,
+        plain: a_directory_that_cannot_be_preloaded_from_is_refused,
+        plain: a_clock_is_not_created_over_another,
+        plain: no_reader_ever_sees_half_a_change,
+    ]
+}
+
+/// A clock in a directory of its own, which goes with it.
+struct Owned {
+    clock: Clock,
+    dir: PathBuf,
+}
+
+fn clock(name: &str) -> Owned {
+    let dir = directory(name);
+    Owned { clock: Clock::create(&dir).unwrap(), dir }
+}
+
+/// Empty.
+fn directory(name: &str) -> PathBuf {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _not_there = fs::remove_dir_all(&dir);
+    fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let _removed = fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn date() -> Command {
+    let mut command = Command::new("date");
+    command.arg("+%s");
+    command
+}
+
+/// How many seconds the clock of a program is ahead.
+fn ahead(command: &mut Command) -> i64 {
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let shown: i64 = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    shown - now()
+}
+
+/// In seconds.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap()
+}
+
+#[track_caller]
+fn about(value: i64, expected: i64) {
+    assert!((value - expected).abs() <= 5, "{value} is not about {expected}");
+}
+
+/// Starts a program that one can talk to.
+fn talk(command: &mut Command) -> (Child, Lines<BufReader<ChildStdout>>) {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    (child, lines)
+}
+
+fn a_program_sees_its_clock_and_so_does_what_it_starts() {
+    let owned = clock("clock_of_a_program");
+    let env = owned.clock.env();
+    about(ahead(date().envs(env.clone())), 0);
+    owned.clock.change(ClockChange::forward(Duration::from_secs(3600))).unwrap();
+    about(ahead(date().envs(env.clone())), 3600);
+    about(ahead(Command::new("/bin/sh").args(["-c", "date +%s; exit"]).envs(env)), 3600);
+    about(ahead(&mut date()), 0);
+}
+
+fn a_running_program_sees_each_change() {
+    let owned = clock("clock_of_a_running_program");
+    let clock = &owned.clock;
+    // This program, which answers each line with the time.
+    let (mut child, mut lines) =
+        talk(Command::new(env::current_exe().unwrap()).env(CHILD, "tell").envs(clock.env()));
+    let mut look = || {
+        child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let shown: i64 = lines.next().unwrap().unwrap().parse().unwrap();
+        shown - now()
+    };
+    about(look(), 0);
+    clock.change(ClockChange::back(Duration::from_secs(1000))).unwrap();
+    about(look(), -1000);
+    clock.change(ClockChange::forward(Duration::from_secs(3000))).unwrap();
+    about(look(), 2000);
+    // A million seconds a second, for at least a millisecond.
+    clock.change(ClockChange::Rate(1e6)).unwrap();
+    thread::sleep(Duration::from_millis(1));
+    assert!(look() >= 2990);
+    assert_eq!(clock.change(ClockChange::Cure).unwrap(), ClockSetting::REAL);
+    assert_eq!(clock.setting(), ClockSetting::REAL);
+    about(look(), 0);
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+fn without_a_page_the_shim_shows_the_real_time() {
+    let owned = clock("clock_without_a_page");
+    owned.clock.change(ClockChange::forward(Duration::from_secs(3600))).unwrap();
+    let [(preload, shim), (variable, page)] = owned.clock.env();
+    about(ahead(date().env(preload, &shim).env_remove(variable)), 0);
+    // What is no page is not read as one, whatever else it is.
+    fs::write(owned.dir.join("empty"), "").unwrap();
+    fs::write(owned.dir.join("other"), [b'x'; 8192]).unwrap();
+    for name in ["missing", "", "empty", "other", "clock.so"] {
+        about(ahead(date().env(preload, &shim).env(variable, owned.dir.join(name))), 0);
+    }
+    // A variable whose name only ends or begins so is another one.
+    let others = [format!("X{variable}"), format!("{variable}S")];
+    about(ahead(date().env(preload, &shim).envs(others.map(|name| (name, &page)))), 0);
+    // It is found behind one that is longer than what is read at once.
+    let mut long = date();
+    long.env("A", "x".repeat(5000)).env(preload, &shim).env(variable, &page);
+    about(ahead(&mut long), 3600);
+}
+
+fn a_directory_that_cannot_be_preloaded_from_is_refused() {
+    for name in ["with a space", "with:a:colon"] {
+        let error = Clock::create(&directory(name)).unwrap_err().to_string();
+        assert!(error.ends_with("has a space or a colon: set TMPDIR to another"), "{error}");
+    }
+    let error = Clock::create("/nowhere/at/all".as_ref()).unwrap_err().to_string();
+    assert!(error.starts_with("clocks cannot be set: nothing can be written to /nowhere"));
+}
+
+fn a_clock_is_not_created_over_another() {
+    let owned = clock("clock_over_another");
+    let error = Clock::create(&owned.dir).unwrap_err().to_string();
+    assert!(error.contains("exists"), "{error}");
+}
+
+fn no_reader_ever_sees_half_a_change() {
+    let owned = clock("clock_that_is_rewritten");
+    let clock = &owned.clock;
+    let (mut child, mut lines) =
+        talk(Command::new(env::current_exe().unwrap()).env(CHILD, "count").envs(clock.env()));
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let until = Instant::now() + Duration::from_millis(1500);
+    let mut writes = 0_u64;
+    while Instant::now() < until {
+        // Far ahead, standing still there, real. Every field differs in one of these steps: the
+        // second rate with the anchor of another shows 1970.
+        for change in [
+            ClockChange::forward(Duration::from_secs(FAR)),
+            ClockChange::Rate(0.0),
+            ClockChange::Cure,
+        ] {
+            clock.change(change).unwrap();
+            writes += 1;
+        }
+    }
+    drop(child.stdin.take());
+    let counts = lines.next().unwrap().unwrap();
+    assert!(child.wait().unwrap().success());
+    let counts: Vec<u64> = counts.split(' ').map(|count| count.parse().unwrap()).collect();
+    assert_eq!(counts[2], 0, "{counts:?}, {writes} writes");
+    assert!(counts[0] > 1000 && counts[1] > 1000 && writes > 1000, "{counts:?}, {writes}");
+}
+
+/// The other side of the tests with a running program.
+pub(crate) fn child(task: &str) -> ExitCode {
+    if task == "tell" {
+        for _ in std::io::stdin().lines() {
+            println!("{}", now());
+        }
+        return ExitCode::SUCCESS;
+    }
+    // How often each of the two times was read that are set, and how often another.
+    let (began, real) = (Instant::now(), now());
+    println!("ready");
+    let stop = AtomicBool::new(false);
+    let read = || {
+        let mut counts = [0_u64; 3];
+        while !stop.load(Relaxed) {
+            let passed = i64::try_from(began.elapsed().as_secs()).unwrap();
+            let ahead = now() - real - passed;
+            let is = |set: u64| (ahead - set.cast_signed()).abs() <= SLACK;
+            counts[[0, FAR].into_iter().position(is).unwrap_or(2)] += 1;
+        }
+        counts
+    };
+    let counts = thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(read)).collect();
+        let _end = std::io::stdin().read_line(&mut String::new());
+        stop.store(true, Relaxed);
+        readers.into_iter().map(|reader| reader.join().unwrap()).fold([0; 3], |sum, counts| {
+            std::array::from_fn::<u64, 3, _>(|index| sum[index] + counts[index])
+        })
+    });
+    println!("{} {} {}", counts[0], counts[1], counts[2]);
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,233 @@
+//! Hold: the checks of a lease's life: release, extensions, its end.
+
+use std::time::Duration;
+
+use super::talker::Fault;
+use super::{OPTIONS, Session, Verdict, cannot, no_lease, said};
+use crate::stamp;
+use crate::talk::{Answer, Can, Notice, Op, Why};
+
+/// How late a loss may be told on a busy machine.
+const LATE: Duration = Duration::from_millis(500);
+
+const EXPIRING: &str = "check-expired";
+const EXPIRING_TTL_MS: u64 = 600;
+
+fn checked(resource: &str) -> Op {
+    Op::Step { name: "write R".to_owned(), check: Some(resource.to_owned()) }
+}
+
+pub(super) fn checked_step(session: &mut Session) -> Result<Verdict, Fault> {
+    let Some(grant) = &session.grant else { return Ok(no_lease()) };
+    let resource = grant.resource.clone();
+    let asked = session.talker.ask("c1", checked(&resource))?;
+    let (answer, _) = session.talker.answer(asked)?;
+    if !answer.ok {
+        return Err(Fault::Wrong(format!(
+            "a step that checks `{resource}` was refused although the client holds it: {}",
+            said(&answer)
+        )));
+    }
+    let asked = session.talker.ask("c3", checked(&resource))?;
+    let (answer, _) = session.talker.answer(asked)?;
+    if answer.why == Some(Why::Lost) {
+        return Ok(Verdict::Ok("done by the holder, refused to who holds nothing".to_owned()));
+    }
+    Err(Fault::Wrong(format!(
+        "a step that checks `{resource}` was asked of a client that does not hold it, and answered \
+         {}; say \"why\":\"lost\"",
+        said(&answer)
+    )))
+}
+
+pub(super) fn release(session: &mut Session) -> Result<Verdict, Fault> {
+    let Some(grant) = session.grant.take() else { return Ok(no_lease()) };
+    let resource = grant.resource;
+    let asked = session.talker.ask("c1", Op::Release { resource: resource.clone() })?;
+    let (answer, _) = session.talker.answer(asked)?;
+    if !answer.ok {
+        return Err(Fault::Wrong(format!(
+            "a lease that was held was not released: {}",
+            said(&answer)
+        )));
+    }
+    match session.keys.gone(&resource, Duration::from_secs(1))? {
+        0 => Ok(Verdict::Ok("no master has the key any more".to_owned())),
+        left => Err(Fault::Wrong(format!(
+            "a second after the release {left} of {} masters have the key: delete it on all",
+            session.keys.len()
+        ))),
+    }
+}
+
+pub(super) fn extend(session: &mut Session) -> Result<Verdict, Fault> {
+    if !session.can(Can::Extend) {
+        return Ok(cannot("extend"));
+    }
+    let resource = "check-extend".to_owned();
+    let ttl_ms = OPTIONS.ttl_ms;
+    let grant = session.grant("c1", &resource, ttl_ms)?;
+    session.talker.pass(Duration::from_millis(400))?;
+    let asked = session.talker.ask("c1", Op::Extend { resource: resource.clone(), ttl_ms })?;
+    let (answer, _) = session.talker.answer(asked)?;
+    let left = longest(session, &resource)?;
+    session.give_back("c1", &resource)?;
+    if !answer.ok {
+        return Err(Fault::Wrong(format!(
+            "a lease that is held was not extended, with all masters up: {}",
+            said(&answer)
+        )));
+    }
+    if left + 200 < ttl_ms {
+        return Err(Fault::Wrong(format!(
+            "it was extended by {ttl_ms} ms, and at once the masters keep the key for no more than \
+             {left} ms: \"ttl_ms\" counts from the extension"
+        )));
+    }
+    later(session, grant.answer.deadline_ns, &answer)
+}
+
+/// What is left of the key where it lives longest.
+fn longest(session: &Session, resource: &str) -> Result<u64, Fault> {
+    let keys = session.keys.of(resource)?;
+    Ok(keys.iter().flatten().filter_map(|key| key.ttl_ms).max().unwrap_or(0))
+}
+
+fn later(session: &Session, old: Option<i64>, answer: &Answer) -> Result<Verdict, Fault> {
+    if !session.can(Can::Deadline) {
+        return match answer.valid_ms {
+            Some(valid) if (1..=OPTIONS.ttl_ms).contains(&valid) => {
+                Ok(Verdict::Ok(format!("valid for another {valid} ms")))
+            }
+            _ => Err(Fault::Wrong(format!(
+                "the answer to an extend has no \"valid_ms\" of at most the TTL: {}",
+                said(answer)
+            ))),
+        };
+    }
+    match answer.deadline_ns {
+        Some(new) if old.is_none_or(|old| new > old) => {
+            Ok(Verdict::Ok("the deadline and the keys live on".to_owned()))
+        }
+        Some(new) => Err(Fault::Wrong(format!(
+            "it was extended, and \"deadline_ns\" is {new}, no later than it was ({})",
+            old.unwrap_or_default()
+        ))),
+        None => Err(Fault::Wrong(
+            "it can `deadline`, and the answer to an extend has no \"deadline_ns\"".to_owned(),
+        )),
+    }
+}
+
+pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
+    if !session.can(Can::KeepAlive) {
+        return Ok(cannot("keep_alive"));
+    }
+    let (resource, ttl_ms) = ("check-alive".to_owned(), 800);
+    session.grant("c1", &resource, ttl_ms)?;
+    let op = Op::KeepAlive { resource: resource.clone(), max_ms: 10_000 };
+    let asked = session.talker.ask("c1", op)?;
+    let (answer, _) = session.talker.answer(asked)?;
+    if !answer.ok {
+        session.give_back("c1", &resource)?;
+        return Err(Fault::Wrong(format!("it was not kept alive: {}", said(&answer))));
+    }
+    session.talker.pass(Duration::from_millis(ttl_ms * 2))?;
+    let left = longest(session, &resource)?;
+    let told = session.talker.notice(Duration::ZERO, |notice| {
+        matches!(notice, Notice::Extended { client, resource: of, .. }
+            if client == "c1" && *of == resource)
+    })?;
+    session.give_back("c1", &resource)?;
+    if left == 0 {
+        return Err(Fault::Wrong(format!(
+            "a lease of {ttl_ms} ms was to be kept alive, and twice that later no master has its \
+             key: extend it in the background, well before it ends"
+        )));
+    }
+    if session.can(Can::Deadline) && told.is_none() {
+        return Err(Fault::Wrong(
+            "the lease was kept alive, and no extension was told: say {\"event\":\"extended\",\
+             \"client\":…,\"resource\":…,\"deadline_ns\":…} for each, or the harness takes the \
+             first deadline for the end of the lease"
+                .to_owned(),
+        ));
+    }
+    match session.keys.gone(&resource, Duration::from_secs(1))? {
+        0 => Ok(Verdict::Ok("extended until its release, and not after it".to_owned())),
+        _ => Err(Fault::Wrong(
+            "a second after its release the key of a lease that was kept alive is still there: end \
+             the extending first"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Leaves an expired lease behind for [`expired`].
+pub(super) fn lost(session: &mut Session) -> Result<Verdict, Fault> {
+    let grant = session.grant("c1", EXPIRING, EXPIRING_TTL_MS)?;
+    let ttl = Duration::from_millis(EXPIRING_TTL_MS);
+    let end = grant.answer.deadline_ns.unwrap_or_else(|| stamp::later(grant.heard, ttl));
+    session.grant = Some(grant);
+    let told = session.talker.notice(ttl + LATE, |notice| {
+        matches!(notice, Notice::Lost { client, resource, .. }
+            if client == "c1" && resource == EXPIRING)
+    })?;
+    match told {
+        Some((Notice::Lost { at_ns, .. }, heard)) if session.can(Can::Lost) => {
+            let until = stamp::later(end, LATE);
+            if (end..=until).contains(&at_ns) && at_ns <= heard {
+                return Ok(Verdict::Ok("it is told at the deadline".to_owned()));
+            }
+            Err(Fault::Wrong(format!(
+                "the lease ended at {end}, and its loss was told at {at_ns} by its own stamp, heard \
+                 at {heard}: tell it at the deadline, whether or not a master can be reached"
+            )))
+        }
+        Some(_) => {
+            Err(Fault::Wrong("it says that a lease is lost, so add `lost` to \"can\"".to_owned()))
+        }
+        None if session.can(Can::Lost) => Err(Fault::Wrong(format!(
+            "it can `lost`, and {LATE:?} after the end of a lease nothing was told: say \
+             {{\"event\":\"lost\",\"client\":\"c1\",\"resource\":\"{EXPIRING}\",\"at_ns\":…}}"
+        ))),
+        None => Ok(cannot("lost")),
+    }
+}
+
+pub(super) fn expired(session: &mut Session) -> Result<Verdict, Fault> {
+    let Some(grant) = session.grant.take() else { return Ok(no_lease()) };
+    // However `lost` ended, the lease is over after this.
+    session.talker.pass(LATE)?;
+    let resource = grant.resource;
+    let asked = session.talker.ask("c1", checked(&resource))?;
+    let (answer, _) = session.talker.answer(asked)?;
+    let unchecked = Op::Step { name: "write R".to_owned(), check: None };
+    let unchecked = session.talker.ask("c1", unchecked)?;
+    let (unchecked, _) = session.talker.answer(unchecked)?;
+    let release = session.talker.ask("c1", Op::Release { resource })?;
+    let (released, _) = session.talker.answer(release)?;
+    if answer.why != Some(Why::Lost) {
+        return Err(Fault::Wrong(format!(
+            "a step that checks a lease whose deadline has passed was answered {}; compare the \
+             deadline with the clock, and say \"why\":\"lost\"",
+            said(&answer)
+        )));
+    }
+    if !unchecked.ok {
+        return Err(Fault::Wrong(format!(
+            "after the end of its lease a client refused a step without a check: {}",
+            said(&unchecked)
+        )));
+    }
+    if released.ok || released.why == Some(Why::Lost) {
+        return Ok(Verdict::Ok(
+            "steps that check are refused, and its release is an answer".to_owned(),
+        ));
+    }
+    Err(Fault::Wrong(format!(
+        "the release of a lease that has expired was answered {}; it is no error: say \"ok\":true, \
+         or \"why\":\"lost\"",
+        said(&released)
+    )))
+}

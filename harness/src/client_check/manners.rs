@@ -1,0 +1,142 @@
+//! Manners: the checks of how a driver speaks, whatever it locks.
+
+use std::time::Duration;
+
+use super::talker::{ANSWER, Fault};
+use super::{OPTIONS, Session, Verdict, cannot, said, shown};
+use crate::talk::{Can, Op, PROTOCOL, Why};
+
+/// What needs no master is answered within this time. A scenario wants it sooner, and a busy
+/// machine gets its share.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// How long a driver may take to end.
+const END: Duration = Duration::from_secs(2);
+
+pub(super) fn ready(session: &mut Session) -> Result<Verdict, Fault> {
+    let Some(line) = session.talker.first_line()? else {
+        return Err(Fault::Over(format!(
+            "nothing was said within {ANSWER:?}; print {{\"event\":\"ready\",\"protocol\":{PROTOCOL},\
+             \"can\":[]}} once the lock is built, and flush standard output"
+        )));
+    };
+    let wrong = |why: String| Err(Fault::Over(format!("`{}`: {why}", shown(&line))));
+    let value: serde_json::Value = match serde_json::from_str(&line) {
+        Ok(value) => value,
+        Err(why) => return wrong(format!("it is not JSON: {why}")),
+    };
+    if value.get("event").and_then(|event| event.as_str()) != Some("ready") {
+        return wrong("the first line must be {\"event\":\"ready\",…}".to_owned());
+    }
+    if value.get("protocol").and_then(serde_json::Value::as_u64) != Some(PROTOCOL.into()) {
+        return wrong(format!("say \"protocol\":{PROTOCOL}, which is what this harness speaks"));
+    }
+    let claims = match value.get("can") {
+        None => Vec::new(),
+        Some(serde_json::Value::Array(claims)) => claims.clone(),
+        Some(_) => return wrong("\"can\" must be a list of words".to_owned()),
+    };
+    let mut unknown = Vec::new();
+    for claim in claims {
+        match serde_json::from_value::<Can>(claim.clone()) {
+            Ok(can) => session.can.push(can),
+            Err(_) => unknown.push(claim.to_string()),
+        }
+    }
+    if unknown.is_empty() {
+        let name = value.get("name").and_then(|name| name.as_str()).unwrap_or("it gives no name");
+        let can: Vec<String> = session.can.iter().filter_map(|can| word(*can)).collect();
+        return Ok(Verdict::Ok(format!("{}; can {}", shown(name), can.join(", "))));
+    }
+    Err(Fault::Wrong(format!(
+        "it can {}, which nobody knows; known are deadline, extend, fence, wait, keep_alive, lost",
+        shown(&unknown.join(", "))
+    )))
+}
+
+fn word(can: Can) -> Option<String> {
+    Some(serde_json::to_value(can).ok()?.as_str()?.to_owned())
+}
+
+pub(super) fn step(session: &mut Session) -> Result<Verdict, Fault> {
+    let op = Op::Step { name: "write R".to_owned(), check: None };
+    let asked = session.talker.ask("c1", op)?;
+    let (answer, _) = session.talker.answer_within(asked, AT_ONCE)?;
+    if answer.ok {
+        return Ok(Verdict::Ok("without a check it is answered at once".to_owned()));
+    }
+    Err(Fault::Wrong(format!(
+        "a step without a check was refused: {}; answer {{\"id\":{},\"ok\":true}} at once, whatever \
+         is held: the harness wants to see what a holder does that does not look",
+        said(&answer),
+        asked.id
+    )))
+}
+
+pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
+    if !session.can(Can::Wait) {
+        return Ok(cannot("wait"));
+    }
+    let resource = "check-cancel".to_owned();
+    let ttl_ms = OPTIONS.ttl_ms;
+    let acquire = |wait_ms| Op::Acquire { resource: resource.clone(), ttl_ms, wait_ms };
+    let held = session.talker.ask("c1", acquire(0))?;
+    let (held, _) = session.talker.answer(held)?;
+    if !held.ok {
+        return Err(Fault::Wrong(format!("a free resource was refused: {}", said(&held))));
+    }
+    let waiting = session.talker.ask("c2", acquire(ttl_ms * 4))?;
+    session.talker.pass(Duration::from_millis(100))?;
+    let cancel = session.talker.ask("c2", Op::Cancel { request: waiting.id })?;
+    let (cancelled, _) = session.talker.answer_within(cancel, AT_ONCE)?;
+    let waited = session.talker.answer_within(waiting, AT_ONCE);
+    let release = session.talker.ask("c1", Op::Release { resource: resource.clone() })?;
+    session.talker.answer(release)?;
+    let (waited, _) = waited?;
+    if !cancelled.ok {
+        return Err(Fault::Wrong(format!(
+            "the cancel was answered {}; the cancel itself is answered with \"ok\":true, and the \
+             request that it names with \"why\":\"cancelled\"",
+            said(&cancelled)
+        )));
+    }
+    if waited.why != Some(Why::Cancelled) {
+        return Err(Fault::Wrong(format!(
+            "an acquire that waited was cancelled and then answered {}; answer it with \"ok\":false \
+             and \"why\":\"cancelled\", and give up what it may have set",
+            said(&waited)
+        )));
+    }
+    match session.keys.gone(&resource, Duration::from_secs(1))? {
+        0 => Ok(Verdict::Ok("both requests are answered, and no key is left".to_owned())),
+        left => Err(Fault::Wrong(format!(
+            "after the cancel and the release of the holder a key is left on {left} masters: an \
+             attempt that is given up must clean up, too"
+        ))),
+    }
+}
+
+pub(super) fn unknown(session: &mut Session) -> Result<Verdict, Fault> {
+    let id = session.talker.next_id();
+    let line = format!("{{\"id\":{id},\"client\":\"c1\",\"op\":\"somersault\"}}");
+    let asked = session.talker.ask_raw("somersault", &line)?;
+    let (answer, _) = session.talker.answer(asked)?;
+    if !answer.ok && answer.why == Some(Why::Unsupported) {
+        return Ok(Verdict::Ok("an op that it does not know is answered".to_owned()));
+    }
+    Err(Fault::Wrong(format!(
+        "an op that does not exist was answered {}; say {{\"id\":{id},\"ok\":false,\
+         \"why\":\"unsupported\"}} to whatever is not known: the protocol may grow",
+        said(&answer)
+    )))
+}
+
+pub(super) fn end(session: &mut Session) -> Result<Verdict, Fault> {
+    match session.talker.hang_up(END) {
+        Some(exit) => Ok(Verdict::Ok(exit)),
+        None => Err(Fault::Wrong(format!(
+            "its standard input ended, and {END:?} later it still runs; end then, at once and \
+             without cleaning up"
+        ))),
+    }
+}
