@@ -8,6 +8,10 @@ default:
 test:
     cargo test --workspace
 
+# Break five masters in every way that scenarios/ knows, and judge the lock: in containers where an engine answers.
+chaos *args:
+    .ci/chaos {{args}}
+
 # Start real masters (five, or as many as named), print their URLs, stop them on Ctrl-C.
 masters count="5":
     cargo run --quiet -p redquorum-rig --bin masters -- {{count}}

@@ -118,7 +118,7 @@ fn client_check(command: &str) -> Code {
         Ok(true) => Code::AsExpected,
         Ok(false) => Code::Differs,
         Err(why) => {
-            words::complain(&why, "see docs/scenarios.md for what a client needs");
+            words::complain(&why, "the masters of the check are redis-server processes");
             Code::Environment
         }
     }

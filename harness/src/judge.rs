@@ -8,8 +8,31 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::history::{History, Ns};
+use crate::history::{History, Ns, Window};
 use crate::scenario::{Cause, Layer};
+
+mod case;
+mod causes;
+mod clocks;
+mod commands;
+mod exclusion;
+mod faults;
+mod hygiene;
+mod keys;
+mod leases;
+mod liveness;
+mod measures;
+mod outcome;
+mod progress;
+mod register;
+mod requests;
+#[cfg(test)]
+mod tests;
+mod time;
+mod validity;
+mod world;
+
+use case::Case;
 
 /// What was seen of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -94,6 +117,33 @@ pub struct Verdict {
 }
 
 /// Judges a run.
-pub fn judge(_history: &History) -> Verdict {
-    todo!("checkers")
+pub fn judge(history: &History) -> Verdict {
+    let case = Case::of(history);
+    let clashes = exclusion::check(&case);
+    let mut findings = register::check(&case, &clashes);
+    findings.extend(clashes.into_iter().map(|clash| clash.finding));
+    findings.extend(validity::check(&case));
+    findings.extend(progress::check(&case));
+    findings.extend(liveness::check(&case));
+    findings.extend(hygiene::check(&case));
+    findings.sort_by_key(|finding| (finding.from, finding.layer));
+
+    let mut observed: BTreeMap<Layer, Seen> =
+        Layer::ALL.iter().map(|layer| (*layer, Seen::Safe)).collect();
+    let mut because = Vec::new();
+    for finding in &findings {
+        let worst = match (observed.get(&finding.layer), finding.seen) {
+            (Some(Seen::Violated), _) => Seen::Violated,
+            (_, seen) => seen,
+        };
+        observed.insert(finding.layer, worst);
+        if finding.seen == Seen::Violated {
+            because.extend(&finding.causes);
+        }
+    }
+    because.sort_unstable();
+    because.dedup();
+    let (outcome, differences) = outcome::of(&case, &observed, &because);
+    let measures = measures::of(&case);
+    Verdict { outcome, observed, differences, findings, because, measures }
 }

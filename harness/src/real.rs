@@ -219,15 +219,14 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
         Choice::Container => {
             containers().map(|what| (Kind::Container { image }, what)).map_err(Failure::Environment)
         }
-        Choice::Auto => match redquorum_rig::engine().map_err(|error| error.to_string()) {
-            // Where an engine answers, what is wrong with it is the user's to know.
-            Ok(_) => containers()
-                .map(|what| {
-                    let why = format!("{what}, because a container engine answers");
-                    (Kind::Container { image }, why)
-                })
-                .map_err(Failure::Environment),
-            Err(why) => processes(&format!(", because of {why}")),
+        // What keeps containers from being used is told, also where there is something else.
+        Choice::Auto => match containers() {
+            Ok(what) => {
+                let why = format!("{what}, because a container engine answers");
+                Ok((Kind::Container { image }, why))
+            }
+            Err(why) if setup.image.is_some() => Err(Failure::Environment(why)),
+            Err(why) => processes(&format!(", because containers cannot be had: {why}")),
         },
     }
 }

@@ -1,0 +1,128 @@
+//! A history made ready for judgement, and what several checkers ask of it.
+
+use std::collections::HashMap;
+
+use crate::history::{History, Ns, Window};
+
+use super::clocks::Clocks;
+use super::commands;
+use super::faults::Faults;
+use super::keys::Keys;
+use super::leases::{self, Lease};
+use super::requests::{self, Request};
+use super::time::Span;
+use super::world::World;
+
+pub(super) struct Case<'a> {
+    pub(super) world: World<'a>,
+    pub(super) faults: Faults<'a>,
+    pub(super) clocks: Clocks,
+    pub(super) requests: Vec<Request<'a>>,
+    pub(super) keys: Keys<'a>,
+    pub(super) leases: Vec<Lease<'a>>,
+    /// The leases of a client on a resource, in their order.
+    of_client: HashMap<(&'a str, &'a str), Vec<usize>>,
+    /// The looks of a client at whether it still holds.
+    looks: HashMap<&'a str, Vec<Ns>>,
+}
+
+impl<'a> Case<'a> {
+    pub(super) fn of(history: &'a History) -> Self {
+        let world = World::of(history);
+        let faults = Faults::of(&world);
+        let clocks = Clocks::of(&world);
+        let requests = requests::of(&world);
+        let commands = commands::of(&world, &faults);
+        let keys = Keys::of(&world, &faults, &clocks, &commands);
+        let leases = leases::of(&world, &faults, &requests, &keys);
+        let mut of_client: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+        for (index, lease) in leases.iter().enumerate() {
+            of_client.entry((lease.client, lease.resource)).or_default().push(index);
+        }
+        let mut looks: HashMap<&str, Vec<Ns>> = HashMap::new();
+        for request in &requests {
+            if let Some(answer) = request.answer.filter(|answer| answer.ok) {
+                // A step without a resource did not look.
+                let looked = match (request.op, request.resource) {
+                    ("step", Some(_)) => answer.at.unwrap_or(request.asked),
+                    ("acquire" | "extend", _) => answer.at.unwrap_or(answer.ns),
+                    _ => continue,
+                };
+                looks.entry(request.client).or_default().push(looked);
+            }
+        }
+        looks.values_mut().for_each(|looks| looks.sort_unstable());
+        Self { world, faults, clocks, requests, keys, leases, of_client, looks }
+    }
+
+    /// m + q − N.
+    pub(super) fn margin(&self, granted: usize) -> i64 {
+        let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        of(granted).saturating_add(of(self.world.q)).saturating_sub(of(self.world.n))
+    }
+
+    /// When a process died, or was seen to be broken.
+    pub(super) fn death(&self, process: &str) -> Option<Window> {
+        let broken = self.world.breakdown(process).map(|(from, to)| Window { from, to });
+        self.faults.death(process).into_iter().chain(broken).min_by_key(|at| at.from)
+    }
+
+    /// The next lease of the same client on the same resource.
+    pub(super) fn next_of_client(&self, lease: &Lease<'_>) -> Option<&Lease<'a>> {
+        let all = self.of_client.get(&(lease.client, lease.resource))?;
+        let next = all.partition_point(|index| self.leases[*index].request <= lease.request);
+        all.get(next).map(|index| &self.leases[*index])
+    }
+
+    /// When a client last looked whether it still holds, between a read and a write of its.
+    pub(super) fn last_look(&self, client: &str, read: Ns, write: Ns) -> Ns {
+        let looks = self.looks.get(client).map_or(&[][..], Vec::as_slice);
+        let before = looks.partition_point(|look| *look <= write);
+        before.checked_sub(1).map_or(read, |last| looks[last].max(read))
+    }
+
+    /// When a lease was believed and certainly not true: fewer masters than a quorum can have had
+    /// its key. Nothing, where its keys are not understood.
+    pub(super) fn hollow(&self, lease: &Lease<'_>) -> Vec<Span> {
+        if lease.token.is_none() {
+            return Vec::new();
+        }
+        let mut there: Vec<(usize, Span)> = lease
+            .keys(&self.keys)
+            .map(|key| (key.node, Span::new(key.possible.from, key.possible.to)))
+            .collect();
+        there.sort_by_key(|(node, span)| (*node, span.from));
+        // Where a master may have had it twice, once is enough.
+        there.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0 && later.1.from <= earlier.1.to;
+            if same {
+                earlier.1.to = earlier.1.to.max(later.1.to);
+            }
+            same
+        });
+        lease.holds.iter().flat_map(|hold| gaps(hold.inner, &there, self.world.q)).collect()
+    }
+}
+
+/// The parts of a span in which fewer than so many of the others are there.
+fn gaps(span: Span, there: &[(usize, Span)], enough: usize) -> Vec<Span> {
+    let mut edges: Vec<Ns> = vec![span.from, span.to];
+    for (_, one) in there {
+        edges.extend([one.from, one.to].iter().filter(|at| span.from < **at && **at < span.to));
+    }
+    edges.sort_unstable();
+    edges.dedup();
+    let mut gaps: Vec<Span> = Vec::new();
+    for pair in edges.windows(2) {
+        let piece = Span::new(pair[0], pair[1]);
+        let count = there.iter().filter(|(_, one)| one.meet(piece).is_some()).count();
+        if piece.is_empty() || count >= enough {
+            continue;
+        }
+        match gaps.last_mut() {
+            Some(last) if last.to == piece.from => last.to = piece.to,
+            _ => gaps.push(piece),
+        }
+    }
+    gaps
+}

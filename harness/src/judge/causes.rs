@@ -1,0 +1,156 @@
+//! Why was a key gone before its owner stopped counting on it? If a fault outside the lock's
+//! assumptions explains it, the failure is by design, and the fault is named; else it is a bug.
+
+use crate::history::Ns;
+use crate::scenario::Cause;
+
+use super::Case;
+use super::keys::Presence;
+use super::leases::{Ending, Lease};
+use super::time::{self, MS, Ms};
+
+/// How long before the notice of a loss its owner may have begun to clean up.
+const CLEANS_UP: Ns = 250 * MS;
+
+/// An explanation.
+pub(super) struct Why {
+    pub(super) cause: Cause,
+    /// For people: half a sentence.
+    pub(super) text: String,
+}
+
+/// Why the key of a lease was gone from a master by an instant; none: its owner did not count on
+/// it by then.
+pub(super) fn of_loss(
+    case: &Case<'_>,
+    lease: &Lease<'_>,
+    key: &Presence<'_>,
+    by: Ns,
+) -> Option<Why> {
+    let owner = lease.client;
+    if let Some(deleted) = key.deleted.filter(|deleted| deleted.when.from <= by && deleted.sure) {
+        return Some(deletion(owner, deleted.process, deleted.when.from, "deleted"));
+    }
+    if let Some((fault, at)) = key.life.wiped.filter(|(_, at)| at.from <= by) {
+        let name = case.faults.deaths(key.node).find(|death| death.fault == fault);
+        let name = name.map_or_else(|| format!("fault {fault}"), super::faults::Strike::name);
+        let text = format!("it lost its keys at {} ({name})", Ms(at.from));
+        return Some(Why { cause: Cause::NodeRestart, text });
+    }
+    let Some(ttl) = key.life.ttl else { return Some(unclear(owner)) };
+    // By true time, counted from the latest moment at which a client can have read its clock.
+    let natural = key.life.set.from.saturating_add(ttl);
+    if natural <= by {
+        // An extend needs a quorum only: the others may forget in their time.
+        if supported(case, lease) {
+            return None;
+        }
+        let until = lease.span().to;
+        let latest = key.life.set.to.saturating_add(ttl);
+        let excess = until.saturating_sub(latest).max(0);
+        let text = format!(
+            "{owner} counts on its lease for longer than the master keeps the key: {} after the \
+             key's latest end at {}",
+            Ms(excess),
+            Ms(latest)
+        );
+        return Some(Why { cause: Cause::Bug, text });
+    }
+    if key.life.expires.from <= by {
+        return Some(by_clock(case, owner, key, ttl, by));
+    }
+    Some(match key.deleted.filter(|deleted| deleted.when.from <= by) {
+        Some(deleted) => deletion(owner, deleted.process, deleted.when.from, "tried to delete"),
+        None => unclear(owner),
+    })
+}
+
+/// Whether a quorum was told to keep a lease's key until its owner stopped counting on it.
+fn supported(case: &Case<'_>, lease: &Lease<'_>) -> bool {
+    let until = lease.span().to;
+    let long = lease.keys(&case.keys).filter(|key| {
+        let end = key.life.ttl.map_or(Ns::MAX, |ttl| key.life.set.from.saturating_add(ttl));
+        key.sure && end >= until
+    });
+    let mut nodes: Vec<usize> = long.map(|key| key.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes.len() >= case.world.q
+}
+
+fn deletion(owner: &str, process: &str, at: Ns, did: &str) -> Why {
+    let text = format!("{process} {did} the key of {owner} there at {}", Ms(at));
+    Why { cause: Cause::Bug, text }
+}
+
+fn unclear(owner: &str) -> Why {
+    let text = format!("nothing on record says why {owner}'s key was gone");
+    Why { cause: Cause::Unknown, text }
+}
+
+/// The master's clock was ahead of true time, as seen from when the key was given its TTL.
+fn by_clock(case: &Case<'_>, owner: &str, key: &Presence<'_>, ttl: Ns, by: Ns) -> Why {
+    let set = key.life.set;
+    let Some(gain) = case.clocks.gain(key.node, set.from, by) else { return unclear(owner) };
+    let allowed = case.world.drift_of(ttl);
+    // A millisecond is the masters' resolution.
+    if gain.all.saturating_add(MS) < allowed {
+        let text = format!(
+            "its clock gained no more than {}, which the drift allowance of {} covers",
+            Ms(gain.all),
+            Ms(allowed)
+        );
+        return Why { cause: Cause::Bug, text };
+    }
+    let early = set.to.saturating_add(ttl).saturating_sub(by);
+    let mut faults = case.faults.clock(key.node);
+    let struck = |at: super::Window| at.from <= gain.since.to && gain.since.from <= at.to;
+    let name = faults
+        .find(|fault| struck(fault.at) || fault.cured.is_some_and(struck))
+        .map_or_else(|| gain.cause.to_string(), |fault| fault.name());
+    let since = Ms(gain.since.from);
+    let what = match gain.cause {
+        Cause::ClockStep => format!("its clock was set {} forward at {since}", Ms(gain.by)),
+        Cause::ClockRate => format!("its clock runs at {} times the rate since {since}", gain.rate),
+        Cause::ClockStrobe => format!("its clock jumps by {} since {since}", Ms(gain.by)),
+        _ => return unclear(owner),
+    };
+    let early = Ms(early.max(0));
+    let text = format!("{what} ({name}), and {owner}'s key was gone {early} before its time");
+    Why { cause: gain.cause, text }
+}
+
+/// Why a lease without a rival was not true any more: like [`of_loss`], but what its owner deleted
+/// as it gave the lease up is no cause, even if its word of that came a little later.
+pub(super) fn of_hollow(
+    case: &Case<'_>,
+    lease: &Lease<'_>,
+    key: &Presence<'_>,
+    by: Ns,
+) -> Option<Why> {
+    if let (Ending::Lost, Some(lost), Some(deleted)) = (lease.ending, lease.lost, key.deleted) {
+        let about_then = deleted.when.from >= lost.saturating_sub(CLEANS_UP);
+        if about_then && deleted.process == lease.process {
+            return None;
+        }
+    }
+    of_loss(case, lease, key, by)
+}
+
+/// Whether a lease was counted on though too few masters ever granted it, and how many did.
+pub(super) fn too_few(case: &Case<'_>, lease: &Lease<'_>) -> Option<Why> {
+    lease.token?;
+    let granted = lease.grants(&case.keys, false);
+    (granted < case.world.q).then(|| Why {
+        cause: Cause::Bug,
+        text: format!(
+            "{} believed without a quorum: {granted} of {} masters granted, and it takes {}",
+            lease.client, case.world.n, case.world.q
+        ),
+    })
+}
+
+/// `token 3f2a…`.
+pub(super) fn token(lease: &Lease<'_>) -> String {
+    lease.token.map(|token| format!(", token {}", time::short(token))).unwrap_or_default()
+}

@@ -1,0 +1,224 @@
+//! The wall clocks of the masters, as the harness set them: when does a key expire that was set
+//! now? Masters expire keys by their wall clock, at an absolute time, to the millisecond.
+//!
+//! Where it is not known exactly what a clock showed, both ends are carried along.
+
+use std::collections::HashMap;
+
+use crate::history::{Event, Ns, Window};
+use crate::scenario::Cause;
+
+use super::time::{self, MS, Span};
+use super::world::World;
+
+/// A key whose time has come is removed within this time, asked for or not, so that setting the
+/// clock back does not revive it (a master looks ten times a second).
+const LOOKED: Ns = 1_000 * MS;
+
+/// How a clock was set.
+#[derive(Clone, Copy)]
+struct Setting {
+    since: Window,
+    ahead: Ns,
+    rate: f64,
+    strobe_by: Ns,
+}
+
+const RIGHT: Setting =
+    Setting { since: Window { from: Ns::MIN, to: Ns::MIN }, ahead: 0, rate: 1.0, strobe_by: 0 };
+
+impl Setting {
+    /// What the rate has added since then.
+    fn gained(&self, since: Ns, now: Ns) -> Ns {
+        #[expect(clippy::float_cmp, reason = "exactly 1 is the common case, and then it is exact")]
+        if self.rate == 1.0 {
+            return 0;
+        }
+        let passed = now.saturating_sub(since).max(0);
+        #[expect(clippy::cast_precision_loss, reason = "runs are far shorter than 2^53 ns")]
+        time::of_float(passed as f64 * (self.rate - 1.0))
+    }
+
+    /// The least (or most) that it may show.
+    fn shows(&self, now: Ns, most: bool) -> Ns {
+        let gains = [self.gained(self.since.from, now), self.gained(self.since.to, now)];
+        let (gain, jump) = if most {
+            (gains[0].max(gains[1]), self.strobe_by.max(0))
+        } else {
+            (gains[0].min(gains[1]), self.strobe_by.min(0))
+        };
+        now.saturating_add(self.ahead).saturating_add(gain).saturating_add(jump)
+    }
+
+    /// When it first shows that much, within a span, and goes on from there.
+    fn reaches(&self, goal: Ns, within: Span, most: bool) -> Option<Ns> {
+        let reached = |now| self.shows(now, most) >= goal;
+        if reached(within.from) {
+            return Some(within.from);
+        }
+        if !reached(within.to) {
+            return None;
+        }
+        // It never runs backwards between two settings: halve.
+        let (mut before, mut after) = (within.from, within.to);
+        while after.saturating_sub(before) > 1 {
+            let middle = before.midpoint(after);
+            if reached(middle) {
+                after = middle;
+            } else {
+                before = middle;
+            }
+        }
+        Some(after)
+    }
+}
+
+/// What made a clock gain, and how much.
+pub(super) struct Gain {
+    /// All in all, at most.
+    pub(super) all: Ns,
+    pub(super) cause: Cause,
+    /// When it was set so.
+    pub(super) since: Window,
+    /// How much of it that was.
+    pub(super) by: Ns,
+    /// The clock's rate, where that is the cause.
+    pub(super) rate: f64,
+}
+
+pub(super) struct Clocks {
+    of: HashMap<usize, Vec<Setting>>,
+}
+
+impl Clocks {
+    pub(super) fn of(world: &World<'_>) -> Self {
+        let mut of: HashMap<usize, Vec<Setting>> = HashMap::new();
+        for record in world.records {
+            if let Event::Clock { node, since, ahead, rate, strobe_by, .. } = record.event {
+                // What cannot be a rate is taken for a clock that stands.
+                let rate = if rate.is_finite() { rate.max(0.0) } else { 0.0 };
+                let settings = of.entry(node).or_insert_with(|| vec![RIGHT]);
+                let mut since = time::tidy(since);
+                // The later record is the later setting.
+                let before = settings[settings.len() - 1].since;
+                since.from = since.from.max(before.from);
+                since.to = since.to.max(before.to);
+                settings.push(Setting { since, ahead, rate, strobe_by });
+            }
+        }
+        Self { of }
+    }
+
+    /// From when on a key may be gone that was given this TTL within this window, and when it
+    /// certainly is.
+    pub(super) fn expiry(&self, node: usize, set: Window, ttl: Ns) -> Window {
+        let Some(settings) = self.of.get(&node) else {
+            return Window {
+                from: set.from.saturating_add(ttl).saturating_sub(MS),
+                to: set.to.saturating_add(ttl).saturating_add(MS),
+            };
+        };
+        let least = self.shows(node, set, false).saturating_add(ttl).saturating_sub(MS);
+        let most = self.shows(node, set, true).saturating_add(ttl).saturating_add(MS);
+        Window {
+            from: earliest(settings, set.from, least),
+            to: latest(settings, set.from, most).max(set.to),
+        }
+    }
+
+    /// The least (or most) that a clock may have shown within a window.
+    fn shows(&self, node: usize, when: Window, most: bool) -> Ns {
+        let settings = self.of.get(&node).map_or(&[RIGHT][..], Vec::as_slice);
+        let shown = possible(settings)
+            .filter(|(_, span)| span.from <= when.to && when.from <= span.to)
+            .map(|(setting, span)| {
+                let at = if most { when.to.min(span.to) } else { when.from.max(span.from) };
+                setting.shows(at, most)
+            });
+        let shown = if most { shown.max() } else { shown.min() };
+        shown.unwrap_or(if most { when.to } else { when.from })
+    }
+
+    /// What a clock may have gained from one instant to another, and by what most of all; none:
+    /// it was never touched.
+    pub(super) fn gain(&self, node: usize, from: Ns, to: Ns) -> Option<Gain> {
+        let settings = self.of.get(&node)?;
+        let shown = |at, most| self.shows(node, Window { from: at, to: at }, most);
+        let all = shown(to, true)
+            .saturating_sub(shown(from, false))
+            .saturating_sub(to.saturating_sub(from));
+        let mut best = Gain { all, cause: Cause::Unknown, since: RIGHT.since, by: 0, rate: 1.0 };
+        let mut consider = |cause, by: Ns, setting: &Setting| {
+            if by > best.by {
+                best = Gain { all, cause, since: setting.since, by, rate: setting.rate };
+            }
+        };
+        for (index, setting) in settings.iter().enumerate() {
+            let until = settings.get(index + 1).map_or(Ns::MAX, |next| next.since.to);
+            let Some(span) = Span::new(setting.since.from, until).meet(Span::new(from, to)) else {
+                continue;
+            };
+            consider(Cause::ClockStrobe, setting.strobe_by.saturating_abs(), setting);
+            consider(Cause::ClockRate, setting.gained(span.from, span.to), setting);
+            if index > 0 && setting.since.to >= from {
+                let at = setting.since.to;
+                // Without the strobes on either side: those are considered on their own.
+                let plain = |of: &Setting| Setting { strobe_by: 0, ..*of }.shows(at, false);
+                let jump = plain(setting).saturating_sub(plain(&settings[index - 1]));
+                consider(Cause::ClockStep, jump, setting);
+            }
+        }
+        Some(best)
+    }
+}
+
+/// Every setting with the time in which it may be in force.
+fn possible(settings: &[Setting]) -> impl Iterator<Item = (&Setting, Span)> {
+    settings.iter().enumerate().map(|(index, setting)| {
+        let to = settings.get(index + 1).map_or(Ns::MAX, |next| next.since.to);
+        (setting, Span::new(setting.since.from, to))
+    })
+}
+
+/// When any clock that is possible first shows so much.
+fn earliest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
+    possible(settings)
+        .filter(|(_, span)| span.to >= from)
+        .filter_map(|(setting, span)| {
+            setting.reaches(goal, Span::new(span.from.max(from), span.to), true)
+        })
+        .min()
+        .unwrap_or(Ns::MAX)
+}
+
+/// When every clock that is possible shows so much, for long enough that the master has looked.
+fn latest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
+    let mut edges: Vec<Ns> = settings
+        .iter()
+        .flat_map(|setting| [setting.since.from, setting.since.to])
+        .filter(|edge| *edge > from)
+        .chain([from, Ns::MAX])
+        .collect();
+    edges.sort_unstable();
+    edges.dedup();
+    let mut since = None;
+    for pair in edges.windows(2) {
+        let piece = Span::new(pair[0], pair[1]);
+        let mut all = possible(settings)
+            .filter(|(_, span)| span.meet(piece).is_some())
+            .map(|(setting, _)| setting.reaches(goal, piece, false));
+        // All of them: the last one to get there decides.
+        let reached = all.try_fold(piece.from, |last, at| Some(last.max(at?)));
+        match (reached, since) {
+            (Some(at), Some(_)) if at == piece.from => {}
+            (Some(at), _) => since = Some(at),
+            (None, _) => since = None,
+        }
+        if let Some(at) = since
+            && piece.to.saturating_sub(at) >= LOOKED
+        {
+            return at;
+        }
+    }
+    since.unwrap_or(Ns::MAX)
+}

@@ -1,0 +1,123 @@
+//! The commands, key by key, and when each took effect at the latest.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::history::{Act, Event, Ns, Outcome, Window};
+
+use super::faults::Faults;
+use super::time::{self, MS, Span};
+use super::world::World;
+
+/// Keys of the lock's own books, which are no locks.
+pub(super) const BOOKS: &str = "redquorum:";
+/// A master that runs executes what it was sent within this time, on however busy a machine.
+const SETTLED: Ns = 1_000 * MS;
+/// Commands that look at a key and leave it alone.
+const LOOKS: [&str; 9] =
+    ["get", "pttl", "ttl", "exists", "type", "object", "strlen", "pexpiretime", "getrange"];
+
+/// A command at a master.
+#[derive(Clone, Copy)]
+pub(super) struct Command<'a> {
+    pub(super) process: &'a str,
+    pub(super) node: usize,
+    pub(super) act: &'a Act,
+    pub(super) result: Outcome,
+    pub(super) delivered: Option<Ns>,
+    /// When it took effect, if it did.
+    pub(super) when: Window,
+}
+
+impl Command<'_> {
+    /// Whether it is known what it did: else it may have done it, or may not.
+    pub(super) fn is_silent(&self) -> bool {
+        self.result == Outcome::Silent
+    }
+
+    /// Whether it is one of those that only look.
+    pub(super) fn looks(&self) -> bool {
+        match self.act {
+            Act::Other { command, .. } => {
+                LOOKS.iter().any(|look| command.eq_ignore_ascii_case(look))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The commands of each key on each master, in the order in which they were sent.
+pub(super) type ByKey<'a> = BTreeMap<(usize, &'a str), Vec<Command<'a>>>;
+
+pub(super) fn of<'a>(world: &World<'a>, faults: &Faults<'a>) -> ByKey<'a> {
+    let mut all = ByKey::new();
+    // Which reply, if any, came on a connection behind each command: masters answer in order.
+    let mut replies: HashMap<u64, Vec<(u64, Ns)>> = HashMap::new();
+    for record in world.records {
+        if let Event::Command { connection, number, replied: Some(replied), .. } = record.event {
+            replies.entry(connection).or_default().push((number, replied));
+        }
+    }
+    for on_one in replies.values_mut() {
+        on_one.sort_unstable();
+        let mut first = Ns::MAX;
+        for (_, replied) in on_one.iter_mut().rev() {
+            first = first.min(*replied);
+            *replied = first;
+        }
+    }
+    for record in world.records {
+        let Event::Command {
+            process,
+            node,
+            connection,
+            number,
+            act,
+            sent,
+            replied,
+            delivered,
+            result,
+        } = &record.event
+        else {
+            continue;
+        };
+        let Some(key) = act.key().filter(|key| !key.starts_with(BOOKS)) else { continue };
+        let by = replied.unwrap_or_else(|| {
+            let behind = replies.get(connection).and_then(|on_one| {
+                let next = on_one.partition_point(|(other, _)| other <= number);
+                on_one.get(next).map(|(_, replied)| *replied)
+            });
+            behind.unwrap_or(Ns::MAX).min(settled(faults, *node, *sent))
+        });
+        // Whoever has no reply has no result.
+        let result = match (replied, result) {
+            (None, Outcome::Done | Outcome::Created) => Outcome::Silent,
+            (_, result) => *result,
+        };
+        all.entry((*node, key)).or_default().push(Command {
+            process,
+            node: *node,
+            act,
+            result,
+            delivered: *delivered,
+            when: time::tidy(Window { from: *sent, to: by }),
+        });
+    }
+    for of_key in all.values_mut() {
+        of_key.sort_by_key(|command| command.when.from);
+    }
+    all
+}
+
+/// Until when a command that was never answered may be executed.
+fn settled(faults: &Faults<'_>, node: usize, sent: Ns) -> Ns {
+    let mut by = sent.saturating_add(SETTLED);
+    for pause in faults.node_pauses(node) {
+        let span = pause.span();
+        if span.touches(Span::new(sent, by)) {
+            by = by.max(span.to.saturating_add(SETTLED));
+        }
+    }
+    // A master that dies takes with it what it has not executed.
+    let deaths = faults.deaths(node).filter(|death| death.at.from >= sent);
+    deaths.map(|death| death.at.to).fold(by, Ns::min)
+}

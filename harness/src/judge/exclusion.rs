@@ -1,0 +1,187 @@
+//! Mutual exclusion: do believed holds of one resource overlap?
+//!
+//! The holds are gone through in the order of their starts, and each is compared with the one
+//! before it that lasts longest: if any two overlap, such a pair does. Holds that only touch do
+//! not overlap, and a hold that ends where it begins overlaps nothing: a lease may be handed over
+//! at the very nanosecond at which it was released.
+
+use std::collections::BTreeMap;
+
+use crate::scenario::{Cause, Layer};
+
+use super::causes::{self, Why};
+use super::keys::Presence;
+use super::leases::{Ending, Hold, Lease};
+use super::time::{Ms, Span};
+use super::{Case, Finding, Seen};
+
+/// Two leases that were believed at the same time.
+pub(super) struct Clash {
+    /// The earlier one, and the rival that came in.
+    pub(super) leases: [usize; 2],
+    pub(super) both: Span,
+    pub(super) finding: Finding,
+}
+
+pub(super) fn check(case: &Case<'_>) -> Vec<Clash> {
+    let mut by_resource: BTreeMap<&str, Vec<Hold>> = BTreeMap::new();
+    for lease in &case.leases {
+        by_resource.entry(lease.resource).or_default().extend(&lease.holds);
+    }
+    let mut clashes = Vec::new();
+    for holds in by_resource.values_mut() {
+        for (first, second, both) in overlaps(holds, |hold| hold.inner) {
+            clashes.push(violated(case, first.lease, second.lease, both));
+        }
+        for (first, second, both) in overlaps(holds, |hold| hold.outer) {
+            if first.inner.meet(second.inner).is_none() {
+                clashes.push(doubtful(case, first.lease, second.lease, both));
+            }
+        }
+    }
+    clashes
+}
+
+/// For each hold that overlaps an earlier one: the one that lasts longest of those before it.
+pub(super) fn overlaps(
+    holds: &mut [Hold],
+    span: impl Fn(&Hold) -> Span,
+) -> Vec<(Hold, Hold, Span)> {
+    holds.sort_by_key(|hold| (span(hold).from, span(hold).to, hold.lease));
+    let mut longest: Option<Hold> = None;
+    let mut found = Vec::new();
+    for hold in holds.iter().filter(|hold| !span(hold).is_empty()) {
+        if let Some(before) = longest
+            && before.lease != hold.lease
+            && let Some(both) = span(&before).meet(span(hold))
+        {
+            found.push((before, *hold, both));
+        }
+        if longest.is_none_or(|before| span(hold).to > span(&before).to) {
+            longest = Some(*hold);
+        }
+    }
+    found
+}
+
+fn violated(case: &Case<'_>, first: usize, second: usize, both: Span) -> Clash {
+    let (owner, rival) = (&case.leases[first], &case.leases[second]);
+    let mut story = told(case, owner, rival);
+    let reasons = why(case, owner, rival, both);
+    let mut causes: Vec<Cause> = reasons.iter().map(|(cause, _)| *cause).collect();
+    causes.sort_unstable();
+    causes.dedup();
+    story.extend(reasons.into_iter().map(|(_, line)| line));
+    let finding = Finding {
+        layer: Layer::MutualExclusion,
+        seen: Seen::Violated,
+        story,
+        causes,
+        from: both.from,
+        to: both.to,
+    };
+    Clash { leases: [first, second], both, finding }
+}
+
+fn doubtful(case: &Case<'_>, first: usize, second: usize, both: Span) -> Clash {
+    let (owner, rival) = (&case.leases[first], &case.leases[second]);
+    let mut story = told(case, owner, rival);
+    story.push(format!(
+        "both may have counted on it from {} to {}: they do not say exactly from when to when",
+        Ms(both.from),
+        Ms(both.to)
+    ));
+    let finding = Finding {
+        layer: Layer::MutualExclusion,
+        seen: Seen::Inconclusive,
+        story,
+        causes: Vec::new(),
+        from: both.from,
+        to: both.to,
+    };
+    Clash { leases: [first, second], both, finding }
+}
+
+/// Who believed what, from when to when.
+fn told(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>) -> Vec<String> {
+    let mut nodes: Vec<usize> =
+        owner.keys(&case.keys).filter(|key| key.granted && key.sure).map(|key| key.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let names: Vec<String> = nodes.iter().map(usize::to_string).collect();
+    let margin = case.margin(nodes.len());
+    vec![
+        believed(owner),
+        believed(rival),
+        match names.len() {
+            0 => format!("it is not known which masters granted {}", owner.client),
+            1 => format!("{} was granted by master {} (margin {margin})", owner.client, names[0]),
+            _ => format!(
+                "{} was granted by masters {} (margin {margin})",
+                owner.client,
+                names.join(", ")
+            ),
+        },
+    ]
+}
+
+/// `c1 believed that it holds L from 12.3 ms to 1978.3 ms (deadline), token 3f2a…`.
+pub(super) fn believed(lease: &Lease<'_>) -> String {
+    let span = lease.span();
+    let ending = match lease.ending {
+        Ending::Deadline => "deadline",
+        Ending::Release => "release",
+        Ending::Lost => "told of its loss",
+        Ending::Death => "death",
+    };
+    format!(
+        "{} believed that it holds {} from {} to {} ({ending}){}",
+        lease.client,
+        lease.resource,
+        Ms(span.from),
+        Ms(span.to),
+        causes::token(lease)
+    )
+}
+
+/// Why the rival could get in: the cause and a line for each master that let it in though the
+/// owner's key should have been there.
+fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec<(Cause, String)> {
+    let mut found: Vec<(Cause, String)> = Vec::new();
+    for lease in [owner, rival] {
+        if let Some(Why { cause, text }) = causes::too_few(case, lease) {
+            found.push((cause, text));
+        }
+    }
+    if owner.token == rival.token && owner.token.is_some() {
+        let text = format!("{} and {} have the same token", owner.client, rival.client);
+        found.push((Cause::Bug, text));
+    }
+    let owned: Vec<&Presence<'_>> = owner.keys(&case.keys).collect();
+    // What answered later did not let the rival in.
+    for let_in in rival.keys(&case.keys).filter(|key| key.sure && key.made.to <= both.to) {
+        // The owner's key that was there before.
+        let before = owned
+            .iter()
+            .filter(|key| key.node == let_in.node && key.made.from < let_in.made.from)
+            .max_by_key(|key| (key.sure, key.made.from));
+        let Some(before) = before.filter(|key| key.token != let_in.token) else { continue };
+        // That it may have been set is no reason to think that it was.
+        if !before.sure {
+            continue;
+        }
+        let loss = causes::of_loss(case, owner, before, let_in.made.to);
+        let Some(Why { cause, text }) = loss else { continue };
+        let line = format!(
+            "master {} let {} in at {}: {text}",
+            let_in.node,
+            rival.client,
+            Ms(let_in.made.from)
+        );
+        found.push((cause, line));
+    }
+    if found.is_empty() {
+        found.push((Cause::Unknown, "no master is known to have let both in".to_owned()));
+    }
+    found
+}

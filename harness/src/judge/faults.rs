@@ -1,0 +1,227 @@
+//! The faults as they struck: whom they hit, from when to when.
+
+use crate::history::{Event, Ns, Window};
+use crate::scenario::{
+    ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Which,
+};
+
+use super::time::{self, MS, Span};
+use super::world::World;
+
+/// How long after a cure a link may still be down: the back-off of reconnects is at most a second.
+const RECONNECT: Ns = 1_200 * MS;
+/// How long after a cure that broke no connection.
+const GO_ON: Ns = 100 * MS;
+
+/// A fault that struck.
+pub(super) struct Strike<'a> {
+    /// Its number in the scenario.
+    pub(super) fault: usize,
+    pub(super) harm: &'a Harm,
+    pub(super) at: Window,
+    pub(super) cured: Option<Window>,
+    /// It did not, or not everywhere.
+    pub(super) failed: bool,
+    nodes: &'a [usize],
+    processes: Vec<&'a str>,
+}
+
+impl Strike<'_> {
+    /// From when to when it may have been in force.
+    pub(super) fn span(&self) -> Span {
+        let to = match (self.cured, self.harm) {
+            (Some(cured), _) => cured.to,
+            // These are over as soon as they have struck.
+            (None, Harm::Node(NodeHarm::Restart { .. })) => self.at.to,
+            (None, Harm::Net(NetHarm::Reset(Which { index: None, .. }))) => self.at.to,
+            (None, _) => Ns::MAX,
+        };
+        Span::new(self.at.from, to)
+    }
+
+    pub(super) fn hits_node(&self, node: usize) -> bool {
+        if !self.nodes.is_empty() {
+            return self.nodes.contains(&node);
+        }
+        match self.harm.nodes() {
+            Some(Nodes::All) => true,
+            Some(Nodes::Some(nodes)) => nodes.contains(&node),
+            Some(Nodes::Role(_)) | None => false,
+        }
+    }
+
+    pub(super) fn hits_process(&self, process: &str) -> bool {
+        self.harm.clients().is_some_and(|all| self.processes.is_empty() && all.is_all())
+            || self.processes.contains(&process)
+    }
+
+    /// Whether it is on the way between a process and a master.
+    fn hits_link(&self, process: &str, node: usize) -> bool {
+        match self.harm {
+            Harm::Node(_) => self.hits_node(node),
+            Harm::Net(_) => self.hits_node(node) && self.hits_process(process),
+            Harm::Clock(_) | Harm::Client(_) => false,
+        }
+    }
+
+    /// By how much it only delays; none: it does worse.
+    fn delay(&self) -> Option<Ns> {
+        match self.harm {
+            Harm::Node(NodeHarm::Slow { by, .. }) | Harm::Net(NetHarm::Delay { by, .. }) => {
+                Some(time::of(by.0))
+            }
+            _ => None,
+        }
+    }
+
+    /// How long the link may be down after the cure.
+    const fn grace(&self) -> Ns {
+        match self.harm {
+            Harm::Node(NodeHarm::Pause { .. } | NodeHarm::Slow { .. })
+            | Harm::Net(NetHarm::Hold(_) | NetHarm::Delay { .. } | NetHarm::Duplicate(_)) => GO_ON,
+            _ => RECONNECT,
+        }
+    }
+
+    /// `fault 2, clock.step`.
+    pub(super) fn name(&self) -> String {
+        format!("fault {}, {}", self.fault, self.harm.name())
+    }
+}
+
+/// All faults that struck, in their order.
+pub(super) struct Faults<'a> {
+    strikes: Vec<Strike<'a>>,
+    forgets: bool,
+    node_timeout: Ns,
+}
+
+impl<'a> Faults<'a> {
+    pub(super) fn of(world: &World<'a>) -> Self {
+        let mut strikes: Vec<Strike<'a>> = Vec::new();
+        for record in world.records {
+            match &record.event {
+                Event::Struck { fault, harm, nodes, processes, at, failed } => {
+                    let mut hit: Vec<&str> = processes.iter().map(String::as_str).collect();
+                    if let (true, Some(Clients::Some(names))) = (hit.is_empty(), harm.clients()) {
+                        hit.extend(names.iter().map(|name| world.process(name)));
+                    }
+                    strikes.push(Strike {
+                        fault: *fault,
+                        harm,
+                        at: time::tidy(*at),
+                        cured: None,
+                        failed: failed.is_some(),
+                        nodes,
+                        processes: hit,
+                    });
+                }
+                // A cure that failed leaves the fault in force.
+                Event::Cured { fault, at, failed: None } => {
+                    let mut latest = strikes.iter_mut().rev();
+                    if let Some(strike) = latest.find(|strike| strike.fault == *fault) {
+                        strike.cured = Some(time::tidy(*at));
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self {
+            strikes,
+            forgets: world.scenario.cluster.persistence == Persistence::None,
+            node_timeout: world.node_timeout,
+        }
+    }
+
+    /// The deaths of a master: what it was sent and had not executed is lost.
+    pub(super) fn deaths(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
+        self.strikes.iter().filter(move |strike| {
+            let deadly = matches!(
+                strike.harm,
+                Harm::Node(
+                    NodeHarm::Kill { .. } | NodeHarm::Stop { .. } | NodeHarm::Restart { .. }
+                )
+            );
+            deadly && !strike.failed && strike.hits_node(node)
+        })
+    }
+
+    /// When a master lost its keys.
+    pub(super) fn wipes(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
+        self.deaths(node).filter(|_| self.forgets)
+    }
+
+    /// The pauses of a master.
+    pub(super) fn node_pauses(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
+        self.strikes.iter().filter(move |strike| {
+            matches!(strike.harm, Harm::Node(NodeHarm::Pause { .. })) && strike.hits_node(node)
+        })
+    }
+
+    /// The faults of a master's clock.
+    pub(super) fn clock(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
+        self.strikes.iter().filter(move |strike| {
+            matches!(
+                strike.harm,
+                Harm::Clock(
+                    ClockHarm::Step { .. } | ClockHarm::Rate { .. } | ClockHarm::Strobe { .. }
+                )
+            ) && strike.hits_node(node)
+        })
+    }
+
+    /// The pauses of a client process.
+    pub(super) fn pauses(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
+        self.strikes.iter().filter(move |strike| {
+            matches!(strike.harm, Harm::Client(ClientHarm::Pause { .. }))
+                && strike.hits_process(process)
+        })
+    }
+
+    /// When a client process was killed.
+    pub(super) fn death(&self, process: &str) -> Option<Window> {
+        let mut kills = self.strikes.iter().filter(|strike| {
+            matches!(strike.harm, Harm::Client(ClientHarm::Kill { .. }))
+                && !strike.failed
+                && strike.hits_process(process)
+        });
+        kills.next().map(|kill| kill.at)
+    }
+
+    /// Whether a fault was on a link at some time within a span.
+    pub(super) fn link_hit(&self, process: &str, node: usize, within: Span) -> bool {
+        self.strikes
+            .iter()
+            .any(|strike| strike.hits_link(process, node) && strike.span().touches(within))
+    }
+
+    /// Whether a process could reach a master all through a span.
+    pub(super) fn reachable(&self, process: &str, node: usize, through: Span) -> bool {
+        !self.strikes.iter().any(|strike| {
+            let harmless = matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
+                || strike.delay().is_some_and(|by| by < self.node_timeout / 2);
+            let span = strike.span();
+            !harmless
+                && strike.hits_link(process, node)
+                && Span::new(span.from, span.to.saturating_add(strike.grace())).touches(through)
+        })
+    }
+
+    /// The longest harmless delay on the links of a process within a span, all together.
+    pub(super) fn delays(&self, process: &str, within: Span) -> Ns {
+        let hit = self.strikes.iter().filter(|strike| {
+            let ours = matches!(strike.harm, Harm::Node(_)) || strike.hits_process(process);
+            ours && strike.span().touches(within)
+        });
+        hit.filter_map(Strike::delay).fold(0, Ns::saturating_add)
+    }
+
+    /// Whether a fault struck, and did all that it should.
+    pub(super) fn struck(&self, fault: usize) -> Result<(), bool> {
+        match self.strikes.iter().find(|strike| strike.fault == fault) {
+            Some(strike) if strike.failed => Err(true),
+            Some(_) => Ok(()),
+            None => Err(false),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Hygiene: is a key left at the end that nobody holds? Did somebody delete another's key?
+
+use std::collections::BTreeMap;
+
+use crate::history::{Event, Left, Ns, Phase};
+use crate::scenario::{Cause, Layer};
+
+use super::commands::BOOKS;
+use super::time::{self, Ms};
+use super::{Case, Finding, Seen};
+
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+    let mut findings = left(case);
+    findings.extend(foreign(case));
+    findings
+}
+
+fn finding(seen: Seen, line: String, from: Ns, to: Ns) -> Finding {
+    let causes = if seen == Seen::Violated { vec![Cause::Bug] } else { Vec::new() };
+    Finding { layer: Layer::Hygiene, seen, story: vec![line], causes, from, to }
+}
+
+/// What is left on the masters. They are asked again until they are clean, or until the longest
+/// TTL is over: the last word counts.
+fn left(case: &Case<'_>) -> Vec<Finding> {
+    let world = &case.world;
+    let from = world.began(Phase::Settle).unwrap_or(world.end);
+    let mut last: BTreeMap<usize, (Ns, Option<&[Left]>)> = BTreeMap::new();
+    for record in world.records {
+        if let Event::Keys { node, keys } = &record.event {
+            last.insert(*node, (record.ns, keys.as_deref()));
+        }
+    }
+    let mut findings = Vec::new();
+    for (node, (ns, keys)) in &last {
+        let Some(keys) = keys else {
+            let line = format!("master {node} could not be asked for its keys");
+            findings.push(finding(Seen::Inconclusive, line, from, *ns));
+            continue;
+        };
+        for Left { key, value, ttl_ms } in keys.iter().filter(|left| !left.key.starts_with(BOOKS)) {
+            let whose = case.keys.setter(value).unwrap_or("nobody known");
+            let ttl = ttl_ms.map_or("for ever".to_owned(), |ttl| format!("for {ttl} ms more"));
+            let token = time::short(value);
+            let line = format!(
+                "master {node} still has {key} at {}, {ttl}: it was set by {whose}, token {token}",
+                Ms(*ns)
+            );
+            findings.push(finding(Seen::Violated, line, from, *ns));
+        }
+    }
+    let missing = (1..=world.n).filter(|node| !last.contains_key(node));
+    findings.extend(missing.map(|node| {
+        let line = format!("master {node} was never asked for its keys");
+        finding(Seen::Inconclusive, line, from, world.end)
+    }));
+    findings
+}
+
+/// Who hit another's key with a command that asks for no token.
+fn foreign(case: &Case<'_>) -> impl Iterator<Item = Finding> {
+    case.keys.foreign.iter().map(|foreign| {
+        let victim = &case.keys.all[foreign.victim];
+        let seen = if foreign.sure { Seen::Violated } else { Seen::Inconclusive };
+        let did = match (foreign.deletes, foreign.sure) {
+            (true, true) => "deleted",
+            (true, false) => "may have deleted",
+            (false, true) => "prolonged",
+            (false, false) => "may have prolonged",
+        };
+        let line = format!(
+            "{} {did} on master {} at {} the key that {} had set at {}, token {}",
+            foreign.process,
+            foreign.node,
+            Ms(foreign.when.from),
+            victim.process,
+            Ms(victim.made.from),
+            time::short(victim.token)
+        );
+        finding(seen, line, foreign.when.from, foreign.when.to)
+    })
+}

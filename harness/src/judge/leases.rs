@@ -1,0 +1,323 @@
+//! The believed holds: from when to when did each client count on its lease? What the client
+//! stamped is exact; where it stamped nothing there is an inner span, for which it certainly
+//! counted on it, and an outer one, for which it may have.
+
+use std::collections::HashMap;
+
+use crate::history::{Event, Ns, Phase, Record, Window};
+use crate::talk::Why;
+
+use super::faults::Faults;
+use super::keys::{Keys, Presence};
+use super::requests::{Answer, Request};
+use super::time::{self, Span};
+use super::world::World;
+
+/// A stretch of time in which a client counted on a lease.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hold {
+    /// Whose: the place among the leases.
+    pub(super) lease: usize,
+    pub(super) inner: Span,
+    pub(super) outer: Span,
+}
+
+/// What ended a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Deadline,
+    Release,
+    Lost,
+    Death,
+}
+
+/// What a granted acquire gave.
+pub(super) struct Lease<'a> {
+    /// The acquire: its place among the requests.
+    pub(super) request: usize,
+    pub(super) client: &'a str,
+    pub(super) process: &'a str,
+    pub(super) resource: &'a str,
+    pub(super) token: Option<&'a str>,
+    pub(super) phase: Phase,
+    pub(super) asked: Ns,
+    pub(super) answer: Answer<'a>,
+    /// When it was handed out.
+    pub(super) start: Window,
+    /// The last deadline.
+    pub(super) deadline: Window,
+    pub(super) extensions: Vec<Extension>,
+    /// The first request to release it: its place among the requests.
+    pub(super) release: Option<usize>,
+    /// When its owner was told that it is lost.
+    pub(super) lost: Option<Ns>,
+    /// What ended it.
+    pub(super) ending: Ending,
+    /// One, unless it was extended after its end.
+    pub(super) holds: Vec<Hold>,
+}
+
+/// What moved a deadline.
+#[derive(Clone, Copy)]
+pub(super) struct Extension {
+    /// When the client said that it was told, if it said so.
+    pub(super) at: Option<Ns>,
+    pub(super) deadline: Window,
+}
+
+impl<'a> Lease<'a> {
+    /// All of its time, gaps included.
+    pub(super) fn span(&self) -> Span {
+        let to = self.holds.iter().map(|hold| hold.outer.to).max();
+        Span::new(self.start.from, to.unwrap_or(self.start.from))
+    }
+
+    /// Where its token was, or may have been, while it was asked for or lived.
+    pub(super) fn keys<'k>(
+        &self,
+        keys: &'k Keys<'a>,
+    ) -> impl Iterator<Item = &'k Presence<'a>> + use<'k, 'a> {
+        let within = Span::new(self.asked, self.span().to.max(self.answer.ns));
+        let found = self.token.map(|token| keys.of_token(token, self.resource, within));
+        found.into_iter().flatten()
+    }
+
+    /// How many masters granted it: for certain, or with those that never answered.
+    pub(super) fn grants(&self, keys: &Keys<'a>, sure: bool) -> usize {
+        let granted = self.keys(keys).filter(|key| key.granted && (key.sure || !sure));
+        let mut nodes: Vec<usize> = granted.map(|key| key.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.len()
+    }
+}
+
+/// All leases, in the order in which they were answered.
+pub(super) fn of<'a>(
+    world: &World<'a>,
+    faults: &Faults<'a>,
+    requests: &[Request<'a>],
+    keys: &Keys<'a>,
+) -> Vec<Lease<'a>> {
+    let mut leases = gather(world, requests, keys);
+    for (index, lease) in leases.iter_mut().enumerate() {
+        settle(index, lease, world, faults, requests, keys);
+    }
+    leases
+}
+
+/// Which records are about a lease, in the order of the records.
+enum Turn {
+    Answered(usize),
+    Released(usize),
+}
+
+fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> Vec<Lease<'a>> {
+    let mut turns: HashMap<usize, Turn> = HashMap::new();
+    for (index, request) in requests.iter().enumerate() {
+        match (request.op, request.answer) {
+            ("release", _) => {
+                turns.insert(request.record, Turn::Released(index));
+            }
+            ("acquire" | "extend", Some(answer)) if answer.ok => {
+                turns.insert(answer.record, Turn::Answered(index));
+            }
+            _ => {}
+        }
+    }
+    let mut leases: Vec<Lease<'a>> = Vec::new();
+    let mut of_client: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+    for (record, Record { event, .. }) in world.records.iter().enumerate() {
+        match event {
+            Event::Asked { .. } | Event::Answered { .. } => {
+                let Some(turn) = turns.get(&record) else { continue };
+                let (Turn::Answered(index) | Turn::Released(index)) = turn;
+                let request = &requests[*index];
+                let Some(resource) = request.resource else { continue };
+                let known = of_client.entry((request.client, resource)).or_default();
+                let latest = known.last().copied();
+                match (turn, request.answer) {
+                    (Turn::Released(_), _) => {
+                        if let Some(lease) = latest {
+                            leases[lease].release.get_or_insert(*index);
+                        }
+                    }
+                    (Turn::Answered(_), Some(answer)) if request.is_acquire() => {
+                        known.push(leases.len());
+                        leases.push(granted(*index, request, resource, answer, world, keys));
+                    }
+                    (Turn::Answered(_), Some(answer)) => {
+                        if let Some(lease) = latest
+                            && let Some(deadline) = promised(request, answer)
+                        {
+                            leases[lease].extensions.push(Extension { at: answer.at, deadline });
+                        }
+                    }
+                    (Turn::Answered(_), None) => {}
+                }
+            }
+            Event::Extended { client, resource, deadline } => {
+                let known = of_client.get(&(client.as_str(), resource.as_str()));
+                if let Some(lease) = known.and_then(|known| known.last()) {
+                    let deadline = Window { from: *deadline, to: *deadline };
+                    let extension = Extension { at: None, deadline };
+                    leases[*lease].extensions.push(extension);
+                }
+            }
+            Event::Lost { client, resource, at } => {
+                // It may be told of the lease before the last one.
+                let known = of_client.get(&(client.as_str(), resource.as_str()));
+                let known = known.map_or(&[][..], Vec::as_slice);
+                let begun = known.iter().rev().find(|lease| leases[**lease].start.from <= *at);
+                if let Some(lease) = begun {
+                    leases[*lease].lost.get_or_insert(*at);
+                }
+            }
+            _ => {}
+        }
+    }
+    leases
+}
+
+/// The deadline that an answer promises, if it promises one.
+fn promised(request: &Request<'_>, answer: Answer<'_>) -> Option<Window> {
+    if let Some(deadline) = answer.deadline {
+        return Some(Window { from: deadline, to: deadline });
+    }
+    let valid = time::of_ms(answer.valid_ms?);
+    // What is left as the library returned counts from then on, if it is known when that was.
+    let from = answer.at.unwrap_or(request.asked).saturating_add(valid);
+    let to = answer.at.unwrap_or(answer.ns).saturating_add(valid);
+    Some(Window { from, to })
+}
+
+fn granted<'a>(
+    index: usize,
+    request: &Request<'a>,
+    resource: &'a str,
+    answer: Answer<'a>,
+    world: &World<'a>,
+    keys: &Keys<'a>,
+) -> Lease<'a> {
+    let during = Span::new(request.asked, answer.ns);
+    let said = answer.token.filter(|token| keys.knows(token));
+    let token = said.or_else(|| keys.last_set(request.process, resource, during));
+    // Nothing was set that is understood: then nothing can be said of its keys.
+    let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
+    let token = if opaque { None } else { token.or(answer.token) };
+    let start = if let Some(at) = answer.at {
+        Window { from: at, to: at }
+    } else {
+        Window { from: quorum(request, resource, token, answer.ns, world, keys), to: answer.ns }
+    };
+    let deadline = promised(request, answer).unwrap_or_else(|| {
+        // A lock without deadlines: its lease is good for one TTL, at most.
+        let ttl = request.ttl_ms.map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
+        Window { from: request.asked.saturating_add(ttl), to: answer.ns.saturating_add(ttl) }
+    });
+    Lease {
+        request: index,
+        client: request.client,
+        process: request.process,
+        resource,
+        token,
+        phase: request.phase,
+        asked: request.asked,
+        answer,
+        start: time::tidy(start),
+        deadline,
+        extensions: Vec::new(),
+        release: None,
+        lost: None,
+        ending: Ending::Deadline,
+        holds: Vec::new(),
+    }
+}
+
+/// When a client may first have counted on a lease without a stamp: it learnt then that a quorum
+/// had granted it.
+fn quorum(
+    request: &Request<'_>,
+    resource: &str,
+    token: Option<&str>,
+    until: Ns,
+    world: &World<'_>,
+    keys: &Keys<'_>,
+) -> Ns {
+    let Some(token) = token else { return request.asked };
+    let during = Span::new(request.asked, until);
+    let mut learnt: Vec<Ns> = keys
+        .of_token(token, resource, during)
+        .filter(|key| key.granted && key.made.from >= request.asked)
+        .filter_map(|key| key.delivered)
+        .collect();
+    learnt.sort_unstable();
+    learnt.get(world.q - 1).copied().unwrap_or(request.asked).min(until)
+}
+
+/// Where its holds end.
+fn settle<'a>(
+    index: usize,
+    lease: &mut Lease<'a>,
+    world: &World<'a>,
+    faults: &Faults<'a>,
+    requests: &[Request<'a>],
+    keys: &Keys<'a>,
+) {
+    let mut holds = Vec::new();
+    let mut start = lease.start;
+    for extension in &lease.extensions {
+        if let Some(at) = extension.at
+            && at > lease.deadline.to
+        {
+            // It had ended, and was counted on again: there is a gap.
+            holds.push((start, lease.deadline));
+            start = Window { from: at, to: at };
+        }
+        lease.deadline = extension.deadline;
+    }
+    holds.push((start, lease.deadline));
+
+    let mut cut = Window { from: Ns::MAX, to: Ns::MAX };
+    let mut ends = |when: Window, what: Ending| {
+        if when.from < cut.from && when.from < lease.deadline.from {
+            lease.ending = what;
+        }
+        cut = Window { from: cut.from.min(when.from), to: cut.to.min(when.to) };
+    };
+    if let Some(release) = lease.release {
+        ends(released(&requests[release], lease.token, keys), Ending::Release);
+    }
+    if let Some(at) = lease.lost {
+        ends(Window { from: at, to: at }, Ending::Lost);
+    }
+    if let Some(at) = faults.death(lease.process) {
+        ends(at, Ending::Death);
+    }
+    if let Some((from, to)) = world.breakdown(lease.process) {
+        ends(Window { from, to }, Ending::Death);
+    }
+    lease.holds = holds
+        .into_iter()
+        .map(|(start, end)| Hold {
+            lease: index,
+            inner: Span::new(start.to, end.from.min(cut.from)),
+            outer: Span::new(start.from, end.to.min(cut.to)),
+        })
+        .collect();
+}
+
+/// When a client gave its lease up.
+fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Window {
+    let answer = release.answer;
+    // A client that cannot release goes on with its lease.
+    if answer.is_some_and(|answer| answer.why == Some(Why::Unsupported)) {
+        return Window { from: Ns::MAX, to: Ns::MAX };
+    }
+    if let Some(from) = answer.and_then(|answer| answer.from) {
+        return Window { from, to: from };
+    }
+    let deleted = token.and_then(|token| keys.first_delete(release.process, token, release.asked));
+    let to = release.answered().min(deleted.unwrap_or(Ns::MAX));
+    Window { from: release.asked, to: to.max(release.asked) }
+}

@@ -1,0 +1,70 @@
+//! Liveness: after everything is healed, can each process that lives still acquire?
+
+use std::collections::BTreeMap;
+
+use crate::history::Phase;
+use crate::scenario::{Cause, Layer};
+
+use super::time::Ms;
+use super::{Case, Finding, Seen};
+
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+    let world = &case.world;
+    let from = world.began(Phase::Witness).unwrap_or(world.end);
+    let to = world.began(Phase::Settle).unwrap_or(world.end);
+    let finding = |seen, story: String| Finding {
+        layer: Layer::Liveness,
+        seen,
+        story: vec![story],
+        causes: if seen == Seen::Violated { vec![Cause::Bug] } else { Vec::new() },
+        from,
+        to,
+    };
+    if world.began(Phase::End).is_none() {
+        return vec![finding(Seen::Inconclusive, "the run broke off before its end".to_owned())];
+    }
+    let witnesses = case
+        .requests
+        .iter()
+        .filter(|request| request.is_acquire() && request.phase == Phase::Witness);
+    // Of each process and resource: the last answer, and whether any was granted.
+    let mut asked: BTreeMap<(&str, &str), (bool, String)> = BTreeMap::new();
+    let mut answers = 0;
+    for request in witnesses {
+        let Some(resource) = request.resource else { continue };
+        let (granted, last) = asked.entry((request.process, resource)).or_default();
+        *granted |= request.granted();
+        answers += usize::from(request.answer.is_some());
+        *last = match request.answer {
+            Some(answer) => format!("was refused at {}", Ms(answer.ns)),
+            None => "had no answer".to_owned(),
+        };
+    }
+    let alive = |process: &&str| case.death(process).is_none();
+    let survivors: Vec<&str> = world.scenario.processes().into_iter().filter(alive).collect();
+    if survivors.is_empty() {
+        return vec![finding(Seen::Violated, "no client process lives to bear witness".to_owned())];
+    }
+    if answers == 0 {
+        let story = "no client answered after everything was healed".to_owned();
+        return vec![finding(Seen::Violated, story)];
+    }
+    let mut findings = Vec::new();
+    for process in survivors {
+        let mut any = false;
+        for ((_, resource), (granted, last)) in asked.iter().filter(|((of, _), _)| *of == process) {
+            any = true;
+            if !granted {
+                findings.push(finding(
+                    Seen::Violated,
+                    format!("{process} asked for {resource} after the healing, and {last}"),
+                ));
+            }
+        }
+        if !any {
+            let story = format!("{process} was never asked to acquire after the healing");
+            findings.push(finding(Seen::Violated, story));
+        }
+    }
+    findings
+}

@@ -1,0 +1,52 @@
+//! What is measured besides: nothing here is judged.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Ns, Phase};
+
+use super::leases::Lease;
+use super::time;
+use super::{Case, Measures};
+
+pub(super) fn of(case: &Case<'_>) -> Measures {
+    let granted: Vec<&Lease<'_>> =
+        case.leases.iter().filter(|lease| lease.phase != Phase::Witness).collect();
+    let took = granted.iter().map(|lease| {
+        let from = lease.answer.from.unwrap_or(lease.asked);
+        lease.answer.at.unwrap_or(lease.answer.ns).saturating_sub(from)
+    });
+    let hollow = granted.iter().flat_map(|lease| case.hollow(lease));
+    Measures {
+        grants: granted.len(),
+        hollow_ns: hollow.map(time::Span::length).fold(0, Ns::saturating_add),
+        margins: granted
+            .iter()
+            .filter(|lease| lease.token.is_some())
+            .map(|lease| case.margin(lease.grants(&case.keys, true)))
+            .collect(),
+        acquire_ns: time::median(took.collect()),
+        hand_over_ns: time::median(hand_overs(&granted)),
+    }
+}
+
+/// The times from the end of a lease to the next grant of the same resource to another client
+/// that was already waiting.
+fn hand_overs(granted: &[&Lease<'_>]) -> Vec<Ns> {
+    let mut by_resource: BTreeMap<&str, Vec<&Lease<'_>>> = BTreeMap::new();
+    for lease in granted {
+        by_resource.entry(lease.resource).or_default().push(lease);
+    }
+    let mut times = Vec::new();
+    for leases in by_resource.values_mut() {
+        leases.sort_by_key(|lease| lease.start.to);
+        for pair in leases.windows(2) {
+            let end = pair[0].span().to;
+            let next = pair[1].start.to;
+            let waited = pair[1].asked <= end && next >= end;
+            if waited && pair[0].client != pair[1].client {
+                times.push(next.saturating_sub(end));
+            }
+        }
+    }
+    times
+}

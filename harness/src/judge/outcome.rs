@@ -1,0 +1,165 @@
+//! Reality against expectation, in either direction: a violation that was expected and did not
+//! show means that the harness has gone blind.
+
+use std::collections::BTreeMap;
+
+use crate::history::Phase;
+use crate::scenario::{Acquires, Cause, Layer, Wanted};
+use crate::talk::Why;
+
+use super::requests::Request;
+use super::{Case, Outcome, Seen};
+
+/// What deviates.
+#[derive(Default)]
+struct Lines {
+    /// Whether a violation was seen that was not expected.
+    unexpected: bool,
+    /// Whether one was expected that was not seen.
+    unseen: bool,
+    all: Vec<(Outcome, String)>,
+}
+
+impl Lines {
+    fn add(&mut self, outcome: Outcome, line: String) {
+        self.all.push((outcome, line));
+    }
+}
+
+/// The outcome, and a line for each deviation.
+pub(super) fn of(
+    case: &Case<'_>,
+    observed: &BTreeMap<Layer, Seen>,
+    because: &[Cause],
+) -> (Outcome, Vec<String>) {
+    let mut lines = Lines::default();
+    layers(case, observed, &mut lines);
+    causes(case, because, &mut lines);
+    acquires(case, &mut lines);
+    margins(case, &mut lines);
+    faults(case, &mut lines);
+    for (process, _, why) in &case.world.broken {
+        lines.add(Outcome::Differs, format!("process {process}: {why}"));
+    }
+    if case.world.began(Phase::End).is_none() {
+        lines.add(Outcome::Inconclusive, "the run broke off before its end".to_owned());
+    }
+    let worst = lines.all.iter().map(|(outcome, _)| *outcome).max();
+    let outcome = match worst.unwrap_or(Outcome::AsExpected) {
+        Outcome::Differs if lines.unseen && !lines.unexpected => Outcome::NotSeen,
+        worst => worst,
+    };
+    (outcome, lines.all.into_iter().map(|(_, line)| line).collect())
+}
+
+fn layers(case: &Case<'_>, observed: &BTreeMap<Layer, Seen>, lines: &mut Lines) {
+    for layer in Layer::ALL {
+        let wanted = case.world.scenario.expect.of(layer);
+        let seen = observed.get(&layer).copied().unwrap_or(Seen::Safe);
+        match (wanted, seen) {
+            (Wanted::Safe, Seen::Safe) | (Wanted::Violated, Seen::Violated) => {}
+            (Wanted::Safe, Seen::Violated) => {
+                lines.unexpected = true;
+                let line = format!("{layer}: expected safe, observed violated");
+                lines.add(Outcome::Differs, line);
+            }
+            (Wanted::Violated, Seen::Safe) => {
+                lines.unseen = true;
+                let line = format!("{layer}: expected violated, observed safe");
+                lines.add(Outcome::NotSeen, line);
+            }
+            (wanted, Seen::Inconclusive) => {
+                let wanted = if wanted == Wanted::Safe { "safe" } else { "violated" };
+                let line = format!("{layer}: expected {wanted}, observed inconclusive");
+                lines.add(Outcome::Inconclusive, line);
+            }
+        }
+    }
+}
+
+fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
+    let expect = &case.world.scenario.expect;
+    // A violation that did not show has no cause: it was told.
+    if !lines.unseen {
+        for cause in expect.because.iter().filter(|cause| !because.contains(cause)) {
+            let line = format!("because: expected {cause}, which is no cause of what was observed");
+            lines.add(Outcome::Differs, line);
+        }
+    }
+    if expect.because.is_empty() && !expect.any_violation() {
+        return;
+    }
+    for cause in [Cause::Bug, Cause::Unknown] {
+        if because.contains(&cause) && !expect.because.contains(&cause) {
+            lines.add(
+                Outcome::Differs,
+                format!("because: observed {cause}, which was not expected"),
+            );
+        }
+    }
+}
+
+/// Whether a client is the one that a scenario names, or one of several of that kind.
+fn is_named(client: &str, name: &str) -> bool {
+    client.strip_prefix(name).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn acquires(case: &Case<'_>, lines: &mut Lines) {
+    let exact = |name: &str| case.world.scenario.clients.iter().any(|client| client.id == name);
+    for (name, wanted) in &case.world.scenario.expect.acquires {
+        let exact = exact(name);
+        let all: Vec<&Request<'_>> = case
+            .requests
+            .iter()
+            .filter(|request| request.is_acquire() && request.phase == Phase::Run)
+            .filter(|request| request.client == name || !exact && is_named(request.client, name))
+            .collect();
+        let granted = all.iter().filter(|request| request.granted()).count();
+        let failed = |why| {
+            all.iter().any(|request| request.answer.is_some_and(|answer| answer.why == Some(why)))
+        };
+        let answered = all.iter().any(|request| request.answer.is_some());
+        let (as_wanted, what) = match wanted {
+            Acquires::Granted => (granted > 0, "was never granted"),
+            Acquires::AllGranted => {
+                (granted > 0 && granted == all.len(), "was not granted every time")
+            }
+            Acquires::Refused => (answered && granted == 0, "was not refused"),
+            Acquires::Taken => (failed(Why::Taken) && granted == 0, "was not refused as taken"),
+            Acquires::NoQuorum => {
+                (failed(Why::NoQuorum) && granted == 0, "was not refused for want of a quorum")
+            }
+            Acquires::Late => (failed(Why::Late) && granted == 0, "was not refused as late"),
+        };
+        if !as_wanted {
+            let line = format!("acquires: {name} {what} ({granted} of {} granted)", all.len());
+            lines.add(Outcome::NotSeen, line);
+        }
+    }
+}
+
+fn margins(case: &Case<'_>, lines: &mut Lines) {
+    for (name, wanted) in &case.world.scenario.expect.margin {
+        let mut own = case.leases.iter().filter(|lease| lease.phase == Phase::Run);
+        let Some(first) = own.find(|lease| lease.client == name) else {
+            lines.add(Outcome::NotSeen, format!("margin: {name} was never granted"));
+            continue;
+        };
+        let margin = case.margin(first.grants(&case.keys, true));
+        if i64::try_from(*wanted) != Ok(margin) {
+            let line = format!("margin: the first grant of {name} has {margin}, expected {wanted}");
+            lines.add(Outcome::NotSeen, line);
+        }
+    }
+}
+
+fn faults(case: &Case<'_>, lines: &mut Lines) {
+    for (index, fault) in case.world.scenario.faults.iter().enumerate() {
+        let number = index + 1;
+        if let Err(failed) = case.faults.struck(number) {
+            let what = if failed { "failed to strike" } else { "never struck" };
+            let name = fault.harm.name();
+            lines.add(Outcome::NotSeen, format!("fault {number} ({name}) {what}"));
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What clients were asked, and what they answered: the pairs.
+
+use std::collections::HashMap;
+
+use crate::history::{Event, Ns, Phase, Record};
+use crate::talk::Why;
+
+use super::world::World;
+
+/// Something that a client was asked.
+pub(super) struct Request<'a> {
+    pub(super) client: &'a str,
+    pub(super) process: &'a str,
+    pub(super) op: &'a str,
+    pub(super) resource: Option<&'a str>,
+    pub(super) ttl_ms: Option<u64>,
+    pub(super) wait_ms: u64,
+    pub(super) asked: Ns,
+    /// The phase in which it was asked.
+    pub(super) phase: Phase,
+    /// Its place among the records.
+    pub(super) record: usize,
+    pub(super) answer: Option<Answer<'a>>,
+}
+
+/// What it answered.
+#[derive(Clone, Copy)]
+pub(super) struct Answer<'a> {
+    /// When that was recorded.
+    pub(super) ns: Ns,
+    pub(super) record: usize,
+    pub(super) ok: bool,
+    pub(super) token: Option<&'a str>,
+    pub(super) from: Option<Ns>,
+    pub(super) at: Option<Ns>,
+    pub(super) deadline: Option<Ns>,
+    pub(super) valid_ms: Option<u64>,
+    pub(super) why: Option<Why>,
+}
+
+impl Request<'_> {
+    /// When it was answered; never: the end of time.
+    pub(super) fn answered(&self) -> Ns {
+        self.answer.map_or(Ns::MAX, |answer| answer.ns)
+    }
+
+    pub(super) fn is_acquire(&self) -> bool {
+        self.op == "acquire"
+    }
+
+    pub(super) fn granted(&self) -> bool {
+        self.is_acquire() && self.answer.is_some_and(|answer| answer.ok)
+    }
+}
+
+/// All of them, in the order in which they were asked.
+pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
+    let mut all: Vec<Request<'a>> = Vec::new();
+    let mut open: HashMap<u64, usize> = HashMap::new();
+    let mut now = Phase::Run;
+    for (record, Record { ns, event }) in world.records.iter().enumerate() {
+        match event {
+            Event::Phase { phase } => now = *phase,
+            Event::Asked { client, id, op, resource, ttl_ms, wait_ms } => {
+                open.insert(*id, all.len());
+                all.push(Request {
+                    client,
+                    process: world.process(client),
+                    op,
+                    resource: resource.as_deref(),
+                    ttl_ms: *ttl_ms,
+                    wait_ms: wait_ms.unwrap_or(0),
+                    asked: *ns,
+                    phase: now,
+                    record,
+                    answer: None,
+                });
+            }
+            Event::Answered { id, ok, token, from, at, deadline, valid_ms, why, .. } => {
+                let Some(index) = open.remove(id) else { continue };
+                all[index].answer = Some(Answer {
+                    ns: *ns,
+                    record,
+                    ok: *ok,
+                    token: token.as_deref(),
+                    from: *from,
+                    at: *at,
+                    deadline: *deadline,
+                    valid_ms: *valid_ms,
+                    why: *why,
+                });
+            }
+            _ => {}
+        }
+    }
+    all
+}

@@ -1,0 +1,188 @@
+use super::*;
+
+const PROGRESS: Layer = Layer::Progress;
+
+fn refused_at(run: &mut Run, at: f64) -> Seen {
+    run.refused("c2", at, at + 5.0, 0, Why::Taken);
+    run.phase(50_000.0, Phase::Heal).judge().seen(PROGRESS)
+}
+
+#[test]
+fn a_refusal_with_nothing_in_the_way_is_a_violation() {
+    let mut run = Run::two();
+    run.refused("c1", 10.0, 20.0, 0, Why::NoQuorum);
+    let verdict = run.judge();
+    assert_eq!(verdict.seen(PROGRESS), Seen::Violated);
+    verdict
+        .because(&[Cause::Bug])
+        .tells(PROGRESS, "c1 asked for L at 10 ms, and was refused at 20 ms (no-quorum)");
+}
+
+#[test]
+fn refusals_that_were_wanted_are_none() {
+    for why in [Why::Cancelled, Why::Unsupported] {
+        let mut run = Run::two();
+        run.refused("c1", 10.0, 20.0, 0, why);
+        assert_eq!(run.judge().seen(PROGRESS), Seen::Safe);
+    }
+    // Nor do the witnesses count here.
+    let mut run = Run::two();
+    run.phase(5.0, Phase::Witness).refused("c1", 10.0, 20.0, 0, Why::Taken);
+    assert_eq!(run.judge().seen(PROGRESS), Seen::Safe);
+}
+
+#[test]
+fn another_lease_and_another_request_are_in_the_way() {
+    let held = |at| {
+        let mut run = Run::two();
+        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
+        run.release("c1", "t1", 500.0, &[1, 2, 3]);
+        refused_at(&mut run, at)
+    };
+    assert_eq!(held(300.0), Seen::Safe);
+    assert_eq!(held(640.0), Seen::Safe, "the deletions may be on their way");
+    assert_eq!(held(651.0), Seen::Violated);
+    let mut run = Run::two();
+    run.refused("c1", 10.0, 20.0, 0, Why::Taken).refused("c2", 15.0, 25.0, 0, Why::Taken);
+    assert_eq!(run.judge().seen(PROGRESS), Seen::Safe, "they split the votes");
+}
+
+#[test]
+fn a_grant_that_takes_too_long_is_a_violation() {
+    for (at, wait, seen) in [
+        (250.0, 0, Seen::Safe),
+        (251.1, 0, Seen::Violated),
+        (700.0, 5000, Seen::Safe),
+        (701.1, 5000, Seen::Violated),
+    ] {
+        let mut run = Run::two();
+        let id = run.ask(0.0, "c1", "acquire", Some("L"), wait);
+        for node in [1, 2, 3] {
+            run.set("c1", node, "t1", at - 1.0, Some(at - 0.5));
+        }
+        run.granted(at, "c1", id, "t1", at + 1000.0);
+        assert_eq!(run.judge().seen(PROGRESS), seen, "{at} {wait}");
+    }
+}
+
+#[test]
+fn who_waits_is_granted_soon_after_the_way_is_free() {
+    // c1 releases at 1000, and has until 1150.4 to clean up; then c2 has 700.
+    for (at, granted, seen) in [
+        (1850.0, true, Seen::Safe),
+        (1852.0, true, Seen::Violated),
+        (1850.0, false, Seen::Safe),
+        (1852.0, false, Seen::Violated),
+    ] {
+        let mut run = Run::two();
+        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
+        run.release("c1", "t1", 1000.0, &[1, 2, 3]);
+        if granted {
+            let id = run.ask(100.0, "c2", "acquire", Some("L"), 5000);
+            for node in [1, 2, 3] {
+                run.set("c2", node, "t2", at - 1.0, Some(at - 0.5));
+            }
+            run.granted(at, "c2", id, "t2", at + 100.0);
+        } else {
+            run.refused("c2", 100.0, at, 1700, Why::Taken);
+        }
+        let verdict = run.judge();
+        assert_eq!(verdict.seen(PROGRESS), seen, "{at} {granted}");
+        if granted {
+            assert_eq!(verdict.measures.hand_over_ns, Some(ns(at - 1000.0)));
+        }
+    }
+}
+
+#[test]
+fn without_a_majority_nothing_is_asked() {
+    let with = |harm: &str, nodes: &[usize], processes: &[&str], cured: Option<f64>, at| {
+        let mut run = Run::two();
+        run.struck(100.0, 1, harm, nodes, processes);
+        if let Some(cured) = cured {
+            run.cured(cured, 1);
+        }
+        refused_at(&mut run, at)
+    };
+    let three = [1, 2, 3];
+    assert_eq!(with("node.kill = { nodes = [1, 2, 3] }", &three, &[], None, 200.0), Seen::Safe);
+    assert_eq!(
+        with("node.kill = { nodes = [1, 2] }", &[1, 2], &[], None, 200.0),
+        Seen::Violated,
+        "three masters are enough"
+    );
+    // After a cure the links need a while, longer where they broke.
+    let kill = "node.kill = { nodes = [1, 2, 3] }";
+    assert_eq!(with(kill, &three, &[], Some(900.0), 2000.0), Seen::Safe);
+    assert_eq!(with(kill, &three, &[], Some(900.0), 2200.0), Seen::Violated);
+    let pause = "node.pause = { nodes = [1, 2, 3] }";
+    assert_eq!(with(pause, &three, &[], Some(900.0), 1000.0), Seen::Safe);
+    assert_eq!(with(pause, &three, &[], Some(900.0), 1010.0), Seen::Violated);
+    let restart = "node.restart = { nodes = [1, 2, 3] }";
+    assert_eq!(with(restart, &three, &[], None, 1200.0), Seen::Safe);
+    assert_eq!(with(restart, &three, &[], None, 1400.0), Seen::Violated);
+    // The network's faults hit who is named.
+    let cut = "net.cut = { client = \"c2\", nodes = [1, 2, 3] }";
+    assert_eq!(with(cut, &three, &["c2"], None, 200.0), Seen::Safe);
+    let cut = "net.cut = { client = \"c1\", nodes = [1, 2, 3] }";
+    assert_eq!(with(cut, &three, &["c1"], None, 200.0), Seen::Violated);
+    let cut = "net.duplicate = { client = \"c2\", nodes = [1, 2, 3] }";
+    assert_eq!(with(cut, &three, &["c2"], None, 200.0), Seen::Violated);
+    // A delay is one if it is long enough for timeouts.
+    let slow = "node.slow = { nodes = [1, 2, 3], by = \"30ms\" }";
+    assert_eq!(with(slow, &three, &[], None, 200.0), Seen::Safe);
+    let slow = "node.slow = { nodes = [1, 2, 3], by = \"20ms\" }";
+    assert_eq!(with(slow, &three, &[], None, 200.0), Seen::Violated);
+    let step = "clock.step = { nodes = [1, 2, 3], by = \"3s\" }";
+    assert_eq!(with(step, &three, &[], None, 200.0), Seen::Violated, "clocks cut no links");
+    let pause = "client.pause = { client = \"c2\" }";
+    assert_eq!(with(pause, &[], &["c2"], Some(900.0), 950.0), Seen::Safe, "it was stopped itself");
+}
+
+#[test]
+fn keys_of_the_dead_are_in_the_way_and_those_of_the_careless_are_not() {
+    // c1's keys stay until 2009.6 at the most.
+    let left = |harm: Option<(&str, f64)>, at| {
+        let mut run = Run::two();
+        run.grant("c1", "t1", 10.0, 300.0, &[1, 2, 3]);
+        if let Some((harm, when)) = harm {
+            run.struck(when, 1, harm, &[], &["c1"]);
+        }
+        refused_at(&mut run, at)
+    };
+    assert_eq!(left(None, 400.0), Seen::Safe, "it may be cleaning up");
+    assert_eq!(left(None, 500.0), Seen::Violated);
+    let kill = "client.kill = { client = \"c1\" }";
+    assert_eq!(left(Some((kill, 100.0)), 500.0), Seen::Safe);
+    assert_eq!(left(Some((kill, 100.0)), 2015.0), Seen::Violated);
+    let pause = "client.pause = { client = \"c1\" }";
+    assert_eq!(left(Some((pause, 100.0)), 1800.0), Seen::Safe);
+    let cut = "net.cut = { client = \"c1\" }";
+    assert_eq!(left(Some((cut, 100.0)), 1800.0), Seen::Safe);
+    // Only so many: three masters are free.
+    let mut run = Run::two();
+    run.set("c1", 1, "t1", 9.0, None).set("c1", 2, "t1", 9.0, None);
+    run.struck(1.0, 1, kill, &[], &["c1"]);
+    assert_eq!(refused_at(&mut run, 500.0), Seen::Violated);
+}
+
+#[test]
+fn unreachable_and_blocked_masters_count_together() {
+    let mut run = Run::two();
+    run.grant("c1", "t1", 10.0, 300.0, &[1, 2, 3]);
+    run.struck(100.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
+    run.struck(100.0, 2, "node.kill = { nodes = [4] }", &[4], &[]);
+    // Only master 1 forgot.
+    run.delete("c2", 1, None, 110.0, Some(110.2), Said::Done);
+    assert_eq!(refused_at(&mut run, 500.0), Seen::Safe);
+}
+
+#[test]
+fn a_request_that_is_never_answered_fails_where_there_was_time() {
+    let mut run = Run::two();
+    run.ask(100.0, "c1", "acquire", Some("L"), 0);
+    assert_eq!(run.phase(200.0, Phase::Heal).judge().seen(PROGRESS), Seen::Safe);
+    let mut run = Run::two();
+    run.ask(100.0, "c1", "acquire", Some("L"), 0);
+    run.phase(1000.0, Phase::Heal).judge().tells(PROGRESS, "had no answer by 1000 ms");
+}

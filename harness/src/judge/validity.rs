@@ -1,0 +1,155 @@
+//! Validity: is a lease handed out in time, is it true for as long as it promises, and does its
+//! owner hear of its end?
+
+use crate::history::{Ns, Phase};
+use crate::scenario::{Cause, Layer};
+
+use super::causes::{self, Why};
+use super::exclusion::believed;
+use super::leases::{Ending, Lease};
+use super::requests::Request;
+use super::time::{MS, Ms, Span};
+use super::{Case, Finding, Seen};
+
+/// A lease that is not true for so short a time tells of clocks and schedulers, not of locks.
+const SHORT: Ns = MS;
+/// How long after the deadline its owner must have been told.
+const TOLD_WITHIN: Ns = 250 * MS;
+
+pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(case.requests.iter().filter_map(|request| late(case, request)));
+    for lease in &case.leases {
+        findings.extend(untrue(case, lease));
+        findings.extend(untold(case, lease));
+    }
+    findings
+}
+
+fn bug(story: Vec<String>, from: Ns, to: Ns) -> Finding {
+    let causes = vec![Cause::Bug];
+    Finding { layer: Layer::Validity, seen: Seen::Violated, story, causes, from, to }
+}
+
+/// A lease that was handed out, or extended, at its deadline or after it.
+fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
+    let answer = request.answer.filter(|answer| answer.ok)?;
+    if !matches!(request.op, "acquire" | "extend") {
+        return None;
+    }
+    let at = answer.at.unwrap_or(answer.ns);
+    let late = match (answer.deadline, answer.valid_ms) {
+        (Some(deadline), _) => answer.at? >= deadline,
+        (None, valid) => valid == Some(0),
+    };
+    if !late {
+        return None;
+    }
+    // Stopped between its last look at the clock and its stamp, a client cannot know.
+    let learnt = learnt(case, request, at);
+    let paused = case
+        .faults
+        .pauses(request.process)
+        .any(|pause| learnt.is_some_and(|learnt| pause.at.to >= learnt) && pause.at.from <= at);
+    if paused {
+        return None;
+    }
+    let deadline = answer.deadline.unwrap_or(at);
+    let story = vec![format!(
+        "{} was told at {} that it has {} until {}: nothing was left of it",
+        request.client,
+        Ms(at),
+        request.resource.unwrap_or("its lease"),
+        Ms(deadline)
+    )];
+    Some(bug(story, deadline.min(at), at))
+}
+
+/// When a client had what it needs to answer: the word of a quorum.
+fn learnt(case: &Case<'_>, request: &Request<'_>, at: Ns) -> Option<Ns> {
+    let resource = request.resource?;
+    let lease = case.leases.iter().rfind(|lease| {
+        lease.client == request.client && lease.resource == resource && lease.asked <= request.asked
+    })?;
+    let token = lease.token?;
+    let mut all: Vec<Ns> = if request.is_acquire() {
+        let within = Span::new(request.asked, at);
+        let keys = case.keys.of_token(token, resource, within);
+        keys.filter(|key| key.granted).filter_map(|key| key.delivered).collect()
+    } else {
+        case.keys.kept(request.process, token, request.asked)
+    };
+    all.sort_unstable();
+    all.get(case.world.q - 1).copied()
+}
+
+/// A lease that was believed when it was not true any more, though no fault outside the
+/// assumptions took it away.
+fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
+    if let Some(Why { text, .. }) = causes::too_few(case, lease) {
+        let span = lease.span();
+        return Some(bug(vec![believed(lease), text], span.from, span.to));
+    }
+    let hollow = case.hollow(lease);
+    let all = hollow.iter().map(|span| span.length()).fold(0, Ns::saturating_add);
+    let first = *hollow.first()?;
+    if all <= SHORT {
+        return None;
+    }
+    let mut story = vec![
+        believed(lease),
+        format!("it was not true from {} on: fewer than {} masters", Ms(first.from), case.world.q),
+    ];
+    let mut found = false;
+    for key in lease.keys(&case.keys).filter(|key| key.sure) {
+        if key.possible.to > hollow[hollow.len() - 1].from {
+            continue;
+        }
+        let loss = causes::of_hollow(case, lease, key, key.possible.to);
+        if let Some(Why { cause: Cause::Bug, text }) = loss {
+            found = true;
+            story.push(format!("master {}: {text}", key.node));
+        }
+    }
+    found.then(|| bug(story, first.from, hollow[hollow.len() - 1].to))
+}
+
+/// A lease that ended at its deadline, and its owner was not told in time.
+fn untold(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
+    if !case.world.tells_losses(lease.process) || lease.ending == Ending::Death {
+        return None;
+    }
+    let deadline = lease.deadline.to;
+    let mut by = deadline.saturating_add(TOLD_WITHIN);
+    // Who stands still hears nothing.
+    for pause in case.faults.pauses(lease.process) {
+        let span = pause.span();
+        if span.touches(Span::new(deadline, by)) {
+            by = by.max(span.to.saturating_add(TOLD_WITHIN));
+        }
+    }
+    let told = match lease.lost {
+        Some(at) if at <= by => return None,
+        told => told,
+    };
+    // Then its clients may be gone.
+    let over = case.world.began(Phase::Settle).unwrap_or(case.world.end);
+    let released = lease.release.map_or(Ns::MAX, |release| case.requests[release].asked);
+    let replaced = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
+    let died = case.death(lease.process).map_or(Ns::MAX, |at| at.from);
+    if by >= over.min(released).min(died) || replaced <= deadline {
+        return None;
+    }
+    let story = vec![
+        believed(lease),
+        match told {
+            Some(at) => format!(
+                "it was told of its loss only at {}, {} after the deadline",
+                Ms(at),
+                Ms(at.saturating_sub(deadline))
+            ),
+            None => format!("it was never told of its loss, at least not by {}", Ms(over)),
+        },
+    ];
+    Some(bug(story, deadline, told.unwrap_or(by)))
+}

@@ -1,0 +1,124 @@
+//! What a history is about: who lives where, what is locked, when each phase began. Every checker
+//! reads it; it judges nothing.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::history::{Event, History, Ns, Phase, Record};
+use crate::scenario::{Scenario, Step};
+use crate::talk::Can;
+
+use super::time;
+
+/// More masters than any scenario has: a bound for loops over them when a header is garbled.
+const MOST_NODES: usize = 255;
+
+pub(super) struct World<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) records: &'a [Record],
+    /// How many masters.
+    pub(super) n: usize,
+    /// How many must agree.
+    pub(super) q: usize,
+    pub(super) node_timeout: Ns,
+    /// When the last record was made.
+    pub(super) end: Ns,
+    /// The client processes that came to a bad end, and when.
+    pub(super) broken: Vec<(&'a str, Ns, &'a str)>,
+    processes: HashMap<&'a str, &'a str>,
+    resources: Vec<&'a str>,
+    phases: Vec<(Phase, Ns)>,
+    tells_losses: HashSet<&'a str>,
+    /// The last thing that was heard of a process.
+    signs: HashMap<&'a str, Ns>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn of(history: &'a History) -> Self {
+        let scenario = &history.header.scenario;
+        let n = scenario.cluster.nodes.min(MOST_NODES);
+        let mut world = Self {
+            scenario,
+            records: &history.records,
+            n,
+            q: n / 2 + 1,
+            node_timeout: time::of(scenario.lock.node_timeout.0),
+            end: history.records.iter().map(|record| record.ns).max().unwrap_or(0),
+            broken: Vec::new(),
+            processes: HashMap::new(),
+            resources: Vec::new(),
+            phases: Vec::new(),
+            tells_losses: HashSet::new(),
+            signs: HashMap::new(),
+        };
+        for client in &scenario.clients {
+            world.processes.insert(&client.id, client.process());
+            for step in &client.script {
+                if let Step::Acquire { resource, .. } = step {
+                    world.know(resource);
+                }
+            }
+        }
+        for Record { ns, event } in world.records {
+            match event {
+                Event::Phase { phase } => world.phases.push((*phase, *ns)),
+                Event::Ready { process, can } if can.contains(&Can::Lost) => {
+                    world.tells_losses.insert(process);
+                }
+                Event::Asked { resource: Some(resource), op, .. } if op == "acquire" => {
+                    world.know(resource);
+                }
+                Event::Broken { process, why } => world.broken.push((process, *ns, why)),
+                Event::Answered { client, .. }
+                | Event::Lost { client, .. }
+                | Event::Extended { client, .. } => {
+                    let process = world.process(client);
+                    world.signs.insert(process, *ns);
+                }
+                _ => {}
+            }
+        }
+        world
+    }
+
+    fn know(&mut self, resource: &'a str) {
+        if !self.resources.contains(&resource) {
+            self.resources.push(resource);
+        }
+    }
+
+    /// The process that a client lives in.
+    pub(super) fn process(&self, client: &'a str) -> &'a str {
+        self.processes.get(client).copied().unwrap_or(client)
+    }
+
+    /// The resource that a key stands for: drivers may put something before the name.
+    pub(super) fn resource(&self, key: &str) -> Option<&'a str> {
+        if let [only] = self.resources[..] {
+            return Some(only);
+        }
+        let fits = self.resources.iter().copied().filter(|name| key.ends_with(name));
+        fits.max_by_key(|name| name.len())
+    }
+
+    /// When a phase began.
+    pub(super) fn began(&self, phase: Phase) -> Option<Ns> {
+        self.phases.iter().find(|(which, _)| *which == phase).map(|(_, ns)| *ns)
+    }
+
+    /// Whether a process says when a lease of its is lost.
+    pub(super) fn tells_losses(&self, process: &str) -> bool {
+        self.tells_losses.contains(process)
+    }
+
+    /// When a process was seen to be broken, and when it last was seen to live.
+    pub(super) fn breakdown(&self, process: &str) -> Option<(Ns, Ns)> {
+        let (_, ns, _) = self.broken.iter().find(|(which, ..)| *which == process)?;
+        Some((self.signs.get(process).copied().unwrap_or(*ns).min(*ns), *ns))
+    }
+
+    /// What a clock may gain within one TTL, by the assumptions.
+    pub(super) fn drift_of(&self, ttl: Ns) -> Ns {
+        let ttl = std::time::Duration::from_nanos(u64::try_from(ttl).unwrap_or(0));
+        time::of(self.scenario.lock.drift_of(ttl))
+    }
+}
