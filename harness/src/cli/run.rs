@@ -27,7 +27,8 @@ pub(super) fn main(options: &RunOptions) -> Code {
     let plan = Plan {
         jobs: usize::from(options.jobs),
         repeat: options.repeat,
-        seed: options.seed.unwrap_or_else(rand::random),
+        // Short enough to be typed, and a number that every reader of JSON keeps exactly.
+        seed: options.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
         fail_fast: options.fail_fast,
         again: again(options),
         ..Plan::default()
