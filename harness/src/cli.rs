@@ -15,13 +15,14 @@ mod options;
 mod run;
 mod stage;
 mod words;
+mod work;
 
 pub use choose::{Chosen, Selection};
 pub use code::{Code, Tally};
 pub use options::{Backend, Format, RunOptions};
-pub use run::{Plan, run_all};
 pub use stage::Stage;
 pub(crate) use words::colourful;
+pub use work::{Plan, run_all};
 
 /// Breaks Redis masters as scenarios say, and judges what a lock on them did.
 ///
@@ -111,6 +112,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     .into()
 }
 
+/// Tries a command; what it did is told as it does it.
 fn client_check(command: &str) -> Code {
     match crate::client_check::check(command, &mut std::io::stdout()) {
         Ok(true) => Code::AsExpected,

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cli::{Format, Tally};
 use crate::judge::{Outcome, Verdict};
@@ -124,6 +124,7 @@ pub struct Reports {
     session: Session,
     out: Out,
     screen: Screen,
+    began: Instant,
     entries: Vec<Entry>,
     result: ResultFile,
     /// The first failure to keep something.
@@ -143,7 +144,16 @@ impl Reports {
 
     fn on(screen: Screen, format: Format, session: Session, out: Out) -> Self {
         let result = ResultFile::new(&session);
-        Self { format, session, out, screen, entries: Vec::new(), result, broken: None }
+        Self {
+            format,
+            session,
+            out,
+            screen,
+            began: Instant::now(),
+            entries: Vec::new(),
+            result,
+            broken: None,
+        }
     }
 
     /// Where files go.
@@ -199,7 +209,7 @@ impl Reports {
                 .json(&json::Line::Summary { exit: tally.code() as u8, result: &self.result }),
             Format::Human | Format::Github => {
                 let text =
-                    human::summary(&self.entries, tally, self.session.runs, self.out.folder());
+                    human::summary(&self.entries, tally, self.session.runs, self.began.elapsed());
                 self.screen.line(&text);
             }
         }

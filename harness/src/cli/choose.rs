@@ -203,12 +203,15 @@ impl Read {
         }
         let words = commands();
         let known = all.iter().map(|(name, _)| *name).chain(words.iter().map(String::as_str));
+        // `run list` means no command.
+        let known = known.filter(|known| *known != base);
+        let part = !base.is_empty() && all.iter().any(|(name, _)| name.contains(base));
         let mend = match near(base, known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => {
-                "name a scenario file, a folder of them, or one that `redquorum-chaos list` shows"
-                    .to_owned()
-            }
+            None if part => format!("`--filter {base}` runs those whose names contain it"),
+            None => "name a scenario file, a folder of them, or one that `redquorum-chaos list` \
+                     shows"
+                .to_owned(),
         };
         self.wrong(&format!("there is no file and no scenario `{}`", path.display()), &mend);
     }

@@ -1,57 +1,16 @@
-//! `run`: every chosen run on its stage, judged, and told as it ends.
+//! `run`: from the command line to a plan, a ground and reports. What is done with them is in
+//! `work.rs`.
 
-use std::any::Any;
-use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, Sender};
 use std::thread;
-use std::time::Instant;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::words::{complain, shell_word};
-use super::{Chosen, Code, RunOptions, Stage, Tally};
-use crate::history::History;
-use crate::judge::{self, Outcome, Verdict};
+use super::{Chosen, Code, Plan, RunOptions, run_all};
 use crate::real::{self, Failure, Ground, Setup};
-use crate::report::{Ended, Entry, Out, Reports, Session};
-
-/// How to run what was chosen.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Plan {
-    /// How many at once.
-    pub jobs: usize,
-    /// How often everything.
-    pub repeat: u32,
-    /// The seed of the first time.
-    pub seed: u64,
-    /// Whether to stop at the first that is not as expected.
-    pub fail_fast: bool,
-    /// What of the command line a repetition needs, beside scenario and seed.
-    pub again: String,
-    /// The judge.
-    pub judge: fn(&History) -> Verdict,
-    /// Whether to end.
-    pub interrupted: fn() -> bool,
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        Self {
-            jobs: 1,
-            repeat: 1,
-            seed: 0,
-            fail_fast: false,
-            again: String::new(),
-            judge: judge::judge,
-            interrupted: real::interrupted,
-        }
-    }
-}
+use crate::report::{Out, Reports, Session};
 
 pub(super) fn main(options: &RunOptions) -> Code {
     let mut chosen = match options.selection.runs() {
@@ -68,7 +27,8 @@ pub(super) fn main(options: &RunOptions) -> Code {
     let plan = Plan {
         jobs: usize::from(options.jobs),
         repeat: options.repeat,
-        seed: options.seed.unwrap_or_else(rand::random),
+        // Short enough to be typed, and a number that every reader of JSON keeps exactly.
+        seed: options.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
         fail_fast: options.fail_fast,
         again: again(options),
         ..Plan::default()
@@ -104,160 +64,6 @@ pub(super) fn main(options: &RunOptions) -> Code {
     };
     let mut reports = Reports::new(options.format, session, out);
     run_all(&ground, &chosen, &plan, &mut reports).code()
-}
-
-/// Runs everything, and tells each as it ends.
-pub fn run_all(stage: &dyn Stage, chosen: &[Chosen], plan: &Plan, reports: &mut Reports) -> Tally {
-    let work =
-        Work { stage, chosen, plan, next: AtomicUsize::new(0), stop: AtomicBool::new(false) };
-    let mut tally = Tally::default();
-    reports.begin();
-    let (say, heard) = mpsc::channel();
-    thread::scope(|scope| {
-        for _ in 0..plan.jobs.clamp(1, work.total().max(1)) {
-            let (say, work, out) = (say.clone(), &work, reports.out().clone());
-            scope.spawn(move || work.go_on(&say, &out));
-        }
-        drop(say);
-        for news in heard {
-            match news {
-                News::Phase(name, what) => reports.phase(&name, &what),
-                News::Ended(entry) => {
-                    match &entry.ended {
-                        Ended::Judged(verdict) => tally.count(verdict.outcome),
-                        Ended::Skipped(_) => tally.count(Outcome::Skipped),
-                        Ended::Environment(_) => tally.environment += 1,
-                        Ended::Internal(_) => tally.internal += 1,
-                    }
-                    reports.finished(&entry);
-                }
-            }
-        }
-    });
-    tally.interrupted = (plan.interrupted)();
-    // A result that could not be kept is worth nothing to whoever reads it there.
-    if reports.end(&tally).is_err() {
-        tally.environment += 1;
-    }
-    tally
-}
-
-enum News {
-    Phase(String, String),
-    Ended(Box<Entry>),
-}
-
-struct Work<'a> {
-    stage: &'a dyn Stage,
-    chosen: &'a [Chosen],
-    plan: &'a Plan,
-    next: AtomicUsize,
-    stop: AtomicBool,
-}
-
-impl Work<'_> {
-    fn total(&self) -> usize {
-        self.chosen.len().saturating_mul(usize::try_from(self.plan.repeat).unwrap_or(usize::MAX))
-    }
-
-    fn go_on(&self, say: &Sender<News>, out: &Out) {
-        loop {
-            if self.stop.load(Ordering::Acquire) || (self.plan.interrupted)() {
-                return;
-            }
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.total() {
-                return;
-            }
-            let chosen = &self.chosen[index % self.chosen.len()];
-            let time = index / self.chosen.len();
-            let Some(entry) = self.one(chosen, time, say, out) else { return };
-            if self.plan.fail_fast && !entry.is_good() {
-                self.stop.store(true, Ordering::Release);
-            }
-            // The receiver lives as long as this scope.
-            drop(say.send(News::Ended(Box::new(entry))));
-        }
-    }
-
-    /// One run, or nothing if it was interrupted.
-    fn one(&self, chosen: &Chosen, time: usize, say: &Sender<News>, out: &Out) -> Option<Entry> {
-        let run = &chosen.run;
-        let seed = self.plan.seed.wrapping_add(u64::try_from(time).unwrap_or_default());
-        let start = Instant::now();
-        let mut progress = |what: &str| {
-            drop(say.send(News::Phase(run.name.clone(), what.to_owned())));
-        };
-        progress("");
-        let mut history_file = None;
-        let played = catch_unwind(AssertUnwindSafe(|| {
-            self.stage.can(run).map_err(Failure::Skipped)?;
-            self.stage.run(run, seed, &mut progress)
-        }));
-        let ended = match played {
-            Err(panic) => Ended::Internal(format!("it panicked: {}", text_of(panic.as_ref()))),
-            Ok(Err(Failure::Interrupted)) => return None,
-            Ok(Err(Failure::Skipped(why))) => Ended::Skipped(why),
-            Ok(Err(Failure::Environment(why))) => Ended::Environment(why),
-            Ok(Ok(_)) if (self.plan.interrupted)() => return None,
-            Ok(Ok(history)) => match out.history(&run.name, time, &history) {
-                // Kept before it is judged, so that a judge that fails leaves what it failed on.
-                Err(error) => Ended::Environment(unkept(out.folder(), &error)),
-                Ok(file) => {
-                    history_file = Some(file);
-                    match catch_unwind(AssertUnwindSafe(|| (self.plan.judge)(&history))) {
-                        Ok(verdict) => Ended::Judged(Box::new(verdict)),
-                        Err(panic) => Ended::Internal(format!(
-                            "the judge panicked: {}",
-                            text_of(panic.as_ref())
-                        )),
-                    }
-                }
-            },
-        };
-        Some(Entry {
-            name: run.name.clone(),
-            backend: self.stage.backend().to_owned(),
-            seed,
-            time,
-            expect: run.expect.clone(),
-            ended,
-            took: start.elapsed(),
-            history: history_file,
-            file: chosen.file.clone(),
-            line: chosen.line,
-            again: self.command(chosen, seed),
-        })
-    }
-
-    /// What repeats a run.
-    fn command(&self, chosen: &Chosen, seed: u64) -> String {
-        // Under cargo there is the alias.
-        let program =
-            if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" };
-        let what = match &chosen.file {
-            None => shell_word(&chosen.run.name).into_owned(),
-            Some(file) => {
-                let path = file.display().to_string();
-                let filter = match chosen.run.name.contains('/') {
-                    true => format!(" --filter {}", shell_word(&chosen.run.name)),
-                    false => String::new(),
-                };
-                format!("{}{filter}", shell_word(&path))
-            }
-        };
-        let backend = self.stage.backend();
-        format!("{program} run {what} --seed {seed} --backend {backend}{}", self.plan.again)
-    }
-}
-
-fn unkept(folder: &Path, error: &io::Error) -> String {
-    format!("its history cannot be written to {}: {error}", folder.display())
-}
-
-fn text_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no text".to_owned())
 }
 
 /// The options that a repetition needs beside scenario, seed and backend.

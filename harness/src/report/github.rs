@@ -69,7 +69,27 @@ fn property(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Ended;
     use super::*;
+
+    #[test]
+    fn the_summary_is_a_table_that_no_text_breaks() {
+        let entry = Entry {
+            name: "a/b".to_owned(),
+            backend: "process".to_owned(),
+            seed: 7,
+            time: 0,
+            expect: crate::scenario::Expect::default(),
+            ended: Ended::Skipped("this | that".to_owned()),
+            took: std::time::Duration::ZERO,
+            history: None,
+            file: None,
+            line: 1,
+            again: String::new(),
+        };
+        let text = table(&Session::default(), &[entry]);
+        assert!(text.ends_with("\n|---|---|---|---|\n| ✅ | skipped | `a/b` | this \\| that |\n"));
+    }
 
     #[test]
     fn what_would_end_an_annotation_is_escaped() {

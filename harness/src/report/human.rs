@@ -154,7 +154,7 @@ pub(crate) fn verdict(scenario: &Scenario, verdict: &Verdict) -> String {
 }
 
 /// How it all came out.
-pub(super) fn summary(entries: &[Entry], tally: &Tally, runs: usize, folder: &Path) -> String {
+pub(super) fn summary(entries: &[Entry], tally: &Tally, runs: usize, took: Duration) -> String {
     let counts = [
         (tally.as_expected, "as expected", "as expected"),
         (tally.differs, "differs", "differ"),
@@ -169,8 +169,7 @@ pub(super) fn summary(entries: &[Entry], tally: &Tally, runs: usize, folder: &Pa
         .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
     let counts: Vec<String> = counts.collect();
     let counts = if counts.is_empty() { "nothing was run".to_owned() } else { counts.join(", ") };
-    let took = seconds(entries.iter().map(|entry| entry.took).sum());
-    let mut text = format!("\n{counts}; {took}, results in {}", folder.display());
+    let mut text = format!("\n{counts}; {}", seconds(took));
     let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for entry in entries {
         if let Ended::Skipped(why) = &entry.ended {

@@ -35,13 +35,14 @@ fn help_and_version_are_answers() {
 #[test]
 fn wrong_usage_is_64_and_names_what_is_near() {
     let folder = folder("usage");
-    let table: [(&[&str], &str); 11] = [
+    let table: [(&[&str], &str); 12] = [
         (&["--sed", "1"], "'--seed'"),
         (&["--jobs", "0"], "1..=64"),
         (&["--repeat", "0"], "0 is not in 1.."),
         (&["--backend", "docker"], "container"),
         (&["--without-fault", "0"], "0 is not in 1.."),
         (&["lst"], "did you mean `list`?"),
+        (&["one-holder"], "`--filter one-holder` runs those"),
         (&["no-such-thing.toml"], "there is no file and no scenario `no-such-thing.toml`"),
         (&["--filter", "clokc"], "did you mean `clock`?"),
         (&["clock-step-one-holder", "--without-fault", "9"], "there is no fault 9 to leave out"),

@@ -118,7 +118,7 @@ fn what_is_kept_is_whole_while_it_is_run() {
     let folder = folder("whole");
     let chosen = chosen(&folder, &["good", "fine", "differs"]);
     let (mut reports, _) = reports(&folder, chosen.len(), Format::Human);
-    let stage = Looks(Fake::default(), folder.clone());
+    let stage = Looks(Fake::default(), folder);
     let tally = run_all(&stage, &chosen, &plan(), &mut reports);
     assert_eq!((tally.as_expected, tally.differs, tally.internal), (2, 1, 0));
 }
