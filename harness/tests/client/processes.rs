@@ -179,7 +179,7 @@ fn nothing_outlives_a_parent_that_is_killed_while_it_starts_clients() {
         kill_process(Pid::from_child(&parent), Signal::KILL).unwrap();
         parent.wait().unwrap();
         marked(&mark).into_iter().for_each(await_gone);
-        assert_eq!(marked(&mark), []);
+        assert_eq!(marked(&mark), Vec::<u32>::new());
     }
 }
 
