@@ -17,6 +17,8 @@ mod lie;
 mod shell;
 #[cfg(unix)]
 mod talk;
+#[cfg(test)]
+mod tests;
 mod votes;
 #[cfg(unix)]
 mod wires;

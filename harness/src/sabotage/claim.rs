@@ -33,6 +33,8 @@ pub struct LyingClaim {
     /// The round in which that was done last.
     put_back_in: Option<Step>,
     votes: Votes,
+    /// An attempt is under way that is not decided.
+    voting: bool,
     /// The masters that have acknowledged the SET of an attempt.
     acknowledged: (u32, NodeSet),
 }
@@ -84,6 +86,7 @@ impl LyingClaim {
             behind: Duration::ZERO,
             put_back_in: None,
             votes: Votes::default(),
+            voting: true,
             acknowledged: (0, NodeSet::EMPTY),
         };
         out.extend(effects.into_iter().filter(|effect| liar.wants(effect)));
@@ -106,6 +109,13 @@ impl LyingClaim {
                 self.claim.handle(now, input, &mut dice, &mut effects);
             } else {
                 self.claim.handle(now, input, dice, &mut effects);
+            }
+            for effect in &effects {
+                match effect {
+                    Effect::Send { step: Step::Attempt(_), .. } => self.voting = true,
+                    Effect::Decided => self.voting = false,
+                    _ => {}
+                }
             }
             out.extend(effects.into_iter().filter(|effect| self.wants(effect)));
         }
@@ -203,8 +213,16 @@ impl LyingClaim {
             {
                 acquire.ballot().opened()
             }
+            // Nor does it look how long it waits for the answers.
+            (Claim::Acquiring(acquire), Input::Wake) if self.waits_for_ever() => {
+                acquire.ballot().opened()
+            }
             _ => self.now(clocks),
         }
+    }
+
+    fn waits_for_ever(&self) -> bool {
+        self.lie == Lie::NoDeadlineCheck && self.voting
     }
 
     /// Whether it does what the machine wants.
@@ -228,7 +246,7 @@ impl LyingClaim {
     /// How long until [`Input::Wake`] is due; nothing if it never is.
     pub fn sleeps(&self, clocks: Clocks) -> Option<Duration> {
         let wake = self.claim.next_wake();
-        (wake != Time::NEVER).then(|| wake.since(self.now(clocks)))
+        (wake != Time::NEVER && !self.waits_for_ever()).then(|| wake.since(self.now(clocks)))
     }
 
     /// Where it stands. What it says of time is by the machine's own clock.

@@ -13,7 +13,7 @@ use redquorum_protocol::{Drift, TOKEN_LEN, Token};
 pub enum Lie {
     /// Nothing: what all others are compared with.
     None,
-    /// It does not look at the clock when a quorum has granted.
+    /// It does not look at the clock when a quorum has granted, however long that took.
     NoDeadlineCheck,
     /// It counts the TTL from the first reply, not from before the first request.
     T0AfterFirstReply,

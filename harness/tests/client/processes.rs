@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{park, sleep};
 use std::time::{Duration, Instant};
@@ -26,6 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
         plain: a_client_that_leaves_children_with_its_pipes_has_ended,
         plain: a_dropped_client_takes_its_children_along,
         plain: nothing_outlives_a_parent_that_is_killed,
+        plain: nothing_outlives_a_parent_that_is_killed_while_it_starts_clients,
     ]
 }
 
@@ -122,8 +123,19 @@ fn a_dropped_client_takes_its_children_along() {
     await_gone(client_pid);
 }
 
-/// The parent that is killed: it has clients that ignore everything, and a paused one.
+/// The parent that is killed: it has clients that ignore everything, and two are paused. Or it starts
+/// them until it is killed.
 pub(crate) fn parent() -> ExitCode {
+    if let Some(mark) = env::var_os(PARENT).filter(|mark| mark != "paused") {
+        let mark = mark.into_string().unwrap();
+        println!("ready");
+        let script = format!("trap '' TERM HUP INT; while :; do sleep 1000; done; : {mark}");
+        let mut clients = Vec::new();
+        loop {
+            clients.push(start(&script));
+            clients.truncate(5);
+        }
+    }
     let stubborn = "trap '' TERM HUP INT; sleep 1000 & echo $!; while :; do sleep 1000; done";
     let clients: Vec<_> = (0..3).map(|_| start(stubborn)).collect();
     for (client, heard) in &clients {
@@ -140,14 +152,44 @@ pub(crate) fn parent() -> ExitCode {
 
 fn nothing_outlives_a_parent_that_is_killed() {
     let mut parent = Command::new(env::current_exe().unwrap());
-    parent.env(PARENT, "1").stdout(Stdio::piped());
+    parent.env(PARENT, "paused").stdout(Stdio::piped());
     let mut parent = parent.spawn().unwrap();
-    let said = BufReader::new(parent.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let pids: Vec<u32> =
-        said.take_while(|line| line != "ready").map(|line| line.parse().unwrap()).collect();
+    let pids: Vec<u32> = until_ready(&mut parent).map(|line| line.parse().unwrap()).collect();
     assert_eq!(pids.len(), 6);
     assert!(pids.iter().all(|pid| !is_gone(*pid)), "they run, or the test sees nothing");
     kill_process(Pid::from_child(&parent), Signal::KILL).unwrap();
     parent.wait().unwrap();
     pids.into_iter().for_each(await_gone);
+}
+
+fn until_ready(parent: &mut Child) -> impl Iterator<Item = String> + use<> {
+    let said = BufReader::new(parent.stdout.take().unwrap()).lines().map(Result::unwrap);
+    said.take_while(|line| line != "ready")
+}
+
+fn nothing_outlives_a_parent_that_is_killed_while_it_starts_clients() {
+    for delay in (0..30).map(|times| Duration::from_millis(times % 10)) {
+        // In the command lines of the clients, and nowhere else.
+        let mark = format!("mark-{}-{}", std::process::id(), delay.as_millis());
+        let mut parent = Command::new(env::current_exe().unwrap());
+        parent.env(PARENT, &mark).stdout(Stdio::piped());
+        let mut parent = parent.spawn().unwrap();
+        until_ready(&mut parent).for_each(drop);
+        sleep(delay);
+        kill_process(Pid::from_child(&parent), Signal::KILL).unwrap();
+        parent.wait().unwrap();
+        marked(&mark).into_iter().for_each(await_gone);
+        assert!(marked(&mark).is_empty());
+    }
+}
+
+/// The processes that have the mark in their command line.
+fn marked(mark: &str) -> Vec<u32> {
+    let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(mark)
+    };
+    pids.filter(has).collect()
 }

@@ -1,0 +1,300 @@
+//! For each lie: what it brings about, and that the honest machine does not.
+
+use std::time::Duration;
+
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{
+    Answer, Ask, Cause, Claim, Dice, Drift, Effect, Extension, Failure, Holder, Input, NodeId,
+    Patience, Step, Terms, Time, Token,
+};
+
+use super::{Clocks, Lie, LyingClaim};
+
+const TTL: Duration = Duration::from_secs(1);
+/// TTL − 1 % − 2 ms.
+const DEADLINE: u64 = 988;
+
+const TAKEN: Answer = Answer::Taken(Holder::NotAsked);
+
+/// Tokens that count.
+struct Counter(u8);
+
+impl Dice for Counter {
+    fn token(&mut self) -> Token {
+        self.0 += 1;
+        Token::new([self.0; 20])
+    }
+
+    fn pause(&mut self, _: u32) -> Duration {
+        Duration::from_millis(1)
+    }
+}
+
+/// A claim of one attempt, and what it wanted done.
+struct Run {
+    claim: LyingClaim,
+    dice: Counter,
+    wall_ahead: u64,
+    wanted: Vec<Effect>,
+}
+
+fn terms(lie: Lie, nodes: usize) -> Terms {
+    let drift = lie.drift(Drift::default());
+    Terms::new(nodes, TTL, drift, Duration::from_millis(50)).unwrap()
+}
+
+impl Run {
+    fn start(lie: Lie, nodes: usize) -> Self {
+        Self::start_with(lie, nodes, Duration::ZERO, Token::new([0xaa; 20]))
+    }
+
+    fn start_with(lie: Lie, nodes: usize, wait: Duration, root: Token) -> Self {
+        let (mut dice, mut wanted) = (Counter(0), Vec::new());
+        let clocks = Clocks { monotonic: Time::ZERO, wall: Time::from_millis(1_000_000) };
+        let patience = Patience { wait, explain: false };
+        let terms = terms(lie, nodes);
+        let claim =
+            LyingClaim::acquire((lie, root), clocks, terms, patience, &mut dice, &mut wanted);
+        Self { claim, dice, wall_ahead: 1_000_000, wanted }
+    }
+
+    fn clocks(&self, ms: u64) -> Clocks {
+        let wall = Time::from_millis(ms + self.wall_ahead);
+        Clocks { monotonic: Time::from_millis(ms), wall }
+    }
+
+    fn give(&mut self, ms: u64, input: Input) {
+        let clocks = self.clocks(ms);
+        self.claim.handle(clocks, input, &mut self.dice, &mut self.wanted);
+    }
+
+    /// These answers to a step, from the first master on.
+    fn answers(&mut self, ms: u64, step: Step, answers: impl IntoIterator<Item = Answer>) {
+        for (node, answer) in answers.into_iter().enumerate() {
+            self.give(ms, Input::Answered { node: NodeId::new(node), step, answer });
+        }
+    }
+
+    /// All masters grant, and the caller comes for the lease.
+    fn granted(lie: Lie, nodes: usize) -> Self {
+        let mut run = Self::start(lie, nodes);
+        run.answers(1, Step::Attempt(1), (0..nodes).map(|_| Answer::Created));
+        run.give(1, Input::Collect);
+        assert!(matches!(run.claim.claim(), Claim::Holding(_)), "{lie}");
+        run
+    }
+
+    fn is_won(&self) -> bool {
+        matches!(self.claim.claim(), Claim::Acquiring(acquire) if acquire.is_won())
+    }
+
+    fn failure(&self) -> Option<Failure> {
+        match self.claim.claim() {
+            Claim::Acquiring(acquire) => acquire.failure(),
+            _ => None,
+        }
+    }
+
+    fn deadline(&self, ms: u64) -> Time {
+        let Claim::Holding(hold) = self.claim.claim() else { panic!("no lease") };
+        self.claim.deadline(self.clocks(ms), hold)
+    }
+
+    fn seems_held(&self, ms: u64) -> bool {
+        let Claim::Holding(hold) = self.claim.claim() else { panic!("no lease") };
+        self.claim.seems_held(self.clocks(ms), hold)
+    }
+
+    fn settled(&self) -> Vec<usize> {
+        let settled = self.wanted.iter().filter_map(|effect| match effect {
+            Effect::Settle { node, .. } => Some(node.index()),
+            _ => None,
+        });
+        settled.collect()
+    }
+
+    fn tokens_on_the_wire(&self, lie: Lie) -> Vec<Token> {
+        let sets = self.wanted.iter().filter_map(|effect| match effect {
+            Effect::Send { ask: Ask::Set { token, .. }, .. } => Some(lie.on_the_wire(*token)),
+            _ => None,
+        });
+        sets.collect()
+    }
+}
+
+#[test]
+fn names_are_read_back_and_one_that_is_wrong_is_told_the_others() {
+    for lie in Lie::ALL {
+        assert_eq!(lie.name().parse(), Ok(lie));
+    }
+    assert!("no-such".parse::<Lie>().unwrap_err().contains("silent-loss"));
+}
+
+#[test]
+fn no_deadline_check_hands_out_a_lease_that_is_over() {
+    let late = |lie| {
+        let mut run = Run::start(lie, 5);
+        run.answers(DEADLINE, Step::Attempt(1), [const { Answer::Created }; 3]);
+        run.give(DEADLINE + 1, Input::Collect);
+        run
+    };
+    assert_eq!(late(Lie::None).failure(), Some(Failure::TooLate));
+    let run = late(Lie::NoDeadlineCheck);
+    assert_eq!(run.deadline(DEADLINE + 1), Time::from_millis(DEADLINE));
+    // and it waits for the votes as long as it takes
+    let patient = |lie| {
+        let mut run = Run::start(lie, 5);
+        run.give(60, Input::Wake);
+        (run.failure(), run.claim.sleeps(run.clocks(60)))
+    };
+    assert_eq!(patient(Lie::None).0, Some(Failure::NoQuorum));
+    assert_eq!(patient(Lie::NoDeadlineCheck), (None, None));
+}
+
+#[test]
+fn t0_after_first_reply_moves_the_deadline_by_that_reply() {
+    let slow = |lie| {
+        let mut run = Run::start(lie, 5);
+        run.answers(30, Step::Attempt(1), [Answer::Unknown(Cause::Stalled)]);
+        run.answers(40, Step::Attempt(1), [TAKEN, Answer::Created, Answer::Created]);
+        let last = Input::Answered {
+            node: NodeId::new(3),
+            step: Step::Attempt(1),
+            answer: Answer::Created,
+        };
+        run.give(45, last);
+        run.give(45, Input::Collect);
+        run
+    };
+    assert_eq!(slow(Lie::None).deadline(45), Time::from_millis(DEADLINE));
+    let mut run = slow(Lie::T0AfterFirstReply);
+    assert_eq!(run.deadline(45), Time::from_millis(DEADLINE + 40));
+    // and so does an extension
+    run.give(100, Input::Extend(terms(Lie::None, 5)));
+    run.answers(110, Step::Extend(1), [const { Answer::Kept }; 4]);
+    assert_eq!(run.deadline(110), Time::from_millis(DEADLINE + 110));
+}
+
+#[test]
+fn the_wall_clock_takes_the_deadline_along_when_it_is_set() {
+    for (lie, held) in [(Lie::None, false), (Lie::WallClock, true)] {
+        let mut run = Run::granted(lie, 5);
+        assert_eq!(run.deadline(1), Time::from_millis(DEADLINE));
+        assert!(run.seems_held(DEADLINE - 1) && !run.seems_held(DEADLINE));
+        run.wall_ahead -= 10_000;
+        assert_eq!(run.seems_held(DEADLINE), held, "{lie}");
+        assert_eq!(run.deadline(DEADLINE) > Time::from_millis(DEADLINE), held, "{lie}");
+    }
+}
+
+#[test]
+fn a_small_quorum_is_half_of_the_masters_whatever_the_others_say() {
+    let votes = [TAKEN, TAKEN, Answer::Created, TAKEN, Answer::Created];
+    let split = |lie| {
+        let mut run = Run::start(lie, 5);
+        run.answers(1, Step::Attempt(1), votes.clone());
+        run
+    };
+    assert_eq!(split(Lie::None).failure(), Some(Failure::Taken));
+    assert!(split(Lie::SmallQuorum).is_won());
+    // but not less than half
+    let mut run = Run::start(Lie::SmallQuorum, 5);
+    run.answers(1, Step::Attempt(1), [TAKEN, TAKEN, Answer::Created, TAKEN, TAKEN]);
+    assert_eq!(run.failure(), Some(Failure::Taken));
+    // nor does it wait for ever for one that says nothing
+    let mut run = Run::start(Lie::SmallQuorum, 5);
+    run.answers(1, Step::Attempt(1), [TAKEN, TAKEN, Answer::Created, TAKEN]);
+    run.give(50, Input::Wake);
+    assert_eq!(run.failure(), Some(Failure::Taken));
+}
+
+#[test]
+fn ignored_drift_brings_the_deadline_to_the_ttl() {
+    assert_eq!(Run::granted(Lie::DriftIgnored, 5).deadline(1), Time::from_millis(999));
+}
+
+#[test]
+fn plain_del_and_blind_extend_do_not_look_whose_the_key_is() {
+    let (key, token) = (b"r"[..].into(), Token::new([b'x'; 20]));
+    let delete = Command::Delete { key, token };
+    let keep = Command::Keep { key: b"r"[..].into(), token, ttl_ms: 1000, repair: true };
+    let bytes = |lie: Lie, command: &Command| {
+        let mut out = Vec::new();
+        lie.encode(command, &mut out);
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(bytes(Lie::PlainDel, &delete), "*2\r\n$3\r\nDEL\r\n$1\r\nr\r\n");
+    let expire = "*3\r\n$7\r\nPEXPIRE\r\n$1\r\nr\r\n$4\r\n1000\r\n";
+    assert_eq!(bytes(Lie::ExtendWithoutTokenCheck, &keep), expire);
+    for lie in Lie::ALL {
+        assert_eq!(bytes(lie, &delete).contains("xxxxxxxxxx"), lie != Lie::PlainDel, "{lie}");
+    }
+}
+
+#[test]
+fn release_of_the_acknowledged_leaves_the_others() {
+    let released = |lie| {
+        let mut run = Run::start(lie, 5);
+        run.answers(1, Step::Attempt(1), [const { Answer::Created }; 3]);
+        run.give(1, Input::Collect);
+        run.give(2, Input::Release);
+        run.settled()
+    };
+    assert_eq!(released(Lie::None), [0, 1, 2, 3, 4]);
+    assert_eq!(released(Lie::ReleaseAcknowledgedOnly), [0, 1, 2]);
+}
+
+#[test]
+fn a_minority_is_enough_to_extend() {
+    let extended = |lie| {
+        let mut run = Run::granted(lie, 5);
+        run.give(100, Input::Extend(terms(lie, 5)));
+        let gone = [Answer::Absent, TAKEN, Answer::Absent, TAKEN, Answer::Kept];
+        run.answers(101, Step::Extend(1), gone);
+        let Claim::Holding(hold) = run.claim.claim() else { panic!("no lease") };
+        hold.extension().1
+    };
+    assert_eq!(extended(Lie::None), Extension::QuorumGone);
+    assert_eq!(extended(Lie::ExtendCountsMinority), Extension::Extended);
+}
+
+#[test]
+fn one_token_serves_all_attempts_of_a_client_and_of_it_alone() {
+    let tokens = |lie, root| {
+        let mut run = Run::start_with(lie, 3, TTL, Token::new([root; 20]));
+        run.answers(1, Step::Attempt(1), [TAKEN; 3]);
+        run.give(10, Input::Wake);
+        let tokens = run.tokens_on_the_wire(lie);
+        assert_eq!(tokens.len(), 6, "two attempts");
+        (tokens[0], tokens[3])
+    };
+    let (first, second) = tokens(Lie::None, 7);
+    assert_ne!(first, second);
+    let (first, second) = tokens(Lie::OneToken, 7);
+    assert_eq!(first, second);
+    assert_ne!(first, tokens(Lie::OneToken, 8).0);
+}
+
+#[test]
+fn one_server_makes_two_votes() {
+    let alone = |lie| {
+        let mut run = Run::start(lie, 3);
+        run.answers(1, Step::Attempt(1), [Answer::Created]);
+        run
+    };
+    assert!(!alone(Lie::None).is_won());
+    let run = alone(Lie::ServerTwice);
+    assert!(run.is_won());
+    let second = |effect: &Effect| matches!(effect, Effect::Send { node, .. } if node.index() == 1);
+    assert!(!run.wanted.iter().any(second), "the second master is not asked");
+}
+
+#[test]
+fn a_silent_loss_is_no_loss() {
+    for (lie, silent) in [(Lie::None, false), (Lie::SilentLoss, true)] {
+        let mut run = Run::granted(lie, 5);
+        run.give(DEADLINE, Input::Wake);
+        assert_eq!(run.seems_held(DEADLINE + 1), silent, "{lie}");
+        assert_eq!(run.claim.tells_loss(), !silent, "{lie}");
+    }
+}

@@ -1,0 +1,144 @@
+//! A conversation with a client on real masters.
+
+use std::ffi::OsString;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use redquorum_harness::process::{ClientProcess, Heard, Word};
+use redquorum_harness::talk::{
+    Answer, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request, Said,
+};
+use redquorum_rig::{Masters, Reply};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// The built-in client.
+pub(crate) const BUILT_IN: &[&str] = &[env!("CARGO_BIN_EXE_redquorum-chaos"), "client"];
+
+/// A saboteur, or the honest one.
+pub(crate) const fn mutant(name: &str) -> [&str; 3] {
+    [env!("CARGO_BIN_EXE_redquorum-mutant"), "--mutant", name]
+}
+
+pub(crate) struct Client {
+    pub(crate) process: ClientProcess,
+    heard: Receiver<Heard>,
+    last: u64,
+    answers: Vec<Answer>,
+    pub(crate) notices: Vec<Notice>,
+}
+
+impl Client {
+    /// Starts one, and returns when it is ready.
+    pub(crate) fn start(command: &[&str], masters: &Masters) -> Self {
+        let options = Options {
+            ttl_ms: 1000,
+            node_timeout_ms: 100,
+            drift_ppm: 10_000,
+            drift_ms: 2,
+            fencing: false,
+        };
+        let options = serde_json::to_string(&options).unwrap();
+        let env = [(NODES_VARIABLE, masters.urls().join(",")), (OPTIONS_VARIABLE, options)];
+        let command: Vec<OsString> = command.iter().map(OsString::from).collect();
+        let (out, heard) = channel();
+        let process = ClientProcess::spawn(&command, env, move |word| {
+            let _ = out.send(word);
+        });
+        let (answers, notices) = (Vec::new(), Vec::new());
+        let mut client = Self { process: process.unwrap(), heard, last: 0, answers, notices };
+        client.listen(SOON, |client| !client.notices.is_empty());
+        assert!(matches!(client.notices[..], [Notice::Ready { .. }]), "{:?}", client.notices);
+        client
+    }
+
+    /// Asks for something and does not wait.
+    pub(crate) fn say(&mut self, client: &str, op: Op) -> u64 {
+        self.last += 1;
+        let request = Request { id: self.last, client: client.to_owned(), op };
+        self.process.say(&serde_json::to_string(&request).unwrap()).unwrap();
+        self.last
+    }
+
+    /// Waits for the answer to a request.
+    pub(crate) fn answer(&mut self, id: u64) -> Answer {
+        let is = |answer: &&Answer| answer.id == id;
+        self.listen(SOON, |client| client.answers.iter().any(|answer| answer.id == id));
+        let complaints = self.process.complaints();
+        let answer = self.answers.iter().find(is);
+        answer.unwrap_or_else(|| panic!("no answer to {id}; {complaints}")).clone()
+    }
+
+    pub(crate) fn ask(&mut self, client: &str, op: Op) -> Answer {
+        let id = self.say(client, op);
+        self.answer(id)
+    }
+
+    pub(crate) fn acquire(&mut self, client: &str, resource: &str) -> Answer {
+        self.ask(client, acquire(resource, 1000))
+    }
+
+    pub(crate) fn granted(&mut self, client: &str, resource: &str) -> Answer {
+        let answer = self.acquire(client, resource);
+        assert!(answer.ok, "{answer:?}");
+        answer
+    }
+
+    pub(crate) fn extend(&mut self, client: &str, resource: &str) -> Answer {
+        self.ask(client, Op::Extend { resource: resource.to_owned(), ttl_ms: 1000 })
+    }
+
+    pub(crate) fn release(&mut self, client: &str, resource: &str) -> Answer {
+        self.ask(client, Op::Release { resource: resource.to_owned() })
+    }
+
+    /// Listens for this time.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.listen(time, |_| false);
+    }
+
+    pub(crate) fn is_told_lost(&mut self, within: Duration) -> bool {
+        let lost = |notice: &Notice| matches!(notice, Notice::Lost { .. });
+        self.listen(within, |client| client.notices.iter().any(lost));
+        self.notices.iter().any(lost)
+    }
+
+    fn listen(&mut self, within: Duration, done: impl Fn(&Self) -> bool) {
+        let until = Instant::now() + within;
+        while !done(self) {
+            let left = until.saturating_duration_since(Instant::now());
+            let Ok(heard) = self.heard.recv_timeout(left) else { return };
+            match heard.what {
+                Word::Line(line) => match Said::read(&line).unwrap() {
+                    Said::Answer(answer) => self.answers.push(answer),
+                    Said::Notice(notice) => self.notices.push(notice),
+                },
+                other => panic!("{other:?}; {}", self.process.complaints()),
+            }
+        }
+    }
+}
+
+pub(crate) fn acquire(resource: &str, ttl_ms: u64) -> Op {
+    Op::Acquire { resource: resource.to_owned(), ttl_ms, wait_ms: 0 }
+}
+
+pub(crate) fn step(check: Option<&str>) -> Op {
+    Op::Step { name: "write R".to_owned(), check: check.map(str::to_owned) }
+}
+
+/// How many masters have the key.
+pub(crate) fn having(masters: &Masters, key: &str) -> usize {
+    let has =
+        |node: &usize| masters.ask(*node, &format!("EXISTS {key}")).unwrap() == Reply::Integer(1);
+    (1..=masters.len()).filter(has).count()
+}
+
+/// Waits until so many masters have the key.
+pub(crate) fn await_having(masters: &Masters, key: &str, count: usize) {
+    let until = Instant::now() + Duration::from_secs(2);
+    while having(masters, key) != count {
+        assert!(Instant::now() < until, "{} masters have {key}", having(masters, key));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
