@@ -119,7 +119,7 @@ fn blind_extend_extends_what_another_holds() {
         (1..=3).for_each(|node| drop(masters.ask(node, "SET r another PX 500").unwrap()));
         client.extend("c1", "r")
     });
-    assert_eq!(honest.why, Some(Why::Lost));
+    assert!(!honest.ok, "{honest:?}");
     assert!(liar.ok, "{liar:?}");
 }
 
@@ -130,7 +130,7 @@ fn a_minority_extends() {
         (1..=2).for_each(|node| drop(masters.ask(node, "DEL r").unwrap()));
         client.extend("c1", "r")
     });
-    assert_eq!(honest.why, Some(Why::Lost));
+    assert!(!honest.ok, "{honest:?}");
     assert!(liar.ok, "{liar:?}");
 }
 
