@@ -12,6 +12,11 @@ test:
 chaos *args:
     .ci/chaos {{args}}
 
+# Put clients that lie through all scenarios, and print which scenario catches which: some ten minutes.
+mutants *args:
+    cargo build --quiet -p redquorum-harness --bins
+    cargo run --quiet -p redquorum-harness --example mutants -- {{args}}
+
 # Start real masters (five, or as many as named), print their URLs, stop them on Ctrl-C.
 masters count="5":
     cargo run --quiet -p redquorum-rig --bin masters -- {{count}}

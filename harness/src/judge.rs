@@ -29,6 +29,7 @@ mod requests;
 #[cfg(test)]
 mod tests;
 mod time;
+mod tokens;
 mod validity;
 mod world;
 
@@ -123,6 +124,7 @@ pub fn judge(history: &History) -> Verdict {
     let mut findings = register::check(&case, &clashes);
     findings.extend(clashes.into_iter().map(|clash| clash.finding));
     findings.extend(validity::check(&case));
+    findings.extend(tokens::check(&case));
     findings.extend(progress::check(&case));
     findings.extend(liveness::check(&case));
     findings.extend(hygiene::check(&case));

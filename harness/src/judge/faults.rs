@@ -2,7 +2,7 @@
 
 use crate::history::{Event, Ns, Window};
 use crate::scenario::{
-    ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Which,
+    ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Side, Which,
 };
 
 use super::time::{self, MS, Span};
@@ -61,6 +61,20 @@ impl Strike<'_> {
             Harm::Node(_) => self.hits_node(node),
             Harm::Net(_) => self.hits_node(node) && self.hits_process(process),
             Harm::Clock(_) | Harm::Client(_) => false,
+        }
+    }
+
+    /// Whether it is on the way there, and not only on the way back.
+    const fn hits_requests(&self) -> bool {
+        match self.harm {
+            Harm::Net(NetHarm::Drop(which) | NetHarm::Hold(which)) => {
+                !matches!(which.what, Side::Reply)
+            }
+            Harm::Net(NetHarm::Delay { what, .. } | NetHarm::Trickle { what, .. }) => {
+                !matches!(what, Side::Reply)
+            }
+            Harm::Node(NodeHarm::Slow { .. }) => false,
+            _ => true,
         }
     }
 
@@ -188,11 +202,16 @@ impl<'a> Faults<'a> {
         kills.next().map(|kill| kill.at)
     }
 
-    /// Whether a fault was on a link at some time within a span.
-    pub(super) fn link_hit(&self, process: &str, node: usize, within: Span) -> bool {
-        self.strikes
-            .iter()
-            .any(|strike| strike.hits_link(process, node) && strike.span().touches(within))
+    /// Whether a fault kept a process from telling a master something, until so long before a span
+    /// or within it. Replies that do not come back keep nobody from that.
+    pub(super) fn keeps_from(&self, process: &str, node: usize, within: Span, slack: Ns) -> bool {
+        self.strikes.iter().any(|strike| {
+            let span = strike.span();
+            let over = span.to.saturating_add(strike.grace()).saturating_add(slack);
+            strike.hits_link(process, node)
+                && strike.hits_requests()
+                && Span::new(span.from, over).touches(within)
+        })
     }
 
     /// Whether a process could reach a master all through a span.

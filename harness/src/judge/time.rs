@@ -83,6 +83,7 @@ impl fmt::Display for Ms {
 
 /// The first characters of a token: enough to tell it from others in a story.
 pub(super) fn short(token: &str) -> String {
+    let token = token.strip_prefix("hex:").unwrap_or(token);
     let mut first: String = token.chars().take(8).collect();
     if first.len() < token.len() {
         first.push('…');

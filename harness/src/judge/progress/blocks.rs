@@ -73,8 +73,8 @@ impl Blocks {
     }
 }
 
-/// Whether the owner of a key cannot have deleted it yet: it is dead, or stopped, or was cut off
-/// since, or is this very client and about to.
+/// Whether the owner of a key cannot have deleted it yet: it is dead, or stopped, or cut off until a
+/// moment ago, or is this very client and about to.
 fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: Span) -> bool {
     // What it set itself a moment ago, in a request that failed or was cancelled.
     let recent = within
@@ -84,9 +84,8 @@ fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: S
     if key.process == request.process && key.made.from >= recent {
         return true;
     }
-    let lived = Span::new(key.made.from, within.to);
     case.death(key.process).is_some_and(|at| at.from <= within.to)
-        || case.faults.link_hit(key.process, key.node, lived)
+        || case.faults.keeps_from(key.process, key.node, within, CLEANS_UP)
         || case.faults.pauses(key.process).any(|pause| {
             let span = pause.span();
             Span::new(span.from, span.to.saturating_add(WAKES_UP)).touches(within)

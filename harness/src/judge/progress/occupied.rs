@@ -94,7 +94,8 @@ impl Occupied {
 
     /// Until when others than one owner are there within a span; none: nobody is.
     fn until(&self, within: Span, owner: usize) -> Option<Ns> {
-        let begun = self.spans.partition_point(|(span, _)| span.from <= within.to);
+        // Who asks at the very moment at which it ended was not in its way.
+        let begun = self.spans.partition_point(|(span, _)| span.from < within.to);
         let two = self.longest[begun.checked_sub(1)?];
         let other = if two[0].1 == owner { two[1] } else { two[0] };
         (other.0 >= within.from).then_some(other.0)

@@ -169,3 +169,17 @@ fn who_releases_or_dies_or_whose_run_ends_needs_no_telling() {
         assert_eq!(run.judge().seen(VALIDITY), Seen::Safe, "{end}");
     }
 }
+
+#[test]
+fn a_token_that_comes_again_is_a_bug() {
+    let mut run = Run::two();
+    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
+    run.release("c1", "t1", 200.0, &[1, 2, 3]);
+    run.grant("c1", "t1", 300.0, 2278.0, &[1, 2, 3]);
+    run.judge().because(&[Cause::Bug]).tells(VALIDITY, "and in another attempt");
+    let mut run = Run::two();
+    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
+    run.release("c1", "t1", 200.0, &[1, 2, 3]);
+    run.grant("c1", "t2", 300.0, 2278.0, &[1, 2, 3]);
+    assert_eq!(run.judge().seen(VALIDITY), Seen::Safe);
+}

@@ -1,0 +1,82 @@
+//! Whatever ends the program, nothing of it is left: no process, no folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use redquorum_rig::trials::Case;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{folder, program};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![nothing_is_left_after_ctrl_c, nothing_is_left_after_kill_9]
+}
+
+/// The variable by which all that a run has started is known: it is handed down.
+const MARK: &str = "REDQUORUM_TEST_MARK";
+
+fn nothing_is_left_after_ctrl_c() {
+    ended_by(Signal::INT);
+}
+
+fn nothing_is_left_after_kill_9() {
+    ended_by(Signal::KILL);
+}
+
+/// Twenty moments between the start of the first master and the middle of the second scenario.
+fn ended_by(signal: Signal) {
+    let mut seen = 0;
+    for number in 0..20_u64 {
+        let name = format!("killed-by-{}-{number}", signal.as_raw());
+        let folder = folder(&name);
+        // Masters live in the folder for temporary files; a short path, for their sockets.
+        let temporary = short_folder(&name);
+        let mut child = program(&folder, &["pause-in-flight", "rolling-kills"])
+            .env(MARK, &name)
+            .env("TMPDIR", &temporary)
+            .stdout(fs::File::create(folder.join("said")).unwrap())
+            .stderr(fs::File::create(folder.join("complained")).unwrap())
+            .spawn()
+            .unwrap();
+        // Spread over two seconds and a half, and not always at the same points.
+        let jitter = u64::from(std::process::id()) * 7 % 100;
+        sleep(Duration::from_millis(number * 125 + jitter));
+        seen += marked(&name).len().saturating_sub(1);
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let status = child.wait().unwrap();
+        if signal == Signal::INT {
+            assert_eq!(status.code(), Some(130), "{name}");
+        }
+        let until = Instant::now() + Duration::from_secs(10);
+        while !marked(&name).is_empty() || !is_empty(&temporary) {
+            assert!(Instant::now() < until, "{name}: left {:?}, {temporary:?}", marked(&name));
+            sleep(Duration::from_millis(10));
+        }
+        fs::remove_dir(&temporary).unwrap();
+    }
+    assert!(seen > 50, "there was something to be left behind, or this test sees nothing: {seen}");
+}
+
+fn short_folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("rq-{}-{name}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn is_empty(folder: &Path) -> bool {
+    fs::read_dir(folder).unwrap().next().is_none()
+}
+
+/// The processes that have the mark.
+fn marked(mark: &str) -> Vec<u32> {
+    let wanted = format!("{MARK}={mark}");
+    let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has = |pid: &u32| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes())
+    };
+    pids.filter(has).collect()
+}

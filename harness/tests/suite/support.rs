@@ -1,0 +1,72 @@
+//! Runs the program as a user would, each time in a folder of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use redquorum_harness::report::ResultFile;
+
+/// `cases![one, two]`: tests that need masters, by the names of their functions.
+macro_rules! cases {
+    ($($name:ident),* $(,)?) => {
+        vec![$(redquorum_rig::trials::with_masters(stringify!($name), $name)),*]
+    };
+}
+
+/// The program.
+pub(crate) const CHAOS: &str = env!("CARGO_BIN_EXE_redquorum-chaos");
+
+/// What became of a run.
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) said: String,
+    pub(crate) result: Option<ResultFile>,
+}
+
+impl Ended {
+    /// The outcome of the only scenario.
+    pub(crate) fn outcome(&self) -> &str {
+        let result = self.result.as_ref().unwrap_or_else(|| panic!("no result: {}", self.said));
+        assert_eq!(result.scenarios.len(), 1, "{}", self.said);
+        &result.scenarios[0].outcome
+    }
+}
+
+/// An empty folder.
+pub(crate) fn folder(name: &str) -> PathBuf {
+    let name = name.replace('/', ".");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("suite").join(name);
+    drop(fs::remove_dir_all(&folder));
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The program with these words, in this folder, on processes.
+pub(crate) fn program(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(CHAOS);
+    command.args(["run", "--backend", "process", "--out", "out"]).args(words);
+    command.current_dir(folder).stdin(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn ask(folder: &Path, words: &[&str]) -> Ended {
+    let output = program(folder, words).output().unwrap();
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    let result = fs::read(folder.join("out/result.json")).ok();
+    let result = result.map(|bytes| serde_json::from_slice(&bytes).unwrap());
+    Ended { code: output.status.code(), said, result }
+}
+
+/// The text of a scenario that comes with the program.
+pub(crate) fn text(name: &str) -> &'static str {
+    let mut all = redquorum_harness::scenario::embedded();
+    all.find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no scenario {name}")).1
+}
+
+/// Runs a scenario of its own making.
+pub(crate) fn ask_text(folder: &Path, name: &str, text: &str, words: &[&str]) -> Ended {
+    let file = format!("{name}.toml");
+    fs::write(folder.join(&file), text).unwrap();
+    ask(folder, &[&[file.as_str()], words].concat())
+}
