@@ -157,19 +157,23 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec
         let text = format!("{} and {} have the same token", owner.client, rival.client);
         found.push((Cause::Bug, text));
     }
-    let owned: Vec<&Presence<'_>> = owner.keys(&case.keys).collect();
-    // What answered later did not let the rival in.
-    for let_in in rival.keys(&case.keys).filter(|key| key.sure && key.made.to <= both.to) {
-        // The owner's key that was there before.
-        let before = owned
-            .iter()
-            .filter(|key| key.node == let_in.node && key.made.from < let_in.made.from)
-            .max_by_key(|key| (key.sure, key.made.from));
-        let Some(before) = before.filter(|key| key.token != let_in.token) else { continue };
-        // That it may have been set is no reason to think that it was.
-        if !before.sure {
-            continue;
+    // Of each master what let the rival in last; what answered later did not let it in.
+    let mut let_in: BTreeMap<usize, &Presence<'_>> = BTreeMap::new();
+    for key in rival.keys(&case.keys).filter(|key| key.sure && key.made.to <= both.to) {
+        let last = let_in.entry(key.node).or_insert(key);
+        if last.made.from < key.made.from {
+            *last = key;
         }
+    }
+    for let_in in let_in.into_values().filter(|key| owner.token != Some(key.token)) {
+        // The owner's key that was there before. That one may have been set is no reason to think
+        // that it was.
+        let before = owner
+            .keys(&case.keys)
+            .filter(|key| key.sure && key.node == let_in.node)
+            .filter(|key| key.made.from < let_in.made.from)
+            .max_by_key(|key| key.made.from);
+        let Some(before) = before else { continue };
         let loss = causes::of_loss(case, owner, before, let_in.made.to);
         let Some(Why { cause, text }) = loss else { continue };
         let line = format!(

@@ -10,6 +10,9 @@ use super::exclusion::Clash;
 use super::time::{Ms, Span};
 use super::{Case, Finding, Seen};
 
+/// So many of the updates that a write costs are told: the last ones.
+const TOLD: usize = 8;
+
 /// A write.
 #[derive(Clone, Copy)]
 struct Write<'a> {
@@ -43,7 +46,7 @@ pub(super) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Finding> {
                 let write = Write { client, read, at: *ns };
                 let others = state.writes.iter().rev().take_while(|other| other.at >= read);
                 let lost: Vec<Write<'_>> =
-                    others.filter(|other| other.client != client).copied().collect();
+                    others.filter(|other| other.client != client).take(TOLD).copied().collect();
                 if known.is_some_and(|known| known != *seen) && !lost.is_empty() {
                     findings.push(told(case, clashes, register, *seen, write, &lost));
                 }

@@ -15,7 +15,7 @@ const WAKES_UP: Ns = 500 * MS;
 
 /// The keys that may be in the way, by master.
 pub(super) struct Blocks {
-    /// Places in [`Keys::all`], sorted by when they may have been there first.
+    /// Places among all keys, sorted by when they may have been there first.
     of_node: HashMap<usize, Vec<usize>>,
     longest: Ns,
 }

@@ -232,3 +232,23 @@ fn ten_thousand_leases_are_judged_in_the_blink_of_an_eye() {
     // Without optimisation, beside other work; optimised it is some ten times as fast.
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
+
+#[test]
+fn a_lock_that_is_none_is_judged_soon_as_well() {
+    // Everybody is granted at once, refused at once, and leaves its keys, with one token for all.
+    let mut run = Run::two();
+    for round in 0..400 {
+        let at = 2.0 + f64::from(round) * 2.0;
+        let client = if round % 2 == 0 { "c1" } else { "c2" };
+        run.grant(client, "t", at, at + 1978.0, &[1, 2, 3, 4, 5]);
+        run.read(at + 0.1, client, 0).write(at + 0.2, client, 7, u64::from(round == 0));
+        run.refused(client, at + 0.5, at + 0.6, 0, Why::Taken);
+        run.set(client, 1, "t", at + 0.5, None);
+    }
+    let history = run.history();
+    let begun = Instant::now();
+    let verdict = judge(&history);
+    assert_eq!(verdict.seen(Layer::MutualExclusion), Seen::Violated);
+    let took = begun.elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+}
