@@ -9,9 +9,12 @@ use crate::scenario::{Cause, Layer};
 use super::time::{Ms, short};
 use super::{Case, Finding, Seen};
 
+/// A command's connection and its place there.
+type Place = (u64, u64);
+
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     // When and by which command it was set first, on each master.
-    let mut first: HashMap<(usize, &str, &str), (Ns, (u64, u64))> = HashMap::new();
+    let mut first: HashMap<(usize, &str, &str), (Ns, Place)> = HashMap::new();
     let mut told = HashSet::new();
     let mut findings = Vec::new();
     for record in case.world.records {
