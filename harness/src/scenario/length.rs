@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::units::nanos;
+
 /// The longest time in a scenario: a month, so that no sum overflows.
 const LONGEST: Duration = Duration::from_secs(31 * 24 * 60 * 60);
 
@@ -30,7 +32,7 @@ impl Length {
 impl Shift {
     /// In nanoseconds.
     pub fn nanos(self) -> i64 {
-        let nanos = i64::try_from(self.by.0.as_nanos()).unwrap_or(i64::MAX);
+        let nanos = nanos(self.by.0);
         if self.back { -nanos } else { nanos }
     }
 }
