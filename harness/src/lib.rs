@@ -31,3 +31,4 @@ pub mod scenario;
 #[cfg(unix)]
 pub mod stamp;
 pub mod talk;
+mod units;

@@ -3,7 +3,7 @@
 //!
 //! What lives here are values: nothing is run. A file is read by `read.rs`, which also says what
 //! is wrong with it and where; the small languages inside strings (`"acquire L wait 5s"`,
-//! `"c1 granted L"`, `"holder(c1)"`) are in `words.rs`, times in `length.rs`, faults in
+//! `"c1 granted L"`) are in `words.rs`, times in `length.rs`, faults and whom they hit in
 //! `fault.rs`, expectations in `expect.rs`.
 
 use std::time::Duration;
@@ -297,16 +297,5 @@ mod tests {
         assert_eq!(again, scenario);
         let json = serde_json::to_string(&scenario).unwrap();
         assert_eq!(serde_json::from_str::<Scenario>(&json).unwrap(), scenario);
-    }
-
-    #[test]
-    fn tmp_all() {
-        for f in std::fs::read_dir("../scenarios").unwrap() {
-            let p = f.unwrap().path();
-            let r: Result<Scenario, _> = toml::from_str(&std::fs::read_to_string(&p).unwrap());
-            if let Err(e) = r {
-                panic!("{}: {e}", p.display());
-            }
-        }
     }
 }

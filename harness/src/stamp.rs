@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::units::nanos;
+
 /// Now.
 pub fn now() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -10,5 +12,5 @@ pub fn now() -> i64 {
 
 /// So much later; never beyond the last instant.
 pub fn later(stamp: i64, by: Duration) -> i64 {
-    stamp.saturating_add(i64::try_from(by.as_nanos()).unwrap_or(i64::MAX))
+    stamp.saturating_add(nanos(by))
 }

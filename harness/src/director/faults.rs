@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Order, clients_of, nanos, process_of};
+use super::{Order, clients_of, process_of};
 use crate::history::Ns;
 use crate::scenario::{
     Class, ClientHarm, Clients, Fault, Harm, Moment, NodeHarm, Nodes, Scenario, Side, What, When,
 };
+use crate::units::nanos;
 
 /// The faults of a run, by their place in the scenario.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::faults::Faults;
-use super::{millis, nanos};
 use crate::history::{Event, Ns};
 use crate::scenario::{Client, Length, Lock, Rounds, Step, Way, What};
 use crate::talk::{Answer, Can, Op};
+use crate::units::{millis, nanos};
 
 /// How long a client that cannot wait by itself is left alone before it is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(40);

@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::{millis, nanos};
 use crate::history::Ns;
 use crate::scenario::{Scenario, Step};
 use crate::talk::{Answer, Can, Op};
+use crate::units::{millis, nanos};
 
 /// How long it may take beyond what may be left of a TTL: reconnecting backs off to one second.
 const PATIENCE: Duration = Duration::from_secs(3);

@@ -47,7 +47,7 @@ pub(super) fn tidy(window: Window) -> Window {
 }
 
 pub(super) fn of(length: Duration) -> Ns {
-    Ns::try_from(length.as_nanos()).unwrap_or(Ns::MAX)
+    crate::units::nanos(length)
 }
 
 pub(super) fn of_ms(ms: u64) -> Ns {

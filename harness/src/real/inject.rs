@@ -10,12 +10,13 @@ use redquorum_rig::{Clock, ClockChange, Cluster, Reply, RigError};
 
 use super::tap::RunClock;
 use super::wire::Scripts;
-use crate::director::{Input, nanos};
+use crate::director::Input;
 use crate::history::{Event, Left, Ns, Window, text_of};
 use crate::process::ClientProcess;
 use crate::scenario::{
     Class, ClientHarm, ClockHarm, End, Harm, NetHarm, NodeHarm, Scenario, Side, Which,
 };
+use crate::units::nanos;
 
 /// The client processes of a run, by name.
 pub(super) type Processes = BTreeMap<String, Mutex<ClientProcess>>;

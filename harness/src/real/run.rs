@@ -15,13 +15,14 @@ use super::inject::{Injector, Processes};
 use super::tap::{RunClock, Tap};
 use super::wire::Scripts;
 use super::{Failure, Ground, interrupted};
-use crate::director::{Director, Input, Order, millis};
+use crate::director::{Director, Input, Order};
 use crate::history::{Header, History, Phase, SCHEMA};
 use crate::process::{ClientProcess, Heard, Word};
 use crate::scenario::{ClientHarm, Harm, Scenario};
 use crate::talk::{
     Can, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL, Request, Said,
 };
+use crate::units::millis;
 
 /// How long a client may take to be ready.
 const READY: Duration = Duration::from_secs(10);

@@ -1,12 +1,10 @@
 //! Times as people write them: `"150ms"`, `"2s"`, and for what can go either way `"-3s"`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use crate::units::nanos;
 
 /// The longest time in a scenario: a month, so that no sum overflows.
 const LONGEST: Duration = Duration::from_secs(31 * 24 * 60 * 60);
@@ -34,7 +32,7 @@ impl Length {
 impl Shift {
     /// In nanoseconds.
     pub fn nanos(self) -> i64 {
-        let nanos = i64::try_from(self.by.0.as_nanos()).unwrap_or(i64::MAX);
+        let nanos = nanos(self.by.0);
         if self.back { -nanos } else { nanos }
     }
 }
@@ -85,23 +83,23 @@ impl fmt::Display for Shift {
 /// Serde and the schema by way of `FromStr` and `Display`, for every type that is a string in TOML.
 macro_rules! as_text {
     ($type:ty, $what:literal, $($example:literal),+) => {
-        impl Serialize for $type {
-            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
                 to.collect_str(self)
             }
         }
 
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
                 struct Visitor;
-                impl de::Visitor<'_> for Visitor {
+                impl serde::de::Visitor<'_> for Visitor {
                     type Value = $type;
 
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                         f.write_str(concat!("a string: ", $what))
                     }
 
-                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$type, E> {
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
                         text.parse().map_err(E::custom)
                     }
                 }
@@ -109,13 +107,13 @@ macro_rules! as_text {
             }
         }
 
-        impl JsonSchema for $type {
-            fn schema_name() -> Cow<'static, str> {
+        impl schemars::JsonSchema for $type {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($type).into()
             }
 
-            fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                json_schema!({
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                schemars::json_schema!({
                     "type": "string",
                     "description": $what,
                     "examples": [$($example),+],

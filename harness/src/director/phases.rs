@@ -1,0 +1,123 @@
+//! What is due in each phase, and when the next begins.
+
+use super::faults::{nodes_of, processes_of};
+use super::settle::Settle;
+use super::witness::Witness;
+use super::{Director, Order, PATIENCE, Player, clients_of, process_of};
+use crate::history::{Event, Left, Ns, Phase, Window};
+use crate::units::nanos;
+
+impl Director {
+    /// When to say [`Input::Wake`](super::Input::Wake), at the latest.
+    pub fn next_wake(&self) -> Option<Ns> {
+        let mut wakes = Vec::new();
+        match self.phase {
+            Some(Phase::Run) => {
+                wakes.push(self.limit);
+                wakes.extend(self.players.iter().filter_map(Player::next_wake));
+                wakes.extend(self.faults.next_wake());
+            }
+            Some(Phase::Heal) => wakes.push(self.limit),
+            Some(Phase::Witness) => wakes.extend(self.witness.next_wake()),
+            Some(Phase::Settle) => wakes.extend(self.settle.next_wake()),
+            Some(Phase::End) | None => {}
+        }
+        wakes.into_iter().min()
+    }
+
+    /// Does what is due, until nothing is.
+    pub(super) fn go_on(&mut self, now: Ns, orders: &mut Vec<Order>) {
+        match self.phase {
+            Some(Phase::Run) => self.go_on_running(now, orders),
+            Some(Phase::Heal) if self.faults.all_cured() || now >= self.limit => {
+                let alive = |process: &&str| !self.gone.contains(*process);
+                let processes = self.scenario.processes().into_iter().filter(alive);
+                self.witness = Witness::new(&self.scenario, processes);
+                self.enter(now, Phase::Witness);
+                self.go_on(now, orders);
+            }
+            Some(Phase::Witness) => {
+                if let Some((process, op)) = self.witness.next(now, &self.gone, &self.can) {
+                    let client = clients_of(&self.scenario, &process).remove(0);
+                    let id = self.ask(now, client, op, orders);
+                    self.witness.asked(now, id);
+                } else if self.witness.is_done(&self.gone) {
+                    self.settle = Settle::new(now, self.scenario.longest_ttl());
+                    self.enter(now, Phase::Settle);
+                }
+            }
+            Some(Phase::Settle) if self.settle.is_due(now) => orders.push(Order::Look),
+            _ => {}
+        }
+    }
+
+    fn go_on_running(&mut self, now: Ns, orders: &mut Vec<Order>) {
+        let late = |player: &Player| {
+            let step = player.is_overdue(now)?;
+            let why = format!("it does not answer to `{step}` ({})", player.id());
+            Some((player.process().to_owned(), why))
+        };
+        for (process, why) in self.players.iter().filter_map(late).collect::<Vec<_>>() {
+            self.broken(now, process, why, orders);
+        }
+        // What is there from the start is there before anybody does anything.
+        if self.faults.are_set_up() {
+            self.play(now, orders);
+        }
+        self.strike(now, orders);
+        let played = self.players.iter().all(Player::is_done);
+        if (played && self.faults.nothing_due()) || now >= self.limit {
+            self.enter(now, Phase::Heal);
+            self.limit = now.saturating_add(nanos(PATIENCE));
+            orders.extend(self.faults.cure_all().into_iter().map(Order::Cure));
+            orders.extend(self.faults.open_all().into_iter().map(Order::Open));
+            self.go_on(now, orders);
+        }
+    }
+
+    /// Each client takes the steps that it can take now.
+    fn play(&mut self, now: Ns, orders: &mut Vec<Order>) {
+        for index in 0..self.players.len() {
+            while let Some(op) = self.players[index].next(now, &mut self.faults, &self.can) {
+                let client = self.players[index].id().to_owned();
+                let id = self.ask(now, client, op, orders);
+                self.players[index].asked(now, id);
+            }
+        }
+    }
+
+    /// Every fault whose moment has come strikes; every one that had its time is cured.
+    fn strike(&mut self, now: Ns, orders: &mut Vec<Order>) {
+        for fault in self.faults.due(now) {
+            let harm = &self.scenario.faults[fault].harm;
+            let nodes = match nodes_of(harm, self.scenario.cluster.nodes, |client| {
+                let process = process_of(&self.scenario, client)?;
+                self.granted.get(process).map(|(_, nodes)| nodes.clone())
+            }) {
+                Ok(nodes) => nodes,
+                Err(why) => {
+                    let at = Window { from: now, to: now };
+                    self.struck(now, fault, at, Some(why), orders);
+                    continue;
+                }
+            };
+            let processes = processes_of(harm, &self.scenario);
+            self.faults.aims(fault, nodes.clone(), processes.clone());
+            orders.push(Order::Strike { fault, nodes, processes });
+        }
+        orders.extend(self.faults.over(now).into_iter().map(Order::Cure));
+    }
+
+    /// The keys of a master.
+    pub(super) fn looked(&mut self, now: Ns, node: usize, keys: Option<Vec<Left>>) {
+        if self.phase != Some(Phase::Settle) {
+            return;
+        }
+        if let Some(seen) = self.settle.looked(now, node, keys, self.scenario.cluster.nodes) {
+            for (node, keys) in seen {
+                self.record(now, Event::Keys { node, keys });
+            }
+            self.enter(now, Phase::End);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What a command is to a key, what its master said, and what is left of keys at the end.
+
+use serde::{Deserialize, Serialize};
+
+/// What a command does to a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "kebab-case")]
+pub enum Act {
+    /// Sets it if it does not exist.
+    Set {
+        /// Which.
+        key: String,
+        /// Its value.
+        token: String,
+        /// For how long; none: for ever.
+        ttl_ms: Option<u64>,
+    },
+    /// Prolongs it if it has this value; may create it.
+    Keep {
+        /// Which.
+        key: String,
+        /// The value that it must have; none: any.
+        token: Option<String>,
+        /// For how long from now.
+        ttl_ms: Option<u64>,
+    },
+    /// Deletes it if it has this value.
+    Delete {
+        /// Which.
+        key: String,
+        /// The value that it must have; none: any.
+        token: Option<String>,
+    },
+    /// Something else: who knows.
+    Other {
+        /// The first key that it names, if any.
+        key: Option<String>,
+        /// Its name.
+        command: String,
+    },
+}
+
+impl Act {
+    /// The key that it touches.
+    pub fn key(&self) -> Option<&str> {
+        match self {
+            Self::Set { key, .. } | Self::Keep { key, .. } | Self::Delete { key, .. } => Some(key),
+            Self::Other { key, .. } => key.as_deref(),
+        }
+    }
+}
+
+/// What a master said to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It did it: the key is set, prolonged, deleted.
+    Done,
+    /// `Keep` only: the key was missing and was created.
+    Created,
+    /// It did not: the key exists, is another's, is missing.
+    Refused,
+    /// It said that it made an error.
+    Error,
+    /// It said nothing.
+    Silent,
+}
+
+/// A key that is left at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Its name.
+    pub key: String,
+    /// Its value, as in [`Event::Command`].
+    pub value: String,
+    /// What is left of its TTL; none: it has none.
+    pub ttl_ms: Option<u64>,
+}
+
+/// The text of a token or a key: itself if it is plain text, else `hex:…`.
+pub fn text_of(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.starts_with("hex:") && !text.chars().any(char::is_control) => {
+            text.to_owned()
+        }
+        _ => bytes.iter().fold("hex:".to_owned(), |hex, byte| hex + &format!("{byte:02x}")),
+    }
+}

@@ -1,0 +1,44 @@
+//! What is done to client processes, and what undoes it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Clients;
+use crate::scenario::length::Shift;
+
+/// What is done to a client process, and so to all clients in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
+pub enum ClientHarm {
+    /// It stops, as in a long garbage collection. Cure: it goes on, and does not know.
+    Pause {
+        /// Which.
+        #[serde(alias = "client")]
+        clients: Clients,
+    },
+    /// It dies. There is no cure.
+    Kill {
+        /// Which.
+        #[serde(alias = "client")]
+        clients: Clients,
+    },
+    /// Its wall clock is set forward, or back. Cure: it is right again.
+    Clock {
+        /// Which.
+        #[serde(alias = "client")]
+        clients: Clients,
+        /// How far.
+        by: Shift,
+    },
+}
+
+impl ClientHarm {
+    pub(super) const fn clients(&self) -> &Clients {
+        match self {
+            Self::Pause { clients } | Self::Kill { clients } | Self::Clock { clients, .. } => {
+                clients
+            }
+        }
+    }
+}

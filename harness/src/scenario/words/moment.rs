@@ -1,0 +1,151 @@
+//! Moments: what a fault waits for, `"c1 granted L + 10ms"`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Words, compact};
+use crate::scenario::fault::Class;
+use crate::scenario::length::{Length, as_text};
+
+/// A moment of a run: something that happens, and a time after it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Moment {
+    /// Whose moment.
+    pub client: String,
+    /// What happens.
+    pub what: What,
+    /// How long after it.
+    pub plus: Length,
+}
+
+/// What happens at a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum What {
+    /// `c1 asks L`: it is told to acquire.
+    Asks(String),
+    /// `c1 granted L`: its acquire returned a lease.
+    Granted(String),
+    /// `c1 refused L`: its acquire returned none.
+    Refused(String),
+    /// `c1 extended L`.
+    Extended(String),
+    /// `c1 lost L`: it was told of a loss.
+    Lost(String),
+    /// `c1 releases L`: it is told to release.
+    Releases(String),
+    /// `c1 released L`: its release returned.
+    Released(String),
+    /// `c1 reads R`.
+    Reads(String),
+    /// `c1 writes R`.
+    Writes(String),
+    /// `c1 request 3 [of extend]`: the third request of a class leaves it, over all masters.
+    Request(u32, Class),
+    /// `c1 reply 3 [of extend]`: the third reply to requests of a class reaches it.
+    Reply(u32, Class),
+}
+
+const MOMENTS: &str = "a client and what happens: `c1 granted L`, or `asks`, `refused`, `extended`, \
+                       `lost`, `releases`, `released` with a resource, `reads`, `writes` with a \
+                       register, `c1 request 3`, `c1 reply 3` with `of acquire`, `of extend`, `of \
+                       release` or `of any`; behind it a time if you like: `c1 granted L + 10ms`";
+
+impl FromStr for Moment {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = Words::of(text, MOMENTS);
+        let client = words.name("the client")?;
+        let verb = words.next("what happens")?;
+        let what = match verb {
+            "request" | "reply" => {
+                let number = words.next("which one, counted from 1,")?;
+                let number = match number.parse() {
+                    Ok(number) if number > 0 => number,
+                    _ => return Err(words.wrong(format_args!("`{number}` is no count from 1"))),
+                };
+                let class = match words.rest.next_if_eq(&"of") {
+                    Some(_) => words.next("the class after `of`")?.parse()?,
+                    None => Class::Acquire,
+                };
+                if verb == "request" {
+                    What::Request(number, class)
+                } else {
+                    What::Reply(number, class)
+                }
+            }
+            "reads" => What::Reads(words.name("the register")?),
+            "writes" => What::Writes(words.name("the register")?),
+            "asks" => What::Asks(words.name("the resource")?),
+            "granted" => What::Granted(words.name("the resource")?),
+            "refused" => What::Refused(words.name("the resource")?),
+            "extended" => What::Extended(words.name("the resource")?),
+            "lost" => What::Lost(words.name("the resource")?),
+            "releases" => What::Releases(words.name("the resource")?),
+            "released" => What::Released(words.name("the resource")?),
+            other => return Err(words.wrong(format_args!("`{other}` is nothing that happens"))),
+        };
+        let plus = words.option("+")?.unwrap_or_default();
+        words.end(Self { client, what, plus })
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.client, self.what)?;
+        if self.plus.is_zero() { Ok(()) } else { write!(f, " + {}", compact(self.plus)) }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (verb, name) = match self {
+            Self::Asks(name) => ("asks", name),
+            Self::Granted(name) => ("granted", name),
+            Self::Refused(name) => ("refused", name),
+            Self::Extended(name) => ("extended", name),
+            Self::Lost(name) => ("lost", name),
+            Self::Releases(name) => ("releases", name),
+            Self::Released(name) => ("released", name),
+            Self::Reads(name) => ("reads", name),
+            Self::Writes(name) => ("writes", name),
+            Self::Request(number, class) | Self::Reply(number, class) => {
+                let word = if matches!(self, Self::Request(..)) { "request" } else { "reply" };
+                write!(f, "{word} {number}")?;
+                return match class {
+                    Class::Acquire => Ok(()),
+                    class => write!(f, " of {class}"),
+                };
+            }
+        };
+        write!(f, "{verb} {name}")
+    }
+}
+
+as_text!(Moment, "a moment of a run", "c1 granted L", "c1 reply 3", "c1 writes R + 10ms");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_written_as_they_are_read() {
+        for text in ["c1 granted L", "c1 reply 3", "c1 request 2 of extend", "c1 writes R + 10ms"] {
+            assert_eq!(text.parse::<Moment>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_wrong_word_is_named() {
+        for (text, part) in [
+            ("c1", "what happens is missing"),
+            ("c1 wins L", "`wins` is nothing that happens"),
+            ("c1 reply 0", "`0` is no count from 1"),
+            ("c1 granted L +", "the time after `+` is missing"),
+        ] {
+            let why = text.parse::<Moment>().unwrap_err();
+            assert!(why.contains(part), "{text}: {why}");
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Steps: what a client is told to do, `"acquire L wait 5s"`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Words, compact};
+use crate::scenario::length::{Length, as_text};
+
+/// One step of a client's script.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// `acquire L [wait 5s] [ttl 2s] [cancel 100ms]`: ask for the resource; wait at most so long
+    /// (default: one attempt); give the request up after so long.
+    Acquire {
+        /// What to lock.
+        resource: String,
+        /// How long to wait while it is taken.
+        wait: Length,
+        /// Another TTL than the lock's.
+        ttl: Option<Length>,
+        /// When to give the request up.
+        cancel: Option<Length>,
+    },
+    /// `extend L [ttl 2s]`.
+    Extend {
+        /// Which lease.
+        resource: String,
+        /// Another TTL than the lock's.
+        ttl: Option<Length>,
+    },
+    /// `keep L for 10s`: let the watchdog extend it, at most so long.
+    Keep {
+        /// Which lease.
+        resource: String,
+        /// At most so long.
+        most: Length,
+    },
+    /// `release L`.
+    Release {
+        /// Which lease.
+        resource: String,
+    },
+    /// `read R` or `write R`, `write R if L`: touch the register R that the lock protects; with
+    /// `if`, only when the client finds that it still holds the lease.
+    Touch {
+        /// Which register.
+        register: String,
+        /// Read or write.
+        way: Way,
+        /// The lease that it checks first.
+        held: Option<String>,
+    },
+    /// `work 1s`: go on after so long.
+    Work(Length),
+}
+
+/// Which way a register is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// Take its version.
+    Read,
+    /// Put a new version, on top of the one that was read.
+    Write,
+}
+
+const STEPS: &str = "one of `acquire L [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
+                     `keep L for 10s`, `read R [if L]`, `work 1s`, `write R [if L]`, `release L`";
+
+impl Step {
+    /// The TTL that it asks for, if it names one.
+    pub fn ttl(&self) -> Option<Duration> {
+        match self {
+            Self::Acquire { ttl, .. } | Self::Extend { ttl, .. } => ttl.map(|ttl| ttl.0),
+            _ => None,
+        }
+    }
+
+    /// The resource whose lease it is about.
+    pub fn resource(&self) -> Option<&str> {
+        match self {
+            Self::Acquire { resource, .. }
+            | Self::Extend { resource, .. }
+            | Self::Keep { resource, .. }
+            | Self::Release { resource } => Some(resource),
+            Self::Touch { held, .. } => held.as_deref(),
+            Self::Work(_) => None,
+        }
+    }
+}
+
+impl FromStr for Step {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut words = Words::of(text, STEPS);
+        let step = match words.next("the verb")? {
+            "acquire" => {
+                let resource = words.name("the resource")?;
+                let (mut wait, mut ttl, mut cancel) = (None, None, None);
+                // In any order, each once.
+                while let Some(word) = words.rest.peek().copied() {
+                    let option = match word {
+                        "wait" => &mut wait,
+                        "ttl" => &mut ttl,
+                        "cancel" => &mut cancel,
+                        _ => break,
+                    };
+                    if option.is_some() {
+                        return Err(words.wrong(format_args!("`{word}` is there twice")));
+                    }
+                    *option = words.option(word)?;
+                }
+                Self::Acquire { resource, wait: wait.unwrap_or_default(), ttl, cancel }
+            }
+            "extend" => {
+                let resource = words.name("the resource")?;
+                Self::Extend { resource, ttl: words.option("ttl")? }
+            }
+            "keep" => {
+                let resource = words.name("the resource")?;
+                let most = words.option("for")?;
+                let most = most.ok_or_else(|| words.wrong("`for` and a time are missing"))?;
+                Self::Keep { resource, most }
+            }
+            "release" => Self::Release { resource: words.name("the resource")? },
+            verb @ ("read" | "write") => {
+                let register = words.name("the register")?;
+                let held = match words.rest.next_if_eq(&"if") {
+                    Some(_) => Some(words.name("the lease after `if`")?),
+                    None => None,
+                };
+                let way = if verb == "read" { Way::Read } else { Way::Write };
+                Self::Touch { register, way, held }
+            }
+            "work" => Self::Work(words.length("work")?),
+            verb => return Err(words.wrong(format_args!("`{verb}` is no step"))),
+        };
+        words.end(step)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Acquire { resource, wait, ttl, cancel } => {
+                write!(f, "acquire {resource}")?;
+                let wait = Some(wait).filter(|wait| !wait.is_zero());
+                for (word, length) in
+                    [("wait", wait), ("ttl", ttl.as_ref()), ("cancel", cancel.as_ref())]
+                {
+                    if let Some(length) = length {
+                        write!(f, " {word} {}", compact(*length))?;
+                    }
+                }
+                Ok(())
+            }
+            Self::Extend { resource, ttl: None } => write!(f, "extend {resource}"),
+            Self::Extend { resource, ttl: Some(ttl) } => {
+                write!(f, "extend {resource} ttl {}", compact(*ttl))
+            }
+            Self::Keep { resource, most } => write!(f, "keep {resource} for {}", compact(*most)),
+            Self::Release { resource } => write!(f, "release {resource}"),
+            Self::Touch { register, way, held } => {
+                f.write_str(if *way == Way::Read { "read " } else { "write " })?;
+                f.write_str(register)?;
+                held.as_ref().map_or(Ok(()), |held| write!(f, " if {held}"))
+            }
+            Self::Work(length) => write!(f, "work {}", compact(*length)),
+        }
+    }
+}
+
+as_text!(
+    Step,
+    "a step of a client's script",
+    "acquire L wait 5s",
+    "read R",
+    "work 1s",
+    "write R if L",
+    "release L"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_written_as_they_are_read() {
+        for text in [
+            "acquire L",
+            "acquire L wait 5s ttl 1s500ms cancel 10ms",
+            "extend L",
+            "extend L ttl 3s",
+            "keep L for 10s",
+            "read R",
+            "write R if L",
+            "work 1s",
+            "release L",
+        ] {
+            assert_eq!(text.parse::<Step>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn a_wrong_word_is_named_with_what_would_be_right() {
+        for (text, part) in [
+            ("", "the verb is missing"),
+            ("lock L", "`lock` is no step"),
+            ("acquire", "the resource is missing"),
+            ("acquire L wait", "the time after `wait` is missing"),
+            ("acquire L wait 1s wait 2s", "`wait` is there twice"),
+            ("acquire L later", "`later` is too much"),
+            ("acquire a\"b", "is no name for the resource"),
+            ("keep L", "`for` and a time are missing"),
+            ("write R if", "the lease after `if` is missing"),
+        ] {
+            let why = text.parse::<Step>().unwrap_err();
+            assert!(why.contains(part) && why.contains("write one of"), "{text}: {why}");
+        }
+    }
+}
