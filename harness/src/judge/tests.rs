@@ -18,7 +18,9 @@ mod progress;
 
 mod register;
 mod run;
+mod stamps;
 mod validity;
+mod votes;
 
 use run::{Answer, Run};
 
