@@ -11,6 +11,7 @@ use super::{Outcome, Seen, Verdict, judge};
 mod causes;
 mod exclusion;
 mod garbled;
+mod kept;
 mod keys;
 mod liveness;
 mod outcome;
