@@ -17,11 +17,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
-use crate::scenario::{Client, Harm, Scenario, Step, When};
+use crate::scenario::{Client, ClockHarm, Harm, Scenario, Step, When};
 use crate::talk::Can;
 use crate::units::nanos;
 
 mod faults;
+mod granted;
 mod input;
 mod order;
 mod phases;
@@ -32,6 +33,7 @@ mod witness;
 
 use faults::Faults;
 pub use faults::processes_of;
+use granted::Granted;
 pub use input::Input;
 pub use order::Order;
 use player::Player;
@@ -49,8 +51,7 @@ pub struct Director {
     players: Vec<Player>,
     faults: Faults,
     witness: Witness,
-    /// Which masters granted the latest token of each process.
-    granted: BTreeMap<String, (String, BTreeSet<usize>)>,
+    granted: Granted,
     registers: BTreeMap<String, u64>,
     can: BTreeMap<String, Vec<Can>>,
     gone: BTreeSet<String>,
@@ -75,7 +76,7 @@ impl Director {
             players,
             faults,
             witness: Witness::default(),
-            granted: BTreeMap::new(),
+            granted: Granted::default(),
             registers: BTreeMap::new(),
             can: BTreeMap::new(),
             gone: BTreeSet::new(),
@@ -155,11 +156,7 @@ impl Director {
             }
             Input::Replied { process, node, act, result } => {
                 if let (Act::Set { token, .. }, Outcome::Done) = (&act, result) {
-                    let latest = self.granted.entry(process).or_default();
-                    if latest.0 != *token {
-                        *latest = (token.clone(), BTreeSet::new());
-                    }
-                    latest.1.insert(node);
+                    self.granted.set(process, token, node);
                 }
             }
             Input::Recorded(event) => self.record(now, event),
@@ -234,6 +231,17 @@ impl Director {
             player.lose();
         }
     }
+}
+
+/// How long a key may live that was set before everything was healed: a clock that was ahead then
+/// and is right again keeps it for so much longer.
+fn longest_key(scenario: &Scenario) -> Duration {
+    let ahead = scenario.faults.iter().map(|fault| match &fault.harm {
+        Harm::Clock(ClockHarm::Step { by, .. }) if !by.back => by.by.0,
+        Harm::Clock(ClockHarm::Strobe { by, .. }) => by.0,
+        _ => Duration::ZERO,
+    });
+    ahead.fold(scenario.longest_ttl(), Duration::saturating_add)
 }
 
 /// The process of a client.
