@@ -75,7 +75,7 @@ impl Strike<'_> {
             Harm::Net(NetHarm::Delay { what, .. } | NetHarm::Trickle { what, .. }) => {
                 !matches!(what, Side::Reply)
             }
-            Harm::Node(NodeHarm::Slow { .. }) => false,
+            Harm::Node(NodeHarm::Slow { .. } | NodeHarm::Full { .. }) => false,
             _ => true,
         }
     }
@@ -93,7 +93,7 @@ impl Strike<'_> {
     /// How long the link may be down after the cure.
     const fn grace(&self) -> Ns {
         match self.harm {
-            Harm::Node(NodeHarm::Pause { .. } | NodeHarm::Slow { .. })
+            Harm::Node(NodeHarm::Pause { .. } | NodeHarm::Slow { .. } | NodeHarm::Full { .. })
             | Harm::Net(NetHarm::Hold(_) | NetHarm::Delay { .. } | NetHarm::Duplicate(_)) => GO_ON,
             _ => RECONNECT,
         }
