@@ -21,6 +21,8 @@ pub mod director;
 pub mod history;
 pub mod judge;
 #[cfg(unix)]
+mod mutex;
+#[cfg(unix)]
 pub mod process;
 #[cfg(unix)]
 pub mod real;
