@@ -162,12 +162,24 @@ impl ClientProcess {
         self.words = None;
     }
 
-    /// Stops the group with SIGSTOP, as a long pause of a garbage collector does.
+    /// Stops the group with SIGSTOP, as a long pause of a garbage collector does. Returns when the
+    /// process stands still: on a busy machine a thread that runs already may run on for
+    /// milliseconds after the signal was sent.
     ///
     /// # Errors
     /// It is gone.
     pub fn pause(&self) -> io::Result<()> {
-        self.signal(Signal::STOP)
+        self.signal(Signal::STOP)?;
+        // Only looked at: whoever waits for the end of the process still gets to see that.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        loop {
+            match waitid(WaitId::Pid(self.group), options) {
+                Ok(Some(status)) if status.stopped() => return Ok(()),
+                Ok(_) => return Err(io::Error::other("it has ended")),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(why) => return Err(why.into()),
+            }
+        }
     }
 
     /// Lets it go on.

@@ -28,6 +28,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 /// A server that is up answers within microseconds; what is silent for so long is not ours.
 const PATIENCE_WITH_STRANGERS: Duration = Duration::from_millis(200);
 
+/// How long a server may take to stand still. Some milliseconds on a busy machine.
+const STANDS_STILL: Duration = Duration::from_secs(1);
+
 /// What all masters of a set have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
@@ -217,9 +220,14 @@ impl Node {
         Ok(())
     }
 
-    /// SIGSTOP.
+    /// SIGSTOP. Returns when it stands still: on a busy machine it may run on for milliseconds after
+    /// the signal was sent.
     pub(crate) fn pause(&self) -> Result<(), RigError> {
         self.signal("pause")?.paused = true;
+        let until = Instant::now() + STANDS_STILL;
+        while self.pid().is_some_and(goes_on) && Instant::now() < until {
+            thread::sleep(Duration::from_micros(100));
+        }
         Ok(())
     }
 
@@ -317,4 +325,13 @@ fn launched(answer: Answer) -> u32 {
 /// What cannot be read is empty: it is for a message about something worse.
 fn read_lossy(file: &Path) -> String {
     fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+}
+
+/// Whether the first thread of a process, which in a server is the one that executes, is not stopped
+/// yet. Where it cannot be told, it is taken to be.
+fn goes_on(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // The name is in parentheses, and may have some in it; the state is the word behind them.
+    let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
+    state.is_some_and(|state| !matches!(state, "T" | "t"))
 }
