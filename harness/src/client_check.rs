@@ -15,7 +15,8 @@ use redquorum_rig::Masters;
 
 use self::keys::Keys;
 use self::talker::{Fault, Talker};
-use crate::talk::{Answer, Can, Options, shown};
+use crate::process::shown;
+use crate::talk::{Answer, Can, Options};
 
 mod grant;
 mod hold;

@@ -254,14 +254,3 @@ impl Options {
         Duration::from_millis(self.ttl_ms)
     }
 }
-
-/// A client's words as they may be shown: bounded, without control characters.
-pub(crate) fn shown(text: &str) -> String {
-    const LONGEST: usize = 300;
-    let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut short: String = clean.take(LONGEST).collect();
-    if text.chars().nth(LONGEST).is_some() {
-        short.push('…');
-    }
-    short
-}

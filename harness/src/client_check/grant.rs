@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::talker::Fault;
 use super::{Grant, OPTIONS, Session, Verdict, cannot, no_lease, said};
 use crate::history::text_of;
-use crate::talk::{Can, Op, Why, shown};
+use crate::process::shown;
+use crate::talk::{Can, Op, Why};
 
 impl Session {
     /// Acquires a free resource.

@@ -6,11 +6,10 @@ use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use crate::process::{ClientProcess, Heard, Word};
+use crate::process::{ClientProcess, Heard, Word, shown};
 use crate::stamp;
 use crate::talk::{
     Answer, LONGEST_LINE, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request, Said,
-    shown,
 };
 
 /// How long an answer may take that has to wait for nothing but masters.

@@ -3,8 +3,8 @@
 
 use super::run::Run;
 use crate::director::Input;
-use crate::process::Word;
-use crate::talk::{Notice, Said, shown};
+use crate::process::{Word, shown};
+use crate::talk::{Notice, Said};
 
 impl Run {
     /// What a client process said, for the director.

@@ -16,9 +16,9 @@ use super::run::{GLANCE, Signal};
 use super::{Failure, Ground, interrupted};
 use crate::director::processes_of;
 use crate::mutex::unpoisoned;
-use crate::process::{ClientProcess, Word};
+use crate::process::{ClientProcess, Word, shown};
 use crate::scenario::{ClientHarm, Fault, Harm, Lock, Scenario};
-use crate::talk::{Can, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL, Said, shown};
+use crate::talk::{Can, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL, Said};
 use crate::units::millis;
 
 /// How long a client may take to be ready.
