@@ -81,7 +81,7 @@ impl Scripts {
         if let [eval, text, ..] = command
             && (eval.eq_ignore_ascii_case(b"EVAL") || eval.eq_ignore_ascii_case(b"EVAL_RO"))
         {
-            self.lock()
+            unpoisoned(&self.known)
                 .entry(sha1_smol::Sha1::from(text).digest().to_string())
                 .or_insert_with(|| kind_of(text));
         }
