@@ -51,7 +51,9 @@ impl Tap {
                 self.scripts.learn(&command, &reply);
                 let key = (connection, number, duplicate);
                 let Some(pending) = self.open.get_mut(&key) else { return };
-                let result = outcome(&pending.act, &reply);
+                // One that is queued in a transaction is not executed yet: what becomes of it is in
+                // the reply to `EXEC`, and is not looked for.
+                let Some(result) = outcome(&pending.act, &reply) else { return };
                 pending.replied = Some((at, result));
                 tell(Input::Replied {
                     process: pending.process.to_string(),
