@@ -17,11 +17,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
-use crate::scenario::{Harm, Scenario, Step, When};
+use crate::scenario::{ClockHarm, Harm, Scenario, Step, When};
 use crate::talk::Can;
 use crate::units::nanos;
 
 mod faults;
+mod granted;
 mod input;
 mod order;
 mod phases;
@@ -34,6 +35,7 @@ mod whom;
 mod witness;
 
 use faults::Faults;
+use granted::Granted;
 pub use input::Input;
 pub use order::Order;
 use player::Player;
@@ -54,8 +56,7 @@ pub struct Director {
     players: Vec<Player>,
     faults: Faults,
     witness: Witness,
-    /// Which masters granted the latest token of each process.
-    granted: BTreeMap<String, (String, BTreeSet<usize>)>,
+    granted: Granted,
     registers: BTreeMap<String, u64>,
     can: BTreeMap<String, Vec<Can>>,
     gone: BTreeSet<String>,
@@ -80,7 +81,7 @@ impl Director {
             players,
             faults,
             witness: Witness::default(),
-            granted: BTreeMap::new(),
+            granted: Granted::default(),
             registers: BTreeMap::new(),
             can: BTreeMap::new(),
             gone: BTreeSet::new(),
@@ -160,11 +161,7 @@ impl Director {
             }
             Input::Replied { process, node, act, result } => {
                 if let (Act::Set { token, .. }, Outcome::Done) = (&act, result) {
-                    let latest = self.granted.entry(process).or_default();
-                    if latest.0 != *token {
-                        *latest = (token.clone(), BTreeSet::new());
-                    }
-                    latest.1.insert(node);
+                    self.granted.set(process, token, node);
                 }
             }
             Input::Recorded(event) => self.record(now, event),
@@ -239,6 +236,17 @@ impl Director {
             player.lose();
         }
     }
+}
+
+/// How long a key may live that was set before everything was healed: a clock that was ahead then
+/// and is right again keeps it for so much longer.
+fn longest_key(scenario: &Scenario) -> Duration {
+    let ahead = scenario.faults.iter().map(|fault| match &fault.harm {
+        Harm::Clock(ClockHarm::Step { by, .. }) if !by.back => by.by.0,
+        Harm::Clock(ClockHarm::Strobe { by, .. }) => by.0,
+        _ => Duration::ZERO,
+    });
+    ahead.fold(scenario.longest_ttl(), Duration::saturating_add)
 }
 
 /// When a run is healed whatever is still under way.

@@ -201,7 +201,10 @@ impl Faults {
     ) -> (Vec<usize>, Vec<String>) {
         let watched = &mut self.all[fault];
         watched.state = match watched.fault.lasts {
-            _ if failed || !watched.fault.harm.has_cure() => State::Over,
+            _ if !watched.fault.harm.has_cure() => State::Over,
+            // What was done of it before it failed is undone at the end.
+            _ if failed && watched.nodes.is_empty() && watched.processes.is_empty() => State::Over,
+            _ if failed => State::Struck(None),
             Some(lasts) => State::Struck(Some(now.saturating_add(nanos(lasts.0)))),
             None => State::Struck(None),
         };

@@ -73,6 +73,7 @@ impl Harm {
             Self::Node(NodeHarm::Restart { .. }) => "node.restart",
             Self::Node(NodeHarm::Pause { .. }) => "node.pause",
             Self::Node(NodeHarm::Slow { .. }) => "node.slow",
+            Self::Node(NodeHarm::Full { .. }) => "node.full",
             Self::Clock(ClockHarm::Step { .. }) => "clock.step",
             Self::Clock(ClockHarm::Rate { .. }) => "clock.rate",
             Self::Clock(ClockHarm::Strobe { .. }) => "clock.strobe",

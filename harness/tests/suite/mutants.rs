@@ -7,7 +7,7 @@ use redquorum_rig::trials::{Case, with_masters};
 use crate::support::{Ended, ask, folder};
 
 /// Which scenario is there for which lie.
-const CAUGHT: [(Lie, &str); 12] = [
+const CAUGHT: [(Lie, &str); 16] = [
     (Lie::NoDeadlineCheck, "pause-in-flight"),
     (Lie::T0AfterFirstReply, "slow-replies"),
     (Lie::WallClock, "client-wall-clock"),
@@ -20,6 +20,10 @@ const CAUGHT: [(Lie, &str); 12] = [
     (Lie::OneToken, "calm"),
     (Lie::ServerTwice, "clock-within-drift"),
     (Lie::SilentLoss, "holder-cut-off-stops"),
+    (Lie::ErrorIsYes, "majority-killed"),
+    (Lie::NoWatchdog, "watchdog"),
+    (Lie::LeaksCancelled, "cancelled-acquire"),
+    (Lie::ExtendsFromReply, "slow-replies"),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {
