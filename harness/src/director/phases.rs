@@ -1,9 +1,9 @@
 //! What is due in each phase, and when the next begins.
 
-use super::faults::{nodes_of, processes_of};
 use super::settle::Settle;
+use super::whom::{clients_of, nodes_of, process_of, processes_of};
 use super::witness::Witness;
-use super::{Director, Order, PATIENCE, Player, clients_of, longest_key, process_of};
+use super::{Director, Order, PATIENCE, Player, longest_key};
 use crate::history::{Event, Left, Ns, Phase, Window};
 use crate::units::nanos;
 

@@ -1,6 +1,7 @@
 //! Requests and their answers: numbered, recorded, and given to whoever awaits them.
 
-use super::{Director, Order, process_of};
+use super::whom::process_of;
+use super::{Director, Order};
 use crate::history::{Event, Ns};
 use crate::talk::{Answer, Op, Request};
 

@@ -7,68 +7,11 @@ use std::time::Instant;
 
 use redquorum_rig::network::{self, Traffic};
 
+use super::clock::RunClock;
 use super::wire::{Scripts, outcome};
 use crate::director::Input;
-use crate::history::{Act, Event, Ns, Outcome};
+use crate::history::{Act, Event, Outcome};
 use crate::scenario::{Class, Side};
-
-/// The clock of a run: nanoseconds since it began, once it has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RunClock {
-    origin: Instant,
-    /// `CLOCK_MONOTONIC` at the origin, for the stamps of clients.
-    origin_ns: i64,
-}
-
-impl RunClock {
-    /// A run begins now.
-    ///
-    /// Both clocks are read at about the same time, however busy the machine: whoever is put to
-    /// sleep between the two readings reads again.
-    pub(super) fn start() -> Self {
-        let read = || {
-            let before = crate::stamp::now();
-            let origin = Instant::now();
-            let after = crate::stamp::now();
-            let apart = after.saturating_sub(before);
-            (apart, Self { origin, origin_ns: before.saturating_add(apart / 2) })
-        };
-        let mut best = read();
-        for _ in 0..50 {
-            let next = read();
-            if next.0 < best.0 {
-                best = next;
-            }
-        }
-        best.1
-    }
-
-    pub(super) fn at(&self, instant: Instant) -> Ns {
-        let nanos =
-            |length: std::time::Duration| Ns::try_from(length.as_nanos()).unwrap_or(Ns::MAX);
-        match instant.checked_duration_since(self.origin) {
-            Some(after) => nanos(after),
-            None => -nanos(self.origin.duration_since(instant)),
-        }
-    }
-
-    pub(super) fn now(&self) -> Ns {
-        self.at(Instant::now())
-    }
-
-    /// A client's stamp.
-    pub(super) fn stamp(&self, monotonic_ns: i64) -> Ns {
-        monotonic_ns.saturating_sub(self.origin_ns)
-    }
-
-    /// The instant at which it is this late.
-    pub(super) fn instant(&self, at: Ns) -> Instant {
-        let after = std::time::Duration::from_nanos(u64::try_from(at).unwrap_or(0));
-        self.origin
-            .checked_add(after)
-            .unwrap_or_else(|| self.origin + std::time::Duration::from_secs(3600))
-    }
-}
 
 /// What is known of commands whose fate is open. Before the run has begun nothing is told.
 pub(super) struct Tap {

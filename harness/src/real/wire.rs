@@ -7,11 +7,12 @@
 //! cannot place is [`Act::Other`], and the judge does not build on it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use redquorum_rig::Reply;
 
 use crate::history::{Act, Outcome, text_of};
+use crate::mutex::unpoisoned;
 use crate::scenario::Class;
 
 /// The scripts that were seen, by their SHA-1.
@@ -80,7 +81,7 @@ impl Scripts {
         if let [eval, text, ..] = command
             && (eval.eq_ignore_ascii_case(b"EVAL") || eval.eq_ignore_ascii_case(b"EVAL_RO"))
         {
-            self.lock()
+            unpoisoned(&self.known)
                 .entry(sha1_smol::Sha1::from(text).digest().to_string())
                 .or_insert_with(|| kind_of(text));
         }
@@ -89,17 +90,13 @@ impl Scripts {
             && load.eq_ignore_ascii_case(b"LOAD")
             && let Some(sha) = reply.text()
         {
-            self.lock().insert(sha.to_ascii_lowercase(), kind_of(text));
+            unpoisoned(&self.known).insert(sha.to_ascii_lowercase(), kind_of(text));
         }
     }
 
     fn kind(&self, sha: &[u8]) -> Kind {
         let sha = String::from_utf8_lossy(sha).to_ascii_lowercase();
-        self.lock().get(&sha).copied().unwrap_or(Kind::Other)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kind>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.known).get(&sha).copied().unwrap_or(Kind::Other)
     }
 }
 

@@ -91,6 +91,24 @@ impl Harm {
         }
     }
 
+    /// Whether there is something to undo.
+    pub const fn has_cure(&self) -> bool {
+        match self {
+            Self::Node(NodeHarm::Restart { .. }) | Self::Client(ClientHarm::Kill { .. }) => false,
+            Self::Node(_) | Self::Clock(_) | Self::Net(_) | Self::Client(_) => true,
+        }
+    }
+
+    /// Whether the client processes that it hits are gone.
+    pub const fn kills_clients(&self) -> bool {
+        matches!(self, Self::Client(ClientHarm::Kill { .. }))
+    }
+
+    /// Whether the client processes that it hits stand still until it is cured.
+    pub const fn pauses_clients(&self) -> bool {
+        matches!(self, Self::Client(ClientHarm::Pause { .. }))
+    }
+
     /// Whether it sets a wall clock.
     pub const fn sets_a_clock(&self) -> bool {
         matches!(self, Self::Clock(_) | Self::Client(ClientHarm::Clock { .. }))

@@ -18,7 +18,7 @@ const CAUGHT: [(Lie, &str); 17] = [
     (Lie::ExtendWithoutTokenCheck, "extend-after-amnesia"),
     (Lie::ExtendCountsMinority, "extend-needs-a-quorum"),
     (Lie::OneToken, "calm"),
-    (Lie::ServerTwice, "majority-killed"),
+    (Lie::ServerTwice, "clock-within-drift"),
     (Lie::SilentLoss, "holder-cut-off-stops"),
     (Lie::ErrorIsYes, "majority-killed"),
     (Lie::NoWatchdog, "watchdog"),
