@@ -43,10 +43,27 @@ impl Blocks {
     ) -> Option<Ns> {
         let mut free: Vec<Ns> = (1..=case.world.n)
             .filter(|node| case.faults.reachable(request.process, *node, within))
+            .filter(|node| request.wait_ms > 0 || !self.is_late(case, *node, request, within))
             .map(|node| self.of_master(case, node, request, resource, within))
             .collect();
         free.sort_unstable();
         free.get(case.world.q - 1).copied()
+    }
+
+    /// Whether a master granted a request so late, without any fault, that the client may have given
+    /// up before: the machine is busy. Who asks but once cannot help that.
+    fn is_late(&self, case: &Case<'_>, node: usize, request: &Request<'_>, within: Span) -> bool {
+        let patience = case.world.node_timeout / 5 * 4;
+        let all = self.of_node.get(&node).map_or(&[][..], Vec::as_slice);
+        let set = all.iter().map(|index| &case.keys.all[*index]).filter(|key| {
+            key.process == request.process
+                && key.resource.is_none_or(|name| Some(name) == request.resource)
+                && (within.from..=within.to).contains(&key.made.from)
+        });
+        set.into_iter().any(|key| {
+            let learnt = key.delivered.unwrap_or(Ns::MAX).min(request.answered());
+            learnt.saturating_sub(key.made.from) >= patience
+        })
     }
 
     /// From when on a master has no key that is rightly in the way.
