@@ -40,12 +40,19 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run scenarios (the default)
+    #[command(after_help = code::HELP)]
     Run(Box<RunOptions>),
     /// Show the scenarios and what is expected of each
     List(ListOptions),
     /// Judge a recorded run again
+    ///
+    /// Nothing is run: the history has all that the judge needs, the scenario and its expectation
+    /// included. Exit codes are those of `run`.
     Check(CheckOptions),
     /// Write a new scenario to start from
+    ///
+    /// It goes to scenarios/NAME.toml where there is such a folder, else to NAME.toml, and can be run
+    /// as it is. A file that exists is left alone.
     New {
         /// Its name: lower-case letters, digits and `-`
         name: String,
@@ -53,10 +60,16 @@ enum Command {
     /// Print the JSON Schema of scenario files
     Schema,
     /// Be a client of this project's lock, for the harness (speaks JSON lines)
+    ///
+    /// What `run` starts where it is given no --client. The masters' URLs are in REDQUORUM_NODES,
+    /// separated by commas, the lock's options in REDQUORUM_OPTIONS, as JSON.
     Client,
     /// Try whether a command speaks the client protocol
+    ///
+    /// Starts three masters of its own and prints a line a check: ok, wrong, or skipped. Exit code 0
+    /// if nothing is wrong, 1 if something is, 3 if there is no server to try it on.
     ClientCheck {
-        /// The command, as for a shell
+        /// The command, as for a shell; what `run --client` takes
         #[arg(value_name = "CMD")]
         command: String,
     },

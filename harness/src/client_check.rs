@@ -15,6 +15,7 @@ use redquorum_rig::Masters;
 
 use self::keys::Keys;
 use self::talker::{Fault, Talker};
+use crate::process::shown;
 use crate::talk::{Answer, Can, Options};
 
 mod grant;
@@ -163,15 +164,4 @@ fn cannot(what: &str) -> Verdict {
 /// What a client said in its answer, for messages.
 fn said(answer: &Answer) -> String {
     serde_json::to_string(answer).map_or_else(|_| "its answer".to_owned(), |text| shown(&text))
-}
-
-/// A driver's words as they may be shown: bounded, without control characters.
-fn shown(text: &str) -> String {
-    const LONGEST: usize = 300;
-    let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let mut short: String = clean.take(LONGEST).collect();
-    if text.chars().nth(LONGEST).is_some() {
-        short.push('…');
-    }
-    short
 }

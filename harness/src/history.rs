@@ -33,7 +33,7 @@ pub struct Header {
     pub schema: u32,
     /// What was run, variants and counts spelled out.
     pub scenario: Scenario,
-    /// The seed.
+    /// The seed. Real masters and clients do not follow it.
     pub seed: u64,
     /// `process`, `container`, ….
     pub backend: String,

@@ -26,11 +26,13 @@ mod outcome;
 mod progress;
 mod register;
 mod requests;
+mod stamps;
 #[cfg(test)]
 mod tests;
 mod time;
 mod tokens;
 mod validity;
+mod votes;
 mod world;
 
 use case::Case;
@@ -124,6 +126,7 @@ pub fn judge(history: &History) -> Verdict {
     let mut findings = register::check(&case, &clashes);
     findings.extend(clashes.into_iter().map(|clash| clash.finding));
     findings.extend(validity::check(&case));
+    findings.extend(votes::check(&case));
     findings.extend(tokens::check(&case));
     findings.extend(progress::check(&case));
     findings.extend(liveness::check(&case));

@@ -2,34 +2,66 @@
 //! what the lock did.
 //!
 //! ```text
-//! scenario ─▶ director ─▶ real masters, clients, faults ─▶ history ─▶ judge ─▶ verdict, reports
+//!              orders ─▶ real: masters, clients, network, clocks
+//! scenario ─▶ director                    │
+//!    ▲         ▲      ◀─ what happens ────┘
+//!    │         └─▶ history ─▶ judge ─▶ verdict ─▶ reports, exit code
+//!    └───────────────────────── expectation ─┘
 //! ```
 //!
-//! Reading order: [`scenario`] is what a file says; [`director`] follows it, told what happens and
-//! saying what to do; [`real`] is where it happens; [`history`] is the record; [`judge`] reads
-//! nothing but that. [`talk`] is what the harness and a client process say to each other,
-//! [`client`] the built-in one, `process` how one is started and never left behind. [`cli`] is the
-//! command line, [`report`] what comes out of it.
+//! # The map, in reading order
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`scenario`] | what a file says, and what is wrong with it |
+//! | [`director`] | follows it: told what happens, says what to do |
+//! | [`history`] | the record of a run |
+//! | [`judge`] | from a history to a verdict, a layer at a time |
+//! | [`talk`] | the client protocol: what the harness and a client process say to each other |
+//! | `real` | where it happens: masters, proxies, faults |
+//! | `process` | a client process: started, heard, paused, killed, never left behind |
+//! | `client` | the built-in client; the example for a driver of another lock |
+//! | `client_check` | tells the author of a driver what is wrong with it |
+//! | [`sabotage`] | clients that lie, which scenarios must catch |
+//! | `cli`, `report` | the command line, and what comes out of it |
+//!
+//! Those without a link need the feature `real` (on by default) and a Unix. The others build without
+//! Tokio and Redis, and whatever drives masters in virtual time can use them as they are.
+//!
+//! # What is deliberately absent
+//!
+//! - **The judge reads nothing but the history**: no clock, no master, no memory of the run. A
+//!   recorded run can be judged again, elsewhere.
+//! - **The director opens no socket, starts no process and reads no clock.** It is told the time.
+//! - **No wall clock decides anything.** Stamps are of `CLOCK_MONOTONIC`; the wall clocks of masters
+//!   are what a scenario breaks.
+//! - **No lock key is read during a run**: a read lets a master notice that a key has expired. What
+//!   masters hold is computed from the commands that passed.
+//! - **No lock runs in the harness's own process.** Clients are processes that can be stopped as a
+//!   garbage collector stops them, and speak a protocol that any lock can be taught.
+//! - **A seed does not make a run on real masters repeat itself**; it is recorded for what may.
 
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
 pub mod cli;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
 pub mod client;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
 pub mod client_check;
 pub mod director;
 pub mod history;
 pub mod judge;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
+mod mutex;
+#[cfg(all(unix, feature = "real"))]
 pub mod process;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
 pub mod real;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
 pub mod report;
 pub mod sabotage;
 pub mod scenario;
 pub mod sim;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
 pub mod stamp;
 pub mod talk;
 mod units;

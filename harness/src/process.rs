@@ -6,35 +6,31 @@
 //!
 //! A process that leaves the group by `setsid` is beyond reach: a driver must not make daemons.
 //!
-//! What lives here is the process; `lines.rs` cuts its output into lines, `reaper.rs` sees to it that
-//! it does not outlive us. What the lines mean is none of this module's business.
+//! What lives here is the process; `watch.rs` hears it and sees it end, `lines.rs` cuts its output
+//! into lines, `reaper.rs` sees to it that it does not outlive us. What the lines mean is none of this
+//! module's business.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use self::lines::{Cut, Lines};
+pub(crate) use self::lines::shown;
+use self::watch::{ENDING, Shared};
 
 mod lines;
 mod reaper;
+mod watch;
 
 /// The client waits for its first line, which is written once the reaper knows it: at no moment
 /// does it run without being known. A reader of one byte at a time, as `read` is, takes nothing of
 /// what comes behind the line.
 const GATE: &str = r#"read -r _ || exit; exec "$@""#;
-
-/// How much of standard error is kept.
-const COMPLAINTS: usize = 4 * 1024;
-
-/// How long a process that is ending may take for it before it is told of all the same.
-const ENDING: Duration = Duration::from_secs(1);
 
 /// Something that came from a client process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,23 +62,6 @@ pub struct ClientProcess {
     shared: Arc<Shared>,
 }
 
-struct Shared {
-    ended: Mutex<Ended>,
-    changed: Condvar,
-    complaints: Mutex<Vec<u8>>,
-    hear: Mutex<Option<Hearer>>,
-}
-
-type Hearer = Box<dyn FnMut(Heard) + Send>;
-
-#[derive(Default)]
-struct Ended {
-    /// How the process ended, once it has.
-    exit: Option<String>,
-    /// Its output has ended, or is not waited for any more.
-    silent: bool,
-}
-
 impl ClientProcess {
     /// Starts `command` with `env` added to our environment. `hear` is called in the order in which
     /// things are said, from threads of this module; while it blocks, nothing more is read.
@@ -109,21 +88,12 @@ impl ClientProcess {
             unreachable!("all three were asked for as pipes")
         };
         let group = Pid::from_child(&child);
-        let shared = Arc::new(Shared {
-            ended: Mutex::default(),
-            changed: Condvar::new(),
-            complaints: Mutex::default(),
-            hear: Mutex::new(Some(Box::new(hear))),
-        });
+        let shared = Arc::new(Shared::new(Box::new(hear)));
         let mut process = Self { child, group, words: Some(words), shared };
         // Should this fail, the drop kills a client that has not begun.
         reaper::add(process.pid())?;
         process.let_go()?;
-        let (waiter, reader, listener) =
-            (process.shared.clone(), process.shared.clone(), process.shared.clone());
-        thread::spawn(move || waiter.wait(group));
-        thread::spawn(move || reader.read(stdout));
-        thread::spawn(move || listener.listen(stderr));
+        process.shared.watch(group, stdout, stderr);
         Ok(process)
     }
 
@@ -205,12 +175,12 @@ impl ClientProcess {
 
     /// The end of what it has said on standard error.
     pub fn complaints(&self) -> String {
-        String::from_utf8_lossy(&lock(&self.shared.complaints)).trim().to_owned()
+        self.shared.complaints()
     }
 
     /// Waits until the process has ended, and says how; nothing if it has not in time.
     pub fn wait(&self, within: Duration) -> Option<String> {
-        self.shared.wait_for(within, |ended| ended.exit.clone())
+        self.shared.exit(within)
     }
 }
 
@@ -225,9 +195,7 @@ impl Drop for ClientProcess {
             let _ = self.child.wait();
         }
         // What it said last is not told any more, unless somebody is hearing it just now.
-        if let Ok(mut hear) = self.shared.hear.try_lock() {
-            *hear = None;
-        }
+        self.shared.hush();
     }
 }
 
@@ -235,95 +203,4 @@ impl fmt::Debug for ClientProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientProcess").field("pid", &self.pid()).finish_non_exhaustive()
     }
-}
-
-impl Shared {
-    /// Waits until the process ends, and ends what it has left behind: also the pipes that only a
-    /// child of it holds open.
-    fn wait(&self, group: Pid) {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let exit = loop {
-            match waitid(WaitId::Pid(group), options) {
-                Ok(Some(status)) => {
-                    break match (status.exit_status(), status.terminating_signal()) {
-                        (Some(0), _) => "it ended with exit code 0".to_owned(),
-                        (Some(code), _) => format!("it ended with exit code {code}"),
-                        (_, Some(signal)) => format!("it was ended by signal {signal}"),
-                        _ => "it ended".to_owned(),
-                    };
-                }
-                Ok(None) | Err(rustix::io::Errno::INTR) => {}
-                Err(why) => break format!("it cannot be waited for: {why}"),
-            }
-        };
-        // Nobody left is as good.
-        let _ = kill_process_group(group, Signal::KILL);
-        self.change(|ended| ended.exit = Some(exit.clone()));
-        // What it said before it ended comes first.
-        let _ = self.wait_for(ENDING, |ended| ended.silent.then_some(()));
-        self.close(exit);
-    }
-
-    fn read(&self, stdout: impl Read) {
-        let mut lines = Lines::new(stdout);
-        while let Some(cut) = lines.next() {
-            self.tell(match cut {
-                Cut::Line(line) => String::from_utf8(line).map_or(Word::NotUtf8, Word::Line),
-                Cut::TooLong => Word::TooLong,
-            });
-        }
-        self.change(|ended| ended.silent = true);
-        if self.wait_for(ENDING, |ended| ended.exit.clone()).is_none() {
-            self.close("it closed its standard output and goes on".to_owned());
-        }
-    }
-
-    fn listen(&self, mut stderr: impl Read) {
-        let mut chunk = [0; 1024];
-        while let Ok(count @ 1..) = stderr.read(&mut chunk) {
-            let mut kept = lock(&self.complaints);
-            kept.extend_from_slice(&chunk[..count]);
-            let surplus = kept.len().saturating_sub(COMPLAINTS);
-            kept.drain(..surplus);
-        }
-    }
-
-    fn tell(&self, what: Word) {
-        if let Some(hear) = &mut *lock(&self.hear) {
-            hear(Heard { at: Instant::now(), what });
-        }
-    }
-
-    /// Tells the last word, once.
-    fn close(&self, exit: String) {
-        let mut hear = lock(&self.hear);
-        if let Some(mut hear) = hear.take() {
-            hear(Heard { at: Instant::now(), what: Word::Closed(exit) });
-        }
-    }
-
-    fn change(&self, change: impl FnOnce(&mut Ended)) {
-        change(&mut lock(&self.ended));
-        self.changed.notify_all();
-    }
-
-    fn wait_for<T>(&self, within: Duration, look: impl Fn(&Ended) -> Option<T>) -> Option<T> {
-        let until = Instant::now() + within;
-        let mut ended = lock(&self.ended);
-        loop {
-            if let Some(found) = look(&ended) {
-                return Some(found);
-            }
-            let left = until.checked_duration_since(Instant::now())?;
-            ended = self
-                .changed
-                .wait_timeout(ended, left)
-                .map_or_else(|poisoned| poisoned.into_inner().0, |(ended, _)| ended);
-        }
-    }
-}
-
-/// Nothing in here panics halfway through a change; what `hear` does is its own affair.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,9 @@
 //! Real masters: the ground that scenarios are run on, chosen once per invocation.
 //!
 //! `run.rs` is one run: it moves what the director says to the parts, and what the parts say to
-//! the director. `inject.rs` carries out faults, `tap.rs` and `wire.rs` make sense of what passes
-//! on the network.
+//! the director. `start.rs` gets clients ready, `heard.rs` understands them; `inject.rs` carries out
+//! faults; `tap.rs` and `wire.rs` make sense of what passes on the network; `clock.rs` is the time of
+//! a run, `keys.rs` looks at masters when it is over. Nothing is decided here, and nothing judged.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -14,8 +15,12 @@ use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
 use crate::history::History;
 use crate::scenario::{Persistence, Scenario};
 
+mod clock;
+mod heard;
 mod inject;
+pub(crate) mod keys;
 mod run;
+mod start;
 mod tap;
 mod wire;
 

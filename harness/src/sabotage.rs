@@ -13,17 +13,17 @@
 
 mod claim;
 mod lie;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
 mod shell;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
 mod talk;
 #[cfg(test)]
 mod tests;
 mod votes;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
 mod wires;
 
 pub use claim::{Clocks, LyingClaim};
 pub use lie::Lie;
-#[cfg(unix)]
+#[cfg(all(unix, feature = "real"))]
 pub use shell::run;

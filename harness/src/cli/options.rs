@@ -13,11 +13,11 @@ pub struct RunOptions {
     /// Which scenarios.
     #[command(flatten)]
     pub selection: Selection,
-    /// What runs the masters: containers where an engine answers and they are built in, else
-    /// processes
+    /// What runs the masters
     #[arg(long, value_enum, default_value_t, value_name = "BACKEND")]
     pub backend: Backend,
-    /// Where all chance comes from; printed first. Default: a random one
+    /// A number that is kept with the results, and grows by one with each of --repeat. Real masters
+    /// and clients do not follow it. Default: a random one
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// How many scenarios run at once. The masters of all share this machine, and what is late
@@ -31,16 +31,17 @@ pub struct RunOptions {
     /// Stop at the first run that does not come out as expected
     #[arg(long)]
     pub fail_fast: bool,
-    /// The clients: a command that speaks the client protocol. Default: this project's lock
+    /// The clients: a command, as for a shell, that speaks the client protocol (`client-check`
+    /// tries it). Default: this project's lock
     #[arg(long, value_name = "CMD")]
     pub client: Option<String>,
-    /// The image of the masters, when they run in containers
+    /// The image of the masters; only with containers
     #[arg(long, value_name = "NAME")]
     pub image: Option<String>,
     /// How to print it; github adds annotations and a summary of the job
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: Format,
-    /// Run everything so often, each time with the next seed
+    /// Run everything so many times, each with the next seed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub repeat: u32,
     /// Leave the n-th fault out, counted from 1: shows that a scenario would notice (exit code 2

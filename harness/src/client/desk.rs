@@ -2,7 +2,7 @@
 //! and the cancel of it) is entered here in the order in which it was read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use redquorum::{AcquireError, Redlock};
@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::owner::{self, Order};
 use super::voice::Voice;
+use crate::mutex::unpoisoned;
 use crate::stamp;
 use crate::talk::{Answer, Op, Request, Why};
 
@@ -108,7 +109,7 @@ impl Desk {
                 }
             };
             let at_ns = Some(stamp::now());
-            let mut books = lock_books(&books);
+            let mut books = unpoisoned(&books);
             books.acquiring.remove(&id);
             match result {
                 Ok(lease) => {
@@ -136,13 +137,8 @@ impl Desk {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        lock_books(&self.books)
+        unpoisoned(&self.books)
     }
-}
-
-fn lock_books(books: &Mutex<Books>) -> MutexGuard<'_, Books> {
-    // Nothing in here panics halfway through a change.
-    books.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn why(error: &AcquireError) -> Why {

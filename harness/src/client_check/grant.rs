@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::talker::Fault;
 use super::{Grant, OPTIONS, Session, Verdict, cannot, no_lease, said};
 use crate::history::text_of;
+use crate::process::shown;
 use crate::talk::{Can, Op, Why};
 
 impl Session {
@@ -143,15 +144,15 @@ pub(super) fn keys(session: &mut Session) -> Result<Verdict, Fault> {
         )));
     }
     let Some(key) = on.iter().flatten().next() else { return Ok(no_lease()) };
+    let name = shown(&text_of(&key.name));
     match key.ttl_ms {
-        None => Err(Fault::Wrong(format!("the key `{}` never expires", key.name))),
+        None => Err(Fault::Wrong(format!("the key `{name}` never expires"))),
         Some(left) if left > grant.ttl_ms => Err(Fault::Wrong(format!(
-            "the key `{}` lives for another {left} ms, and the request says {} ms",
-            key.name, grant.ttl_ms
+            "the key `{name}` lives for another {left} ms, and the request says {} ms",
+            grant.ttl_ms
         ))),
         Some(_) => {
             grant.value.clone_from(&key.value);
-            let name = &key.name;
             Ok(Verdict::Ok(format!("`{name}` on {count} of {all} masters, with a TTL")))
         }
     }
@@ -170,8 +171,8 @@ pub(super) fn token(session: &mut Session) -> Result<Verdict, Fault> {
         Some(value) => Err(Fault::Wrong(format!(
             "\"token\" is `{}`, and the value on the masters is `{}`: give that, as `hex:…` if it \
              is not plain text",
-            super::shown(token),
-            super::shown(&text_of(value))
+            shown(token),
+            shown(&text_of(value))
         ))),
     }
 }

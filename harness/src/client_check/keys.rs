@@ -2,24 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use redquorum_rig::{Masters, Reply, RigError};
+use redquorum_rig::{Masters, RigError};
 
 use super::talker::Fault;
+use crate::real::keys::{self, Key};
 
 /// The masters, and which of them are dead.
 pub(super) struct Keys {
     masters: Masters,
     dead: Vec<usize>,
-}
-
-/// A key on one master.
-#[derive(Debug)]
-pub(super) struct Key {
-    pub(super) name: String,
-    /// Nothing if it is no string.
-    pub(super) value: Option<Vec<u8>>,
-    /// Milliseconds; nothing if it never expires.
-    pub(super) ttl_ms: Option<u64>,
 }
 
 impl Keys {
@@ -42,34 +33,9 @@ impl Keys {
     }
 
     fn on(&self, node: usize, resource: &str) -> Result<Vec<Key>, Fault> {
-        let Reply::Array(names) = self.command(node, &[b"KEYS", b"*"])? else {
-            return Ok(Vec::new());
-        };
-        let mut keys = Vec::new();
-        for name in names {
-            let Reply::Bulk(bytes) = name else { continue };
-            let name = String::from_utf8_lossy(&bytes).into_owned();
-            if !name.contains(resource) {
-                continue;
-            }
-            let value = match self.command(node, &[b"GET", &bytes])? {
-                Reply::Bulk(value) => Some(value),
-                // Expired meanwhile.
-                Reply::Nil => continue,
-                _ => None,
-            };
-            let ttl_ms = match self.command(node, &[b"PTTL", &bytes])? {
-                Reply::Integer(-2) => continue,
-                Reply::Integer(left) => u64::try_from(left).ok(),
-                _ => None,
-            };
-            keys.push(Key { name, value, ttl_ms });
-        }
+        let mut keys = keys::of(&self.masters, node).map_err(Fault::Environment)?;
+        keys.retain(|key| String::from_utf8_lossy(&key.name).contains(resource));
         Ok(keys)
-    }
-
-    fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, Fault> {
-        self.masters.command(node, command).map_err(|error| broken(&error))
     }
 
     /// Waits until no master has a key of the resource, and says how many have one still.

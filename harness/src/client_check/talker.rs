@@ -6,8 +6,7 @@ use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use super::shown;
-use crate::process::{ClientProcess, Heard, Word};
+use crate::process::{ClientProcess, Heard, Word, shown};
 use crate::stamp;
 use crate::talk::{
     Answer, LONGEST_LINE, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request, Said,

@@ -99,7 +99,11 @@ impl<'a> Case<'a> {
             let keys = self.keys.of_token(token, resource, Span::new(request.asked, at));
             keys.filter(|key| key.granted).filter_map(|key| key.delivered).collect()
         } else {
-            self.keys.kept(request.process, token, request.asked)
+            self.keys
+                .kept(request.process, token, request.asked)
+                .iter()
+                .map(|kept| kept.delivered)
+                .collect()
         };
         all.sort_unstable();
         all.get(self.world.q - 1).copied()

@@ -84,9 +84,20 @@ pub(super) struct Keys<'a> {
     deletes: HashMap<(&'a str, &'a str), Vec<Ns>>,
     /// When a process did to the key of a resource what nobody understands.
     opaque: HashMap<(&'a str, &'a str), Vec<Ns>>,
-    /// When a process prolonged its token, as it learnt.
-    keeps: HashMap<(&'a str, &'a str), Vec<(Ns, Ns)>>,
+    /// When a process prolonged its token.
+    keeps: HashMap<(&'a str, &'a str), Vec<Kept>>,
     longest: Ns,
+}
+
+/// A master said that it prolonged a token.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Kept {
+    pub(super) sent: Ns,
+    /// When the client learnt of it.
+    pub(super) delivered: Ns,
+    pub(super) node: usize,
+    /// Whether it was there already, not created.
+    pub(super) was_there: bool,
 }
 
 impl<'a> Keys<'a> {
@@ -139,12 +150,31 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// The token that a process last set for a resource within a span.
-    pub(super) fn last_set(&self, process: &str, resource: &str, within: Span) -> Option<&'a str> {
+    /// The token that a process last set for a resource within a span, on so many masters: others
+    /// in the same process may have tried, too. If there is none, the one that most masters have.
+    pub(super) fn last_set(
+        &self,
+        process: &str,
+        resource: &str,
+        within: Span,
+        quorum: usize,
+    ) -> Option<&'a str> {
         let all = self.by_setter.get(&(process, resource))?;
+        let begin = all.partition_point(|index| self.all[*index].made.from < within.from);
         let end = all.partition_point(|index| self.all[*index].made.from <= within.to);
-        let last = &self.all[all[end.checked_sub(1)?]];
-        (last.made.from >= within.from).then_some(last.token)
+        let mut nodes: HashMap<&str, Vec<usize>> = HashMap::new();
+        let tokens = all.get(begin..end)?.iter().map(|index| &self.all[*index]);
+        tokens
+            .enumerate()
+            .map(|(place, key)| {
+                let of_token = nodes.entry(key.token).or_default();
+                if !of_token.contains(&key.node) {
+                    of_token.push(key.node);
+                }
+                (of_token.len().min(quorum), place, key.token)
+            })
+            .max()
+            .map(|(_, _, token)| token)
     }
 
     /// Whether anything is known of a token.
@@ -172,11 +202,10 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// When a process learnt that its token was prolonged, by commands from an instant on.
-    pub(super) fn kept(&self, process: &str, token: &str, from: Ns) -> Vec<Ns> {
+    /// Which masters told a process that its token was prolonged, by commands from an instant on.
+    pub(super) fn kept(&self, process: &str, token: &str, from: Ns) -> Vec<Kept> {
         let all = self.keeps.get(&(process, token)).map_or(&[][..], Vec::as_slice);
-        let begin = all.partition_point(|(sent, _)| *sent < from);
-        all[begin..].iter().map(|(_, delivered)| *delivered).collect()
+        all[all.partition_point(|kept| kept.sent < from)..].to_vec()
     }
 }
 

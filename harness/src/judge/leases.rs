@@ -63,6 +63,10 @@ pub(super) struct Extension {
     /// When the client said that it was told, if it said so.
     pub(super) at: Option<Ns>,
     pub(super) deadline: Window,
+    /// The request for it: its place among the requests. None: its watchdog did it.
+    pub(super) request: Option<usize>,
+    /// The deadline before.
+    pub(super) before: Window,
 }
 
 impl<'a> Lease<'a> {
@@ -70,6 +74,11 @@ impl<'a> Lease<'a> {
     pub(super) fn span(&self) -> Span {
         let to = self.holds.iter().map(|hold| hold.outer.to).max();
         Span::new(self.start.from, to.unwrap_or(self.start.from))
+    }
+
+    fn extend(&mut self, at: Option<Ns>, deadline: Window, request: Option<usize>) {
+        let before = self.extensions.last().map_or(self.deadline, |last| last.deadline);
+        self.extensions.push(Extension { at, deadline, request, before });
     }
 
     /// Where its token was, or may have been, while it was asked for or lived.
@@ -82,9 +91,18 @@ impl<'a> Lease<'a> {
         found.into_iter().flatten()
     }
 
+    /// The keys that were set for it; some locks do that with the script that prolongs them, too.
+    pub(super) fn votes<'k>(
+        &self,
+        keys: &'k Keys<'a>,
+    ) -> impl Iterator<Item = &'k Presence<'a>> + use<'k, 'a> {
+        let answered = self.answer.ns;
+        self.keys(keys).filter(move |key| key.granted || key.made.from <= answered)
+    }
+
     /// How many masters granted it: for certain, or with those that never answered.
     pub(super) fn grants(&self, keys: &Keys<'a>, sure: bool) -> usize {
-        let granted = self.keys(keys).filter(|key| key.granted && (key.sure || !sure));
+        let granted = self.votes(keys).filter(|key| key.sure || !sure);
         let mut nodes: Vec<usize> = granted.map(|key| key.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
@@ -150,7 +168,7 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
                         if let Some(lease) = latest
                             && let Some(deadline) = promised(request, answer)
                         {
-                            leases[lease].extensions.push(Extension { at: answer.at, deadline });
+                            leases[lease].extend(answer.at, deadline, Some(*index));
                         }
                     }
                     (Turn::Answered(_), None) => {}
@@ -160,8 +178,7 @@ fn gather<'a>(world: &World<'a>, requests: &[Request<'a>], keys: &Keys<'a>) -> V
                 let known = of_client.get(&(client.as_str(), resource.as_str()));
                 if let Some(lease) = known.and_then(|known| known.last()) {
                     let deadline = Window { from: *deadline, to: *deadline };
-                    let extension = Extension { at: None, deadline };
-                    leases[*lease].extensions.push(extension);
+                    leases[*lease].extend(None, deadline, None);
                 }
             }
             Event::Lost { client, resource, at } => {
@@ -201,7 +218,7 @@ fn granted<'a>(
 ) -> Lease<'a> {
     let during = Span::new(request.asked, answer.ns);
     let said = answer.token.filter(|token| keys.knows(token));
-    let token = said.or_else(|| keys.last_set(request.process, resource, during));
+    let token = said.or_else(|| keys.last_set(request.process, resource, during, world.q));
     // Nothing was set that is understood: then nothing can be said of its keys.
     let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
     let token = if opaque { None } else { token.or(answer.token) };

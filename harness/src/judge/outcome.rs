@@ -8,7 +8,7 @@ use crate::scenario::{Acquires, Cause, Layer, Wanted};
 use crate::talk::Why;
 
 use super::requests::Request;
-use super::{Case, Outcome, Seen};
+use super::{Case, Outcome, Seen, stamps};
 
 /// What deviates.
 #[derive(Default)]
@@ -40,6 +40,9 @@ pub(super) fn of(
     acquires(case, &mut lines);
     margins(case, &mut lines);
     faults(case, &mut lines);
+    for line in stamps::check(case) {
+        lines.add(Outcome::Differs, line);
+    }
     for (process, _, why) in &case.world.broken {
         lines.add(Outcome::Differs, format!("process {process}: {why}"));
     }

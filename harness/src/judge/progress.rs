@@ -13,6 +13,8 @@ use super::requests::Request;
 use super::time::{self, MS, Ms, Span};
 use super::{Case, Finding, Seen};
 
+/// How much longer it may take where several wait for the same.
+const RESOLVES: Ns = 800 * MS;
 /// How long a client may need to clean up, besides one timeout of a master.
 const CLEANS_UP: Ns = 100 * MS;
 
@@ -20,6 +22,7 @@ use blocks::Blocks;
 use occupied::Occupants;
 
 mod blocks;
+mod kept;
 mod occupied;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
@@ -27,7 +30,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let occupants = Occupants::of(case, slack);
     let mut blocks = None;
     let asked = case.requests.iter().enumerate();
-    asked
+    let mut findings: Vec<Finding> = asked
         .filter(|(_, request)| request.is_acquire() && request.phase == Phase::Run)
         .filter_map(|(index, request)| {
             let ended = end(case, request)?;
@@ -39,20 +42,30 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                 return None;
             }
             let busy = occupants.until(request.client, resource, index, within);
-            if busy.is_some_and(|until| until >= ended || request.wait_ms == 0) {
+            let contended = busy.is_some_and(|until| until >= ended);
+            if busy.is_some() && request.wait_ms == 0 {
                 return None;
             }
+            // Others who only wait for it, too, are in the way for a while, but it must resolve.
+            let (busy, bound) = if contended {
+                let held = occupants.held_until(request.client, resource, within);
+                (held, bound.saturating_add(RESOLVES))
+            } else {
+                (busy, bound)
+            };
             let blocks = blocks.get_or_insert_with(|| Blocks::of(case));
             let blocked = blocks.until(case, request, resource, within)?;
             let free = busy.unwrap_or(request.asked).max(blocked);
             let soon = ended.saturating_sub(free) <= bound;
             let excused = match request.wait_ms {
                 0 => free > request.asked,
-                _ => soon && (request.granted() || free > request.asked),
+                _ => soon && (contended || request.granted() || free > request.asked),
             };
             (!excused).then(|| told(request, ended, free, bound))
         })
-        .collect()
+        .collect();
+    findings.extend(kept::check(case));
+    findings
 }
 
 /// When a request ended that is to be judged.

@@ -11,6 +11,7 @@ use super::{Outcome, Seen, Verdict, judge};
 mod causes;
 mod exclusion;
 mod garbled;
+mod kept;
 mod keys;
 mod liveness;
 mod outcome;
@@ -18,7 +19,9 @@ mod progress;
 
 mod register;
 mod run;
+mod stamps;
 mod validity;
+mod votes;
 
 use run::{Answer, Run};
 

@@ -77,6 +77,17 @@ impl<R: Read> Lines<R> {
     }
 }
 
+/// A client's words as they may be shown: bounded, without control characters.
+pub(crate) fn shown(text: &str) -> String {
+    const LONGEST: usize = 300;
+    let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut short: String = clean.take(LONGEST).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        short.push('…');
+    }
+    short
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,9 @@
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use crate::mutex::unpoisoned;
 
 struct Reaper {
     words: ChildStdin,
@@ -30,7 +32,7 @@ pub(super) fn drop(group: u32) {
 }
 
 fn tell(word: &str, group: u32) -> io::Result<()> {
-    let mut reaper = REAPER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reaper = unpoisoned(&REAPER);
     let reaper = match &mut *reaper {
         Some(reaper) => reaper,
         none => none.insert(Reaper::start()?),

@@ -7,52 +7,11 @@ use std::time::Instant;
 
 use redquorum_rig::network::{self, Traffic};
 
+use super::clock::RunClock;
 use super::wire::{Scripts, outcome};
 use crate::director::Input;
-use crate::history::{Act, Event, Ns, Outcome};
+use crate::history::{Act, Event, Outcome};
 use crate::scenario::{Class, Side};
-
-/// The clock of a run: nanoseconds since it began, once it has.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RunClock {
-    origin: Instant,
-    /// `CLOCK_MONOTONIC` at the origin, for the stamps of clients.
-    origin_ns: i64,
-}
-
-impl RunClock {
-    /// A run begins now.
-    pub(super) fn start() -> Self {
-        let origin_ns = crate::stamp::now();
-        Self { origin: Instant::now(), origin_ns }
-    }
-
-    pub(super) fn at(&self, instant: Instant) -> Ns {
-        let nanos =
-            |length: std::time::Duration| Ns::try_from(length.as_nanos()).unwrap_or(Ns::MAX);
-        match instant.checked_duration_since(self.origin) {
-            Some(after) => nanos(after),
-            None => -nanos(self.origin.duration_since(instant)),
-        }
-    }
-
-    pub(super) fn now(&self) -> Ns {
-        self.at(Instant::now())
-    }
-
-    /// A client's stamp.
-    pub(super) fn stamp(&self, monotonic_ns: i64) -> Ns {
-        monotonic_ns.saturating_sub(self.origin_ns)
-    }
-
-    /// The instant at which it is this late.
-    pub(super) fn instant(&self, at: Ns) -> Instant {
-        let after = std::time::Duration::from_nanos(u64::try_from(at).unwrap_or(0));
-        self.origin
-            .checked_add(after)
-            .unwrap_or_else(|| self.origin + std::time::Duration::from_secs(3600))
-    }
-}
 
 /// What is known of commands whose fate is open. Before the run has begun nothing is told.
 pub(super) struct Tap {
@@ -92,7 +51,9 @@ impl Tap {
                 self.scripts.learn(&command, &reply);
                 let key = (connection, number, duplicate);
                 let Some(pending) = self.open.get_mut(&key) else { return };
-                let result = outcome(&pending.act, &reply);
+                // One that is queued in a transaction is not executed yet: what becomes of it is in
+                // the reply to `EXEC`, and is not looked for.
+                let Some(result) = outcome(&pending.act, &reply) else { return };
                 pending.replied = Some((at, result));
                 tell(Input::Replied {
                     process: pending.process.to_string(),

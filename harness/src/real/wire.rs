@@ -7,11 +7,12 @@
 //! cannot place is [`Act::Other`], and the judge does not build on it.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use redquorum_rig::Reply;
 
 use crate::history::{Act, Outcome, text_of};
+use crate::mutex::unpoisoned;
 use crate::scenario::Class;
 
 /// The scripts that were seen, by their SHA-1.
@@ -48,9 +49,9 @@ impl Scripts {
                 let ttl_ms = number(&words[1]).map(|seconds| seconds.saturating_mul(1000));
                 Act::Keep { key: key(), token: None, ttl_ms }
             }
-            "EVAL" | "EVALSHA" | "EVAL_RO" | "FCALL" => {
+            "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" => {
                 let kind = match name.as_str() {
-                    "EVAL" => words.first().map_or(Kind::Other, |text| kind_of(text)),
+                    "EVAL" | "EVAL_RO" => words.first().map_or(Kind::Other, |text| kind_of(text)),
                     _ => words.first().map_or(Kind::Other, |sha| self.kind(sha)),
                 };
                 scripted(kind, words, &name)
@@ -74,37 +75,42 @@ impl Scripts {
         }
     }
 
-    /// Learns from a reply to `SCRIPT LOAD`.
+    /// Learns from a reply to `SCRIPT LOAD`, and from `EVAL`: a master remembers that script, too,
+    /// and a client knows its SHA-1 without being told.
     pub(super) fn learn(&self, command: &[Vec<u8>], reply: &Reply) {
+        if let [eval, text, ..] = command
+            && (eval.eq_ignore_ascii_case(b"EVAL") || eval.eq_ignore_ascii_case(b"EVAL_RO"))
+        {
+            unpoisoned(&self.known)
+                .entry(sha1_smol::Sha1::from(text).digest().to_string())
+                .or_insert_with(|| kind_of(text));
+        }
         if let [script, load, text] = command
             && script.eq_ignore_ascii_case(b"SCRIPT")
             && load.eq_ignore_ascii_case(b"LOAD")
             && let Some(sha) = reply.text()
         {
-            self.lock().insert(sha.to_ascii_lowercase(), kind_of(text));
+            unpoisoned(&self.known).insert(sha.to_ascii_lowercase(), kind_of(text));
         }
     }
 
     fn kind(&self, sha: &[u8]) -> Kind {
         let sha = String::from_utf8_lossy(sha).to_ascii_lowercase();
-        self.lock().get(&sha).copied().unwrap_or(Kind::Other)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Kind>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(&self.known).get(&sha).copied().unwrap_or(Kind::Other)
     }
 }
 
-/// What a master said to a command, for the key.
-pub(super) fn outcome(act: &Act, reply: &Reply) -> Outcome {
-    match (act, reply) {
+/// What a master said to a command, for the key; none: that it has put it into its queue.
+pub(super) fn outcome(act: &Act, reply: &Reply) -> Option<Outcome> {
+    Some(match (act, reply) {
+        (_, Reply::Status(said)) if said == "QUEUED" => return None,
         (_, Reply::Error(_)) => Outcome::Error,
         (Act::Keep { .. }, Reply::Integer(2)) => Outcome::Created,
         (_, Reply::Integer(number)) if *number > 0 => Outcome::Done,
         (_, Reply::Status(_)) => Outcome::Done,
         (Act::Set { .. }, Reply::Bulk(_)) => Outcome::Done,
         _ => Outcome::Refused,
-    }
+    })
 }
 
 fn set(words: &[Vec<u8>]) -> Act {
@@ -135,9 +141,12 @@ fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
     let keys = words.get(1).and_then(|word| number(word)).and_then(|n| usize::try_from(n).ok());
     let key = words.get(2).filter(|_| keys.is_some_and(|keys| keys > 0)).map(|key| text_of(key));
     let args = words.get(keys.unwrap_or(0).saturating_add(2)..).unwrap_or_default();
-    // The token is what is not a number: times and flags are.
-    let token = args.iter().find(|arg| number(arg).is_none()).map(|arg| text_of(arg));
-    let ttl_ms = args.iter().find_map(|arg| number(arg));
+    // The token is what is not a number: times and flags are. One that looks like a number comes
+    // first.
+    let place = args.iter().position(|arg| number(arg).is_none()).unwrap_or(0);
+    let token = args.get(place).map(|arg| text_of(arg));
+    let others = args.iter().enumerate().filter(|(at, _)| *at != place);
+    let ttl_ms = others.filter_map(|(_, arg)| number(arg)).next();
     match (kind, key, token) {
         (Kind::Set, Some(key), Some(token)) => Act::Set { key, token, ttl_ms },
         (Kind::Keep { compares }, Some(key), token) => {
@@ -206,9 +215,9 @@ mod tests {
         let keep = Act::Keep { key, token: Some(token), ttl_ms: Some(2000) };
         let sent = format!("EVALSHA {} 1 L t 2000 1", wire::KEEP.sha1);
         assert_eq!(scripts.act(&words(&sent)), Some(keep.clone()));
-        assert_eq!(outcome(&keep, &Reply::Integer(2)), Outcome::Created);
-        assert_eq!(outcome(&keep, &Reply::Integer(1)), Outcome::Done);
-        assert_eq!(outcome(&keep, &Reply::Integer(0)), Outcome::Refused);
+        assert_eq!(outcome(&keep, &Reply::Integer(2)), Some(Outcome::Created));
+        assert_eq!(outcome(&keep, &Reply::Integer(1)), Some(Outcome::Done));
+        assert_eq!(outcome(&keep, &Reply::Integer(0)), Some(Outcome::Refused));
         assert_eq!(scripts.act(&words("PING")), None);
     }
 
@@ -225,6 +234,50 @@ mod tests {
         }
         assert_eq!(kind_of(b"return redis.call('DEL', KEYS[1])"), Kind::Delete { compares: false });
         assert_eq!(kind_of(b"return redis.call('set', KEYS[1], ARGV[1], 'NX')"), Kind::Set);
+    }
+
+    #[test]
+    fn a_script_that_was_once_sent_whole_is_known_by_its_sha() {
+        let scripts = Scripts::default();
+        let text =
+            b"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end";
+        let [key, token] = ["L", "t"].map(|word| word.as_bytes().to_vec());
+        let eval = [b"EVAL".to_vec(), text.to_vec(), b"1".to_vec(), key.clone(), token.clone()];
+        let delete = Act::Delete { key: "L".to_owned(), token: Some("t".to_owned()) };
+        assert_eq!(scripts.act(&eval), Some(delete.clone()));
+        scripts.learn(&eval, &Reply::Integer(0));
+        let sha = sha1_smol::Sha1::from(text).digest().to_string().to_uppercase().into_bytes();
+        let short = [b"EVALSHA".to_vec(), sha, b"1".to_vec(), key, token];
+        assert_eq!(scripts.act(&short), Some(delete));
+    }
+
+    #[test]
+    fn tokens_may_look_like_numbers() {
+        let scripts = Scripts::default();
+        for (source, words, wanted) in [
+            (
+                "return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2])",
+                ["L", "777", "2000"].as_slice(),
+                Act::Set { key: "L".to_owned(), token: "777".to_owned(), ttl_ms: Some(2000) },
+            ),
+            (
+                "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end",
+                &["L", "777"],
+                Act::Delete { key: "L".to_owned(), token: Some("777".to_owned()) },
+            ),
+        ] {
+            let command = [&["EVAL", source, "1"], words].concat();
+            let command: Vec<Vec<u8>> =
+                command.iter().map(|word| word.as_bytes().to_vec()).collect();
+            assert_eq!(scripts.act(&command), Some(wanted));
+        }
+    }
+
+    #[test]
+    fn a_command_in_a_transaction_is_not_done_when_it_is_queued() {
+        let act = Act::Set { key: "L".to_owned(), token: "t".to_owned(), ttl_ms: None };
+        assert_eq!(outcome(&act, &Reply::Status("QUEUED".to_owned())), None);
+        assert_eq!(outcome(&act, &Reply::Status("OK".to_owned())), Some(Outcome::Done));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use crate::history::{Act, Ns, Outcome, Window};
 
-use super::{Deleted, Foreign, Keys, Life, Presence};
+use super::{Deleted, Foreign, Kept, Keys, Life, Presence};
 use crate::judge::clocks::Clocks;
 use crate::judge::commands::Command;
 use crate::judge::faults::Faults;
@@ -118,6 +118,16 @@ impl<'w, 'a> OneKey<'w, 'a> {
         }
     }
 
+    /// A master said that it prolonged a token, or created it.
+    fn kept(keys: &mut Keys<'a>, command: &Command<'a>, token: &'a str) {
+        if let Some(delivered) = command.delivered {
+            let was_there = command.result == Outcome::Done;
+            let (sent, node) = (command.when.from, command.node);
+            let keeps = keys.keeps.entry((command.process, token)).or_default();
+            keeps.push(Kept { sent, delivered, node, was_there });
+        }
+    }
+
     fn keep(
         &mut self,
         keys: &mut Keys<'a>,
@@ -128,10 +138,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         let when = command.when;
         match (command.result, token) {
             (Outcome::Done, Some(token)) => {
-                if let Some(delivered) = command.delivered {
-                    let keeps = keys.keeps.entry((command.process, token)).or_default();
-                    keeps.push((when.from, delivered));
-                }
+                Self::kept(keys, command, token);
                 let (life, certain_to, possible_to) = self.life(command.node, when, ttl_ms);
                 let Some(index) = self.which(keys, token, when) else {
                     return self.create(keys, command, token, ttl_ms, false);
@@ -148,10 +155,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
                 kept.life = life;
             }
             (Outcome::Created, Some(token)) => {
-                if let Some(delivered) = command.delivered {
-                    let keeps = keys.keeps.entry((command.process, token)).or_default();
-                    keeps.push((when.from, delivered));
-                }
+                Self::kept(keys, command, token);
                 self.replace(keys, command);
                 self.create(keys, command, token, ttl_ms, false);
             }
@@ -159,6 +163,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
             (Outcome::Done | Outcome::Silent, token) => {
                 if token.is_none() && command.result == Outcome::Done {
                     self.foreign(keys, command, false);
+                    self.opaque(keys, command);
                 }
                 for index in &self.open {
                     let old = &mut keys.all[*index];
@@ -241,14 +246,19 @@ impl<'w, 'a> OneKey<'w, 'a> {
         if harmless || command.looks() {
             return;
         }
-        if let Some(resource) = self.resource {
-            let opaque = keys.opaque.entry((command.process, resource)).or_default();
-            opaque.push(command.when.from);
-        }
+        self.opaque(keys, command);
         for index in &self.open {
             let old = &mut keys.all[*index];
             old.certain.to = old.certain.to.min(command.when.from);
             old.possible.to = Ns::MAX;
+        }
+    }
+
+    /// A process did something from which it cannot be told what it knows of its token.
+    fn opaque(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
+        if let Some(resource) = self.resource {
+            let opaque = keys.opaque.entry((command.process, resource)).or_default();
+            opaque.push(command.when.from);
         }
     }
 

@@ -21,13 +21,15 @@ pub(super) struct Occupants<'a> {
     all: HashMap<&'a str, Occupied>,
     /// By client and resource: what is in its own way; the owner is a request.
     own: HashMap<(&'a str, &'a str), Occupied>,
+    /// By resource: who held it, or gave it back.
+    held: HashMap<&'a str, Occupied>,
     clients: HashMap<&'a str, usize>,
 }
 
 impl<'a> Occupants<'a> {
     pub(super) fn of(case: &Case<'a>, slack: Ns) -> Self {
-        let (all, own) = (HashMap::new(), HashMap::new());
-        let mut occupants = Self { all, own, clients: HashMap::new() };
+        let (all, own, held) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let mut occupants = Self { all, own, held, clients: HashMap::new() };
         for (index, request) in case.requests.iter().enumerate() {
             let Some(resource) = request.resource else { continue };
             if !matches!(request.op, "acquire" | "release") {
@@ -39,24 +41,43 @@ impl<'a> Occupants<'a> {
             // A client that asks again when it was refused is not in its own way.
             let again = Span::new(request.asked, to.saturating_sub(1));
             let own = if request.is_acquire() { again } else { span };
-            occupants.add(request.client, resource, index, span, own);
+            let number = occupants.add(request.client, resource, index, span, own);
+            if !request.is_acquire() {
+                occupants.held.entry(resource).or_default().spans.push((span, number));
+            }
         }
         for lease in &case.leases {
             for hold in lease.holds.iter().filter(|hold| !hold.outer.is_empty()) {
                 let span = Span::new(hold.outer.from, hold.outer.to.saturating_add(slack));
-                occupants.add(lease.client, lease.resource, lease.request, span, span);
+                let (client, resource) = (lease.client, lease.resource);
+                let number = occupants.add(client, resource, lease.request, span, span);
+                occupants.held.entry(resource).or_default().spans.push((span, number));
             }
         }
         let each = occupants.all.values_mut().chain(occupants.own.values_mut());
-        each.for_each(Occupied::sort);
+        each.chain(occupants.held.values_mut()).for_each(Occupied::sort);
         occupants
     }
 
-    fn add(&mut self, client: &'a str, resource: &'a str, request: usize, all: Span, own: Span) {
+    fn add(
+        &mut self,
+        client: &'a str,
+        resource: &'a str,
+        request: usize,
+        all: Span,
+        own: Span,
+    ) -> usize {
         let new = self.clients.len();
         let number = *self.clients.entry(client).or_insert(new);
         self.all.entry(resource).or_default().spans.push((all, number));
         self.own.entry((client, resource)).or_default().spans.push((own, request));
+        number
+    }
+
+    /// Until when another client held a resource, or gave it back, within a span; none: nobody did.
+    pub(super) fn held_until(&self, client: &str, resource: &str, within: Span) -> Option<Ns> {
+        let number = self.clients.get(client).copied().unwrap_or(usize::MAX);
+        self.held.get(resource)?.until(within, number)
     }
 
     /// Until when something is in the way of a request within a span; none: nothing is.

@@ -1,0 +1,129 @@
+//! Leases that could have been kept: an extension that failed though a quorum said yes to it, and a
+//! lease that its watchdog let go though a majority could be reached all the time.
+
+use crate::history::{Ns, Phase};
+use crate::judge::Case;
+use crate::judge::leases::{Ending, Lease};
+use crate::judge::requests::Request;
+use crate::judge::time::{self, Ms, Span};
+use crate::judge::{Finding, Seen};
+use crate::scenario::{Cause, Layer, Step};
+use crate::talk::Why;
+
+pub(super) fn check(case: &Case<'_>) -> impl Iterator<Item = Finding> {
+    let refused = case.requests.iter().filter_map(|request| refused(case, request));
+    let let_go = case.leases.iter().filter_map(|lease| let_go(case, lease));
+    refused.chain(let_go)
+}
+
+fn bug(story: Vec<String>, from: Ns, to: Ns) -> Finding {
+    let (layer, seen, causes) = (Layer::Progress, Seen::Violated, vec![Cause::Bug]);
+    Finding { layer, seen, story, causes, from, to }
+}
+
+/// An extension that failed, when a quorum had said yes in good time.
+fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
+    let answer = request.answer.filter(|answer| !answer.ok)?;
+    let failed = !matches!(answer.why, Some(Why::Unsupported | Why::Cancelled | Why::Error));
+    if request.op != "extend" || !failed || request.phase != Phase::Run {
+        return None;
+    }
+    let mut own = case.leases.iter().filter(|lease| lease.client == request.client);
+    let lease = own.rfind(|lease| {
+        Some(lease.resource) == request.resource && lease.start.from <= request.asked
+    })?;
+    let alive = lease.deadline.from >= answer.ns && lease.lost.is_none_or(|at| at >= answer.ns);
+    let during = Span::new(request.asked, answer.ns);
+    let paused = case.faults.pauses(request.process).any(|pause| pause.span().touches(during));
+    if !alive || paused {
+        return None;
+    }
+    // Whoever is told so late may have given up before, on a busy machine.
+    let by = request.asked.saturating_add(case.world.node_timeout / 2);
+    let kept = case.keys.kept(request.process, lease.token?, request.asked);
+    let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
+    let mut nodes: Vec<usize> = yes.map(|kept| kept.node).collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    (nodes.len() >= case.world.q).then(|| {
+        let story = vec![format!(
+            "{} asked at {} to extend its lease of {}, {} of {} masters did so, and at {} it was \
+             told that it failed",
+            request.client,
+            Ms(request.asked),
+            lease.resource,
+            nodes.len(),
+            case.world.n,
+            Ms(answer.ns)
+        )];
+        bug(story, request.asked, answer.ns)
+    })
+}
+
+/// A lease that was to be kept, and ended, though its keys were there and could be reached.
+fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
+    let lost = matches!(lease.ending, Ending::Deadline | Ending::Lost);
+    if !lost || lease.phase != Phase::Run {
+        return None;
+    }
+    let keep = case.requests.iter().find(|request| {
+        request.op == "keep_alive"
+            && request.client == lease.client
+            && request.resource == Some(lease.resource)
+            && request.asked >= lease.start.from
+            && request.answer.is_some_and(|answer| answer.ok)
+    })?;
+    let end = lease.span().to;
+    let ttl = ttl(case, lease);
+    let most = keep.asked.saturating_add(shortest_keep(case, lease)?);
+    let next = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
+    let over = case.world.began(Phase::Heal).unwrap_or(case.world.end);
+    // For one TTL before its end nothing kept it from being extended.
+    let through = Span::new(end.saturating_sub(ttl), end);
+    if keep.asked >= end || end >= most.min(next).min(over) {
+        return None;
+    }
+    let paused = case.faults.pauses(lease.process).any(|pause| pause.span().touches(through));
+    if paused || case.death(lease.process).is_some_and(|at| at.from <= end) {
+        return None;
+    }
+    // The keys were there for most of it, too: what a master forgot cannot be extended.
+    let middle = end.saturating_sub(ttl / 2);
+    let mut nodes: Vec<usize> = lease
+        .keys(&case.keys)
+        .filter(|key| {
+            key.certain.from <= through.from.max(lease.start.to) && key.certain.to >= middle
+        })
+        .filter(|key| case.faults.reachable(lease.process, key.node, through))
+        .map(|key| key.node)
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    (nodes.len() >= case.world.q).then(|| {
+        let story = vec![format!(
+            "the lease of {} that {} kept alive ended at {}, though {} of {} masters had its key and \
+             could be reached for a TTL before",
+            lease.resource,
+            lease.client,
+            Ms(end),
+            nodes.len(),
+            case.world.n
+        )];
+        bug(story, through.from, end)
+    })
+}
+
+fn ttl(case: &Case<'_>, lease: &Lease<'_>) -> Ns {
+    let asked = case.requests[lease.request].ttl_ms;
+    asked.map_or(time::of(case.world.scenario.lock.ttl.0), time::of_ms)
+}
+
+/// The shortest time for which a client's script keeps a resource: so long at least.
+fn shortest_keep(case: &Case<'_>, lease: &Lease<'_>) -> Option<Ns> {
+    let client = case.world.scenario.clients.iter().find(|client| client.id == lease.client)?;
+    let keeps = client.script.iter().filter_map(|step| match step {
+        Step::Keep { resource, most } if resource == lease.resource => Some(time::of(most.0)),
+        _ => None,
+    });
+    keeps.min()
+}

@@ -1,0 +1,61 @@
+//! Stamps: whether what clients say of the time can be true. One that reads another clock, or in
+//! another unit, would put its leases where no rival is, and everything would look safe.
+
+use crate::history::{Event, Ns};
+
+use super::Case;
+use super::time::{MS, Ms};
+
+/// By so much two readings of the same clock may seem to be in the wrong order.
+const SKEW: Ns = MS;
+
+/// A line for each process whose stamps cannot be true.
+pub(super) fn check(case: &Case<'_>) -> Vec<String> {
+    let mut told = Vec::new();
+    let mut lines = Vec::new();
+    let mut tell = |process, line| {
+        if !told.contains(&process) {
+            told.push(process);
+            lines.push(line);
+        }
+    };
+    for request in &case.requests {
+        let Some(answer) = request.answer else { continue };
+        let stamps = [answer.from, answer.at].into_iter().flatten();
+        let (earliest, latest) =
+            (request.asked.saturating_sub(SKEW), answer.ns.saturating_add(SKEW));
+        let mut before = earliest;
+        for stamp in stamps {
+            if stamp < before || stamp > latest {
+                tell(
+                    request.process,
+                    format!(
+                        "process {}: its answer to {}, asked at {} and heard at {}, is stamped {}: \
+                         stamps are nanoseconds of CLOCK_MONOTONIC",
+                        request.process,
+                        request.op,
+                        Ms(request.asked),
+                        Ms(answer.ns),
+                        Ms(stamp)
+                    ),
+                );
+            }
+            before = before.max(stamp);
+        }
+    }
+    for record in case.world.records {
+        if let Event::Lost { client, at, .. } = &record.event
+            && *at > record.ns.saturating_add(SKEW)
+        {
+            let process = case.world.process(client);
+            let line = format!(
+                "process {process}: its loss, heard of at {}, is stamped {}: stamps are nanoseconds \
+                 of CLOCK_MONOTONIC",
+                Ms(record.ns),
+                Ms(*at)
+            );
+            tell(process, line);
+        }
+    }
+    lines
+}

@@ -1,0 +1,51 @@
+//! What client processes say during a run, for the director: its stamps become times of the run,
+//! and who breaks the protocol is told so.
+
+use super::run::Run;
+use crate::director::Input;
+use crate::process::{Word, shown};
+use crate::talk::{Notice, Said};
+
+impl Run {
+    /// What a client process said, for the director.
+    pub(super) fn heard(&mut self, process: &str, word: &Word) -> Option<Input> {
+        let broken = |why: String| Some(Input::Broken { process: process.to_owned(), why });
+        let line = match word {
+            Word::Line(line) => line,
+            Word::TooLong => return broken("it said a line that is longer than 1 MiB".to_owned()),
+            Word::NotUtf8 => return broken("it said a line that is not UTF-8".to_owned()),
+            Word::Closed(_) if self.expected_to_die.contains(process) => return None,
+            Word::Closed(how) => return broken(how.clone()),
+        };
+        let said = match Said::read(line) {
+            Ok(said) => said,
+            Err(why) => return broken(format!("it said `{}`: {why}", shown(line))),
+        };
+        match said {
+            Said::Answer(mut answer) => {
+                match self.asked.remove(&answer.id) {
+                    Some(asked) if asked == process => {}
+                    _ => {
+                        let id = answer.id;
+                        return broken(format!(
+                            "it answered request {id}, which is not open: it was never asked, or \
+                             is answered twice"
+                        ));
+                    }
+                }
+                for stamp in [&mut answer.from_ns, &mut answer.at_ns, &mut answer.deadline_ns] {
+                    *stamp = stamp.map(|stamp| self.clock.stamp(stamp));
+                }
+                Some(Input::Answered(answer))
+            }
+            Said::Notice(Notice::Lost { client, resource, at_ns }) => {
+                Some(Input::Lost { client, resource, at: self.clock.stamp(at_ns) })
+            }
+            Said::Notice(Notice::Extended { client, resource, deadline_ns, .. }) => {
+                let deadline = self.clock.stamp(deadline_ns);
+                Some(Input::Extended { client, resource, deadline })
+            }
+            Said::Notice(Notice::Ready { .. }) => broken("it said `ready` twice".to_owned()),
+        }
+    }
+}

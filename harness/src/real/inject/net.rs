@@ -1,0 +1,102 @@
+//! Faults of the network as rules of its proxies, and the gates that hold a message back until its
+//! fault has struck.
+
+use std::sync::Arc;
+
+use redquorum_rig::network::{self, Message, Rule};
+
+use super::Injector;
+use crate::mutex::unpoisoned;
+use crate::scenario::{Class, End, NetHarm, Side, Which};
+
+impl Injector {
+    /// Closes a gate for a fault.
+    pub(in crate::real) fn gate(
+        &mut self,
+        fault: usize,
+        process: String,
+        side: Side,
+        class: Class,
+        number: u64,
+    ) {
+        let rule = Rule {
+            clients: Some(vec![process]),
+            side: wire_side(side),
+            matches: self.matches(class),
+            from: number,
+            ..Rule::all(network::Harm::Hold)
+        };
+        // Locked over both, or the network could knock before the gate is known.
+        let mut gates = unpoisoned(&self.gates);
+        gates.insert(self.network.strike(rule), fault);
+    }
+
+    /// Opens it.
+    pub(in crate::real) fn open(&mut self, fault: usize) {
+        let mut gates = unpoisoned(&self.gates);
+        let rule = gates.iter().find(|(_, gated)| **gated == fault).map(|(rule, _)| *rule);
+        if let Some(rule) = rule {
+            gates.remove(&rule);
+            drop(gates);
+            self.network.heal(rule);
+        }
+    }
+
+    /// Strikes a rule; of the links of all clients, or of those that the fault is about.
+    pub(super) fn net(&mut self, fault: usize, rule: Rule, of_clients: bool) {
+        let Some(there) = self.there.get_mut(&fault) else { return };
+        let clients = of_clients.then(|| there.processes.clone());
+        let rule = Rule { clients, nodes: Some(there.nodes.clone()), ..rule };
+        there.rules.push(self.network.strike(rule));
+    }
+
+    pub(super) fn rule(&self, net: &NetHarm) -> Rule {
+        let chosen = |which: &Which, harm| Rule {
+            side: wire_side(which.what),
+            matches: self.matches(which.command),
+            from: which.index.unwrap_or(1),
+            count: which.count,
+            ..Rule::all(harm)
+        };
+        match net {
+            NetHarm::Cut(which) => {
+                let which = Which { what: Side::Both, command: Class::Any, ..which.clone() };
+                chosen(&which, network::Harm::Drop)
+            }
+            NetHarm::Drop(which) => chosen(which, network::Harm::Drop),
+            NetHarm::Hold(which) => chosen(which, network::Harm::Hold),
+            NetHarm::Duplicate(which) => {
+                let which = Which { what: Side::Request, ..which.clone() };
+                chosen(&which, network::Harm::Duplicate)
+            }
+            NetHarm::Reset(which) => chosen(which, network::Harm::Reset),
+            NetHarm::Delay { what, by, .. } => {
+                Rule { side: wire_side(*what), ..Rule::all(network::Harm::Delay(by.0)) }
+            }
+            NetHarm::Trickle { what, bytes, .. } => {
+                Rule { side: wire_side(*what), ..Rule::all(network::Harm::Trickle(*bytes)) }
+            }
+            NetHarm::HalfOpen { end, .. } => Rule::all(network::Harm::HalfOpen(match end {
+                End::Client => network::End::Client,
+                End::Master => network::End::Master,
+            })),
+        }
+    }
+
+    /// Requests of a class and their replies; none: everything.
+    fn matches(&self, class: Class) -> Option<Arc<network::Matches>> {
+        if class == Class::Any {
+            return None;
+        }
+        let scripts = Arc::clone(&self.scripts);
+        Some(Arc::new(move |message: &Message<'_>| scripts.class(message.command) == class))
+    }
+}
+
+const fn wire_side(side: Side) -> network::Side {
+    match side {
+        Side::Request => network::Side::Requests,
+        Side::Reply => network::Side::Replies,
+        Side::Both => network::Side::Both,
+    }
+}

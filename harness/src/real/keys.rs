@@ -1,0 +1,40 @@
+//! The keys of a master, asked of itself and not through the network of faults. Only where nothing
+//! is to be judged any more, or yet: a read lets a master notice that a key has expired.
+
+use redquorum_rig::{Cluster, Reply};
+
+/// A key on a master.
+#[derive(Clone, Debug)]
+pub(crate) struct Key {
+    pub(crate) name: Vec<u8>,
+    /// None: it is no string.
+    pub(crate) value: Option<Vec<u8>>,
+    /// None: it never expires.
+    pub(crate) ttl_ms: Option<u64>,
+}
+
+/// All keys of a master, or why it could not be asked.
+pub(crate) fn of(cluster: &dyn Cluster, node: usize) -> Result<Vec<Key>, String> {
+    let ask = |words: &[&[u8]]| cluster.command(node, words).map_err(|error| error.to_string());
+    let names = match ask(&[b"KEYS", b"*"])? {
+        Reply::Array(names) => names,
+        other => return Err(format!("master {node} answers {other:?} to KEYS")),
+    };
+    let mut keys = Vec::new();
+    for name in names {
+        let Reply::Bulk(name) = name else { continue };
+        let ttl_ms = match ask(&[b"PTTL", &name])? {
+            // It expired between the two questions; so below.
+            Reply::Integer(-2) => continue,
+            Reply::Integer(ms) => u64::try_from(ms).ok(),
+            _ => None,
+        };
+        let value = match ask(&[b"GET", &name])? {
+            Reply::Bulk(value) => Some(value),
+            Reply::Nil => continue,
+            _ => None,
+        };
+        keys.push(Key { name, value, ttl_ms });
+    }
+    Ok(keys)
+}

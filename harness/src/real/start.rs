@@ -1,0 +1,144 @@
+//! The start of a run: a process for each that the scenario names, behind proxies of its own, and
+//! its first words. What it says later is in `heard.rs`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use redquorum_rig::network::Network;
+use redquorum_rig::{Clock, Cluster};
+
+use super::inject::Processes;
+use super::run::{GLANCE, Signal};
+use super::{Failure, Ground, interrupted};
+use crate::director::processes_of;
+use crate::mutex::unpoisoned;
+use crate::process::{ClientProcess, Word, shown};
+use crate::scenario::{ClientHarm, Fault, Harm, Lock, Scenario};
+use crate::talk::{Can, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL, Said};
+use crate::units::millis;
+
+/// How long a client may take to be ready.
+const READY: Duration = Duration::from_secs(10);
+
+/// The wall clocks of client processes that have one of their own.
+type Clocks = BTreeMap<String, Clock>;
+
+/// Starts a process for each that the scenario names, behind proxies of its own.
+pub(super) fn clients(
+    ground: &Ground,
+    scenario: &Scenario,
+    cluster: &dyn Cluster,
+    network: &Network,
+    signals: &Sender<Signal>,
+) -> io::Result<(Processes, Clocks)> {
+    let options = serde_json::to_string(&options(&scenario.lock))?;
+    let (mut processes, mut clocks) = (BTreeMap::new(), BTreeMap::new());
+    for name in scenario.processes() {
+        let mut urls = Vec::new();
+        for node in 1..=scenario.cluster.nodes {
+            urls.push(format!("redis://{}", network.listen(name, node)?));
+        }
+        let mut env: Vec<(&str, OsString)> = vec![
+            (NODES_VARIABLE, urls.join(",").into()),
+            (OPTIONS_VARIABLE, options.clone().into()),
+        ];
+        if needs_clock(scenario, name) {
+            let missing = || io::Error::other("the masters have no directory for a clock");
+            let dir = cluster.scratch().ok_or_else(missing)?.join(format!("clock-of-{name}"));
+            fs::create_dir(&dir)?;
+            let clock = Clock::create(&dir).map_err(io::Error::other)?;
+            env.extend(clock.env());
+            clocks.insert(name.to_owned(), clock);
+        }
+        let (to, of) = (signals.clone(), name.to_owned());
+        let hear = move |heard| drop(to.send(Signal::Heard(of.clone(), heard)));
+        let process = ClientProcess::spawn(&ground.command, env, hear)?;
+        processes.insert(name.to_owned(), Mutex::new(process));
+    }
+    Ok((processes, clocks))
+}
+
+/// The options of the lock as clients are told them: in whole milliseconds, which the scenario's are.
+fn options(lock: &Lock) -> Options {
+    Options {
+        ttl_ms: millis(lock.ttl.0),
+        node_timeout_ms: millis(lock.node_timeout.0),
+        drift_ppm: lock.drift_ppm,
+        drift_ms: millis(lock.drift.0),
+        fencing: lock.fencing,
+    }
+}
+
+/// Whether a fault sets the wall clock of this process.
+fn needs_clock(scenario: &Scenario, process: &str) -> bool {
+    let sets = |fault: &Fault| {
+        matches!(fault.harm, Harm::Client(ClientHarm::Clock { .. }))
+            && processes_of(&fault.harm, scenario).iter().any(|hit| hit == process)
+    };
+    scenario.faults.iter().any(sets)
+}
+
+/// Waits for the first words of all clients.
+pub(super) fn all_ready(
+    inbox: &Receiver<Signal>,
+    processes: &Processes,
+) -> Result<BTreeMap<String, Vec<Can>>, Failure> {
+    let until = Instant::now() + READY;
+    let mut ready = BTreeMap::new();
+    while ready.len() < processes.len() {
+        if interrupted() {
+            return Err(Failure::Interrupted);
+        }
+        let signal = match inbox.recv_timeout(GLANCE) {
+            Ok(Signal::Heard(process, heard)) => Some((process, heard)),
+            _ => None,
+        };
+        match signal {
+            Some((process, heard)) => {
+                let can =
+                    first_words(&heard.what).map_err(|why| not_ready(processes, &process, &why))?;
+                ready.insert(process, can);
+            }
+            None if Instant::now() >= until => {
+                let late = processes.keys().find(|name| !ready.contains_key(*name));
+                let late = late.cloned().unwrap_or_default();
+                let why = format!("it says nothing for {} s", READY.as_secs());
+                return Err(not_ready(processes, &late, &why));
+            }
+            None => {}
+        }
+    }
+    Ok(ready)
+}
+
+fn not_ready(processes: &Processes, process: &str, why: &str) -> Failure {
+    let complaints = processes.get(process).map(|process| unpoisoned(process).complaints());
+    let complaints = complaints.filter(|text| !text.is_empty());
+    let behind = complaints.map(|text| format!("; it complains:\n{text}")).unwrap_or_default();
+    Failure::Environment(format!(
+        "the client of process {process} does not get ready: {why} (`client-check` tells what \
+         is wrong with a driver){behind}"
+    ))
+}
+
+/// What a client can do, if these are the first words that it should say.
+fn first_words(word: &Word) -> Result<Vec<Can>, String> {
+    let line = match word {
+        Word::Line(line) => line,
+        Word::TooLong => return Err("its first line is longer than 1 MiB".to_owned()),
+        Word::NotUtf8 => return Err("its first line is not UTF-8".to_owned()),
+        Word::Closed(how) => return Err(how.clone()),
+    };
+    match Said::read(line) {
+        Ok(Said::Notice(Notice::Ready { protocol: PROTOCOL, can, .. })) => Ok(can),
+        Ok(Said::Notice(Notice::Ready { protocol, .. })) => {
+            Err(format!("it speaks protocol {protocol}, and this harness speaks {PROTOCOL}"))
+        }
+        Ok(_) => Err(format!("its first line is not `ready` but `{}`", shown(line))),
+        Err(why) => Err(format!("its first line is `{}`: {why}", shown(line))),
+    }
+}
