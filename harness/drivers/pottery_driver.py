@@ -60,13 +60,18 @@ def acquire(request):
     end = time.monotonic() + wait
     while True:
         # Each attempt by itself: only the last one's start counts for the deadline.
-        start = time.monotonic_ns()
-        granted = lock.acquire(blocking=False)
+        start, failed = time.monotonic_ns(), None
+        try:
+            granted = lock.acquire(blocking=False)
+        except (QuorumIsImpossible, RedisError) as error:
+            granted, failed = False, error
         now = time.monotonic_ns()
         if granted or time.monotonic() >= end or request["id"] in answered:
             break
         time.sleep(0.05)
     if not granted:
+        if failed:
+            raise failed
         return answer(request, ok=False, why="taken", at_ns=now)
     until = deadline(start, ttl)
     if now >= until:

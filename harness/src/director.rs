@@ -10,37 +10,44 @@
 //!
 //! Here an [`Input`] is taken in; `phases.rs` says what is due then, `requests.rs` numbers requests
 //! and awaits their answers, `player.rs` has one client's way through its script, `faults.rs` when
-//! which fault strikes and is cured, `witness.rs` and `settle.rs` the phases of these names. What an
+//! which fault strikes and is cured, `whom.rs` whom it hits, `witness.rs` and `settle.rs` the phases of these names. What an
 //! [`Order`] takes is for the backend, and what the records mean for the judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
-use crate::scenario::{Client, Harm, Scenario, Step, When};
+use crate::scenario::{ClockHarm, Harm, Scenario, Step, When};
 use crate::talk::Can;
 use crate::units::nanos;
 
 mod faults;
+mod granted;
 mod input;
 mod order;
 mod phases;
 mod player;
 mod requests;
 mod settle;
+#[cfg(test)]
+mod tests;
+mod whom;
 mod witness;
 
 use faults::Faults;
-pub use faults::processes_of;
+use granted::Granted;
 pub use input::Input;
 pub use order::Order;
 use player::Player;
 use settle::Settle;
+use whom::clients_of;
+pub use whom::processes_of;
 use witness::Witness;
 
 /// How long a run may take beyond what its script and faults ask for, before it is healed all the
 /// same: a client that never answers must not keep it for ever.
 const PATIENCE: Duration = Duration::from_secs(20);
+
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Director {
@@ -49,8 +56,7 @@ pub struct Director {
     players: Vec<Player>,
     faults: Faults,
     witness: Witness,
-    /// Which masters granted the latest token of each process.
-    granted: BTreeMap<String, (String, BTreeSet<usize>)>,
+    granted: Granted,
     registers: BTreeMap<String, u64>,
     can: BTreeMap<String, Vec<Can>>,
     gone: BTreeSet<String>,
@@ -75,7 +81,7 @@ impl Director {
             players,
             faults,
             witness: Witness::default(),
-            granted: BTreeMap::new(),
+            granted: Granted::default(),
             registers: BTreeMap::new(),
             can: BTreeMap::new(),
             gone: BTreeSet::new(),
@@ -155,11 +161,7 @@ impl Director {
             }
             Input::Replied { process, node, act, result } => {
                 if let (Act::Set { token, .. }, Outcome::Done) = (&act, result) {
-                    let latest = self.granted.entry(process).or_default();
-                    if latest.0 != *token {
-                        *latest = (token.clone(), BTreeSet::new());
-                    }
-                    latest.1.insert(node);
+                    self.granted.set(process, token, node);
                 }
             }
             Input::Recorded(event) => self.record(now, event),
@@ -167,7 +169,7 @@ impl Director {
             Input::Struck { fault, at, failed } => self.struck(now, fault, at, failed, orders),
             Input::Cured { fault, at, failed } => {
                 let processes = self.faults.cured(fault);
-                if faults::is_pause(&self.scenario.faults[fault].harm) {
+                if self.scenario.faults[fault].harm.pauses_clients() {
                     self.paused(now, &processes, false);
                 }
                 self.record(now, Event::Cured { fault: fault + 1, at, failed });
@@ -198,13 +200,13 @@ impl Director {
     ) {
         let (nodes, processes) = self.faults.struck(now, fault, failed.is_some());
         let harm = self.scenario.faults[fault].harm.clone();
-        if failed.is_none() && faults::is_deadly(&harm) {
+        if failed.is_none() && harm.kills_clients() {
             for process in &processes {
                 self.gone.insert(process.clone());
                 self.lose(process);
             }
         }
-        if failed.is_none() && faults::is_pause(&harm) {
+        if failed.is_none() && harm.pauses_clients() {
             self.paused(now, &processes, true);
         }
         let fault_number = fault + 1;
@@ -236,15 +238,15 @@ impl Director {
     }
 }
 
-/// The process of a client.
-fn process_of<'a>(scenario: &'a Scenario, client: &str) -> Option<&'a str> {
-    scenario.clients.iter().find(|known| known.id == client).map(Client::process)
-}
-
-/// The clients of a process.
-fn clients_of(scenario: &Scenario, process: &str) -> Vec<String> {
-    let all = scenario.clients.iter().filter(|client| client.process() == process);
-    all.map(|client| client.id.clone()).collect()
+/// How long a key may live that was set before everything was healed: a clock that was ahead then
+/// and is right again keeps it for so much longer.
+fn longest_key(scenario: &Scenario) -> Duration {
+    let ahead = scenario.faults.iter().map(|fault| match &fault.harm {
+        Harm::Clock(ClockHarm::Step { by, .. }) if !by.back => by.by.0,
+        Harm::Clock(ClockHarm::Strobe { by, .. }) => by.0,
+        _ => Duration::ZERO,
+    });
+    ahead.fold(scenario.longest_ttl(), Duration::saturating_add)
 }
 
 /// When a run is healed whatever is still under way.

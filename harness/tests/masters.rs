@@ -1,9 +1,13 @@
 //! The program on real masters, from the command line to the exit code.
 
 #[cfg(unix)]
+#[path = "support/folder.rs"]
+mod folder;
+
+#[cfg(unix)]
 mod unix {
     use std::fs;
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
     use std::process::{Child, Command, ExitCode, Stdio};
     use std::thread::sleep;
     use std::time::{Duration, Instant};
@@ -11,6 +15,8 @@ mod unix {
     use redquorum_harness::report::ResultFile;
     use redquorum_rig::trials::{plain, run, with_masters};
     use rustix::process::{Pid, Signal, kill_process};
+
+    use super::folder::folder;
 
     pub(super) fn main() -> ExitCode {
         run([
@@ -20,13 +26,6 @@ mod unix {
             with_masters("what_new_writes_comes_out_as_expected", template),
             plain("without_a_server_it_is_3_and_says_what_to_install", nothing),
         ])
-    }
-
-    fn folder(name: &str) -> PathBuf {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("masters").join(name);
-        drop(fs::remove_dir_all(&folder));
-        fs::create_dir_all(&folder).unwrap();
-        folder
     }
 
     fn program(folder: &Path, words: &[&str]) -> Command {

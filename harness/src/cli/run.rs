@@ -14,6 +14,7 @@ use crate::real::{self, Failure, Ground, Setup};
 use crate::report::{Out, Reports, Session};
 
 pub(super) fn main(options: &RunOptions) -> Code {
+    listen();
     let mut chosen = match options.selection.runs() {
         Ok(chosen) => chosen,
         Err(code) => return code,
@@ -24,7 +25,6 @@ pub(super) fn main(options: &RunOptions) -> Code {
             Err(code) => return code,
         };
     }
-    listen();
     let plan = Plan {
         jobs: usize::from(options.jobs),
         repeat: options.repeat,

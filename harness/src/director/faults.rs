@@ -1,12 +1,9 @@
-//! When faults strike and when they are cured.
+//! When faults strike and when they are cured. Whom they hit is in `whom.rs`.
 
-use std::collections::BTreeSet;
-
-use super::{Order, clients_of, process_of};
+use super::Order;
+use super::whom::process_of;
 use crate::history::Ns;
-use crate::scenario::{
-    Class, ClientHarm, Clients, Fault, Harm, Moment, NodeHarm, Nodes, Scenario, Side, What, When,
-};
+use crate::scenario::{Class, Fault, Moment, Scenario, Side, What, When};
 use crate::units::nanos;
 
 /// The faults of a run, by their place in the scenario.
@@ -204,7 +201,10 @@ impl Faults {
     ) -> (Vec<usize>, Vec<String>) {
         let watched = &mut self.all[fault];
         watched.state = match watched.fault.lasts {
-            _ if failed || !has_cure(&watched.fault.harm) => State::Over,
+            _ if !watched.fault.harm.has_cure() => State::Over,
+            // What was done of it before it failed is undone at the end.
+            _ if failed && watched.nodes.is_empty() && watched.processes.is_empty() => State::Over,
+            _ if failed => State::Struck(None),
             Some(lasts) => State::Struck(Some(now.saturating_add(nanos(lasts.0)))),
             None => State::Struck(None),
         };
@@ -239,56 +239,6 @@ impl Faults {
     pub(super) fn all_cured(&self) -> bool {
         self.all.iter().all(|watched| watched.state == State::Over)
     }
-}
-
-/// Whether there is something to undo.
-const fn has_cure(harm: &Harm) -> bool {
-    !matches!(harm, Harm::Node(NodeHarm::Restart { .. }) | Harm::Client(ClientHarm::Kill { .. }))
-}
-
-/// Whether the client processes that it hits are gone.
-pub(super) const fn is_deadly(harm: &Harm) -> bool {
-    matches!(harm, Harm::Client(ClientHarm::Kill { .. }))
-}
-
-/// Whether the client processes that it hits stand still.
-pub(super) const fn is_pause(harm: &Harm) -> bool {
-    matches!(harm, Harm::Client(ClientHarm::Pause { .. }))
-}
-
-/// The masters that a fault hits now.
-pub(super) fn nodes_of(
-    harm: &Harm,
-    count: usize,
-    granted: impl Fn(&str) -> Option<BTreeSet<usize>>,
-) -> Result<Vec<usize>, String> {
-    let role = match harm.nodes() {
-        None => return Ok(Vec::new()),
-        Some(Nodes::All) => return Ok((1..=count).collect()),
-        Some(Nodes::Some(numbers)) => return Ok(numbers.clone()),
-        Some(Nodes::Role(role)) => role,
-    };
-    let granted = granted(&role.client).unwrap_or_default();
-    let wanted = role.first.unwrap_or(usize::MAX);
-    let found: Vec<usize> =
-        (1..=count).filter(|node| granted.contains(node) == role.granted).take(wanted).collect();
-    match role.first {
-        Some(first) if found.len() < first => {
-            Err(format!("{role}: there are only {} such masters", found.len()))
-        }
-        None if found.is_empty() => Err(format!("{role}: there is no such master")),
-        _ => Ok(found),
-    }
-}
-
-/// The processes that a fault hits.
-pub fn processes_of(harm: &Harm, scenario: &Scenario) -> Vec<String> {
-    let Some(clients) = harm.clients() else { return Vec::new() };
-    let hit = |process: &&str| match clients {
-        Clients::All => true,
-        some => clients_of(scenario, process).iter().any(|client| some.has(client)),
-    };
-    scenario.processes().into_iter().filter(hit).map(str::to_owned).collect()
 }
 
 /// The message that a moment is about, if it is about one.

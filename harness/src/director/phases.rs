@@ -1,9 +1,9 @@
 //! What is due in each phase, and when the next begins.
 
-use super::faults::{nodes_of, processes_of};
 use super::settle::Settle;
+use super::whom::{clients_of, nodes_of, process_of, processes_of};
 use super::witness::Witness;
-use super::{Director, Order, PATIENCE, Player, clients_of, process_of};
+use super::{Director, Order, PATIENCE, Player, longest_key};
 use crate::history::{Event, Left, Ns, Phase, Window};
 use crate::units::nanos;
 
@@ -45,7 +45,7 @@ impl Director {
                     let id = self.ask(now, client, op, orders);
                     self.witness.asked(now, id);
                 } else if self.witness.is_done(&self.gone) {
-                    self.settle = Settle::new(now, self.scenario.longest_ttl());
+                    self.settle = Settle::new(now, longest_key(&self.scenario));
                     self.enter(now, Phase::Settle);
                 }
             }
@@ -95,7 +95,7 @@ impl Director {
             let harm = &self.scenario.faults[fault].harm;
             let nodes = match nodes_of(harm, self.scenario.cluster.nodes, |client| {
                 let process = process_of(&self.scenario, client)?;
-                self.granted.get(process).map(|(_, nodes)| nodes.clone())
+                self.granted.nodes(client, process).cloned()
             }) {
                 Ok(nodes) => nodes,
                 Err(why) => {

@@ -96,6 +96,11 @@ impl Player {
         self.state == State::Done
     }
 
+    /// Whether the step that it is at is an acquire.
+    pub(super) fn is_acquiring(&self) -> bool {
+        matches!(self.client.script.get(self.at), Some(Step::Acquire { .. }))
+    }
+
     pub(super) fn awaits(&self, id: u64) -> bool {
         self.state == State::Asked(id)
     }

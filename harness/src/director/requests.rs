@@ -1,6 +1,7 @@
 //! Requests and their answers: numbered, recorded, and given to whoever awaits them.
 
-use super::{Director, Order, process_of};
+use super::whom::process_of;
+use super::{Director, Order};
 use crate::history::{Event, Ns};
 use crate::talk::{Answer, Op, Request};
 
@@ -50,6 +51,12 @@ impl Director {
             },
         );
         if let Some(index) = player {
+            if answer.ok && self.players[index].is_acquiring() {
+                let player = &self.players[index];
+                let quorum = self.scenario.cluster.nodes / 2 + 1;
+                let told = answer.token.as_deref();
+                self.granted.won(player.id(), player.process(), told, quorum);
+            }
             let touched =
                 self.players[index].answered(now, &answer, &mut self.faults, &mut self.registers);
             if let Some(event) = touched {

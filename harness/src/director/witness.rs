@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::longest_key;
 use crate::history::Ns;
 use crate::scenario::{Scenario, Step};
 use crate::talk::{Answer, Can, Op};
@@ -62,7 +63,7 @@ impl Witness {
         }
         // Its end is the first: tasks are taken from there.
         tasks.reverse();
-        let patience = scenario.longest_ttl().saturating_add(PATIENCE);
+        let patience = longest_key(scenario).saturating_add(PATIENCE);
         Self { tasks, ttl: scenario.lock.ttl.0, patience, state: State::Fresh }
     }
 

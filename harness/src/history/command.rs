@@ -71,7 +71,7 @@ pub enum Outcome {
 pub struct Left {
     /// Its name.
     pub key: String,
-    /// Its value, as in [`Event::Command`].
+    /// Its value, as in [`Event::Command`](super::Event::Command).
     pub value: String,
     /// What is left of its TTL; none: it has none.
     pub ttl_ms: Option<u64>,

@@ -22,6 +22,8 @@ pub(super) struct Strike<'a> {
     pub(super) cured: Option<Window>,
     /// It did not, or not everywhere.
     pub(super) failed: bool,
+    /// It could not be cured.
+    pub(super) stays: bool,
     nodes: &'a [usize],
     processes: Vec<&'a str>,
 }
@@ -73,7 +75,7 @@ impl Strike<'_> {
             Harm::Net(NetHarm::Delay { what, .. } | NetHarm::Trickle { what, .. }) => {
                 !matches!(what, Side::Reply)
             }
-            Harm::Node(NodeHarm::Slow { .. }) => false,
+            Harm::Node(NodeHarm::Slow { .. } | NodeHarm::Full { .. }) => false,
             _ => true,
         }
     }
@@ -91,7 +93,7 @@ impl Strike<'_> {
     /// How long the link may be down after the cure.
     const fn grace(&self) -> Ns {
         match self.harm {
-            Harm::Node(NodeHarm::Pause { .. } | NodeHarm::Slow { .. })
+            Harm::Node(NodeHarm::Pause { .. } | NodeHarm::Slow { .. } | NodeHarm::Full { .. })
             | Harm::Net(NetHarm::Hold(_) | NetHarm::Delay { .. } | NetHarm::Duplicate(_)) => GO_ON,
             _ => RECONNECT,
         }
@@ -126,15 +128,19 @@ impl<'a> Faults<'a> {
                         at: time::tidy(*at),
                         cured: None,
                         failed: failed.is_some(),
+                        stays: false,
                         nodes,
                         processes: hit,
                     });
                 }
-                // A cure that failed leaves the fault in force.
-                Event::Cured { fault, at, failed: None } => {
+                Event::Cured { fault, at, failed } => {
                     let mut latest = strikes.iter_mut().rev();
                     if let Some(strike) = latest.find(|strike| strike.fault == *fault) {
-                        strike.cured = Some(time::tidy(*at));
+                        match failed {
+                            None => strike.cured = Some(time::tidy(*at)),
+                            // It is in force for ever.
+                            Some(_) => strike.stays = true,
+                        }
                     }
                 }
                 _ => {}
@@ -233,6 +239,12 @@ impl<'a> Faults<'a> {
             ours && strike.span().touches(within)
         });
         hit.filter_map(Strike::delay).fold(0, Ns::saturating_add)
+    }
+
+    /// The faults that could not be cured: what comes after them is the harness's doing.
+    pub(super) fn not_cured(&self) -> impl Iterator<Item = &Strike<'a>> {
+        // A client that cannot be cured is gone, and that is told elsewhere.
+        self.strikes.iter().filter(|strike| strike.stays && !matches!(strike.harm, Harm::Client(_)))
     }
 
     /// Whether a fault struck, and did all that it should.

@@ -12,11 +12,13 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let world = &case.world;
     let from = world.began(Phase::Witness).unwrap_or(world.end);
     let to = world.began(Phase::Settle).unwrap_or(world.end);
+    // Where not everything was healed nobody can be blamed.
+    let healed = case.faults.not_cured().next().is_none();
     let finding = |seen, story: String| Finding {
         layer: Layer::Liveness,
-        seen,
+        seen: if healed { seen } else { Seen::Inconclusive },
         story: vec![story],
-        causes: if seen == Seen::Violated { vec![Cause::Bug] } else { Vec::new() },
+        causes: if healed && seen == Seen::Violated { vec![Cause::Bug] } else { Vec::new() },
         from,
         to,
     };

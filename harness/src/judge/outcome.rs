@@ -168,4 +168,7 @@ fn faults(case: &Case<'_>, lines: &mut Lines) {
             lines.add(Outcome::NotSeen, format!("fault {number} ({name}) {what}"));
         }
     }
+    for strike in case.faults.not_cured() {
+        lines.add(Outcome::Inconclusive, format!("{} could not be cured", strike.name()));
+    }
 }

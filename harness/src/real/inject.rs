@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use redquorum_rig::network::{self, Network, Rule, RuleId};
-use redquorum_rig::{Clock, ClockChange, Cluster, RigError};
+use redquorum_rig::{Clock, ClockChange, Cluster, Reply, RigError};
 
 use self::clocks::Shown;
 use super::clock::RunClock;
@@ -113,6 +113,7 @@ impl Injector {
             Harm::Node(NodeHarm::Stop { .. }) => self.each(&nodes, |rig, node| rig.stop(node)),
             Harm::Node(NodeHarm::Restart { .. }) => self.restart(&nodes),
             Harm::Node(NodeHarm::Pause { .. }) => self.each(&nodes, |rig, node| rig.pause(node)),
+            Harm::Node(NodeHarm::Full { .. }) => self.memory(&nodes, "1"),
             Harm::Node(NodeHarm::Slow { by, .. }) => {
                 let slow = network::Harm::Delay(by.0);
                 let rule = Rule { side: network::Side::Replies, ..Rule::all(slow) };
@@ -138,6 +139,7 @@ impl Injector {
         match self.scenario.faults[fault].harm {
             Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }) => self.restart(&nodes),
             Harm::Node(NodeHarm::Pause { .. }) => self.each(&nodes, |rig, node| rig.resume(node)),
+            Harm::Node(NodeHarm::Full { .. }) => self.memory(&nodes, "0"),
             Harm::Clock(_) => self.set_clocks(&nodes, ClockChange::Cure, tell),
             Harm::Client(ClientHarm::Pause { .. }) => self.clients(fault, ClientProcess::resume),
             Harm::Client(ClientHarm::Clock { .. }) => {
@@ -169,6 +171,18 @@ impl Injector {
             match result {
                 Ok(done) => done.map_err(|error| error.to_string())?,
                 Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(())
+    }
+
+    /// Bounds the memory of masters; 0: no bound.
+    fn memory(&self, nodes: &[usize], bytes: &str) -> Result<(), String> {
+        for node in nodes {
+            let words: [&[u8]; 4] = [b"CONFIG", b"SET", b"maxmemory", bytes.as_bytes()];
+            let said = self.cluster.command(*node, &words).map_err(|error| error.to_string())?;
+            if !matches!(&said, Reply::Status(ok) if ok == "OK") {
+                return Err(format!("master {node} sets no bound to its memory: {said:?}"));
             }
         }
         Ok(())

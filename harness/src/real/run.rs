@@ -23,7 +23,7 @@ use crate::director::{Director, Input, Order};
 use crate::history::{Header, History, Phase, Record, SCHEMA};
 use crate::mutex::unpoisoned;
 use crate::process::Heard;
-use crate::scenario::{ClientHarm, Harm, Scenario};
+use crate::scenario::Scenario;
 use crate::talk::{Can, Request};
 
 /// How often it is looked whether Ctrl-C was pressed.
@@ -231,8 +231,7 @@ impl Run {
             match order {
                 Order::Ask { process, request } => self.ask(&process, &request),
                 Order::Strike { fault, nodes, processes } => {
-                    let harm = self.director.harm(fault);
-                    if matches!(harm, Harm::Client(ClientHarm::Kill { .. })) {
+                    if self.director.harm(fault).kills_clients() {
                         self.expected_to_die.extend(processes.iter().cloned());
                     }
                     give(Task::Strike { fault, nodes, processes });

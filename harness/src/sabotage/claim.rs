@@ -136,6 +136,8 @@ impl LyingClaim {
                 inputs.push(Input::Wake);
                 inputs
             }
+            Input::KeepAlive(_) if self.lie == Lie::NoWatchdog => Vec::new(),
+            Input::Abandon if self.lie == Lie::LeaksCancelled => Vec::new(),
             other => vec![other],
         }
     }
@@ -153,9 +155,14 @@ impl LyingClaim {
             self.acknowledged.1.insert(node);
         }
         match self.lie {
-            Lie::T0AfterFirstReply => {
+            Lie::T0AfterFirstReply | Lie::ExtendsFromReply => {
                 self.put_back(clocks, step, &answer);
                 vec![Input::Answered { node, step, answer }]
+            }
+            Lie::ErrorIsYes
+                if matches!((step, &answer), (Step::Attempt(_), Answer::Unknown(_))) =>
+            {
+                told(step, vec![(node, Answer::Created)])
             }
             Lie::ServerTwice if node.index() == 0 && self.terms.nodes() > 1 => {
                 let twice = [NodeId::new(0), NodeId::new(1)].map(|node| (node, answer.clone()));
@@ -191,7 +198,9 @@ impl LyingClaim {
     /// The machine's clock is put back to the start of its round, once the first master answers.
     fn put_back(&mut self, clocks: Clocks, step: Step, answer: &Answer) {
         let opened = match (&self.claim, step) {
-            (Claim::Acquiring(acquire), Step::Attempt(attempt)) if attempt == acquire.attempt() => {
+            (Claim::Acquiring(acquire), Step::Attempt(attempt))
+                if attempt == acquire.attempt() && self.lie != Lie::ExtendsFromReply =>
+            {
                 acquire.ballot().opened()
             }
             (Claim::Holding(hold), Step::Extend(round)) if round == hold.extension().0 => {

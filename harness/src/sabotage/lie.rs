@@ -38,11 +38,19 @@ pub enum Lie {
     ServerTwice,
     /// It tells nobody that a lease is lost, and finds every lease held.
     SilentLoss,
+    /// Whatever a master said, or if it said nothing: not to be refused is to be granted.
+    ErrorIsYes,
+    /// It says that it keeps a lease alive, and does not.
+    NoWatchdog,
+    /// It forgets an acquire that is given up, with what it has sent.
+    LeaksCancelled,
+    /// It counts the TTL of an extension from the first reply.
+    ExtendsFromReply,
 }
 
 impl Lie {
     /// All of them, the honest one first.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::None,
         Self::NoDeadlineCheck,
         Self::T0AfterFirstReply,
@@ -56,6 +64,10 @@ impl Lie {
         Self::OneToken,
         Self::ServerTwice,
         Self::SilentLoss,
+        Self::ErrorIsYes,
+        Self::NoWatchdog,
+        Self::LeaksCancelled,
+        Self::ExtendsFromReply,
     ];
 
     /// Its name on the command line.
@@ -74,6 +86,10 @@ impl Lie {
             Self::OneToken => "one-token",
             Self::ServerTwice => "server-twice",
             Self::SilentLoss => "silent-loss",
+            Self::ErrorIsYes => "error-is-yes",
+            Self::NoWatchdog => "no-watchdog",
+            Self::LeaksCancelled => "leaks-cancelled",
+            Self::ExtendsFromReply => "extends-from-reply",
         }
     }
 
@@ -93,6 +109,10 @@ impl Lie {
             Self::OneToken => "sets the same value in every attempt",
             Self::ServerTwice => "counts the first master for the second, too",
             Self::SilentLoss => "tells nobody that a lease is lost",
+            Self::ErrorIsYes => "takes an error, or silence, for a yes",
+            Self::NoWatchdog => "keeps no lease alive",
+            Self::LeaksCancelled => "leaves behind what a cancelled acquire has set",
+            Self::ExtendsFromReply => "counts the TTL of an extension from the first reply",
         }
     }
 

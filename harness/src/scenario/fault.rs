@@ -73,6 +73,7 @@ impl Harm {
             Self::Node(NodeHarm::Restart { .. }) => "node.restart",
             Self::Node(NodeHarm::Pause { .. }) => "node.pause",
             Self::Node(NodeHarm::Slow { .. }) => "node.slow",
+            Self::Node(NodeHarm::Full { .. }) => "node.full",
             Self::Clock(ClockHarm::Step { .. }) => "clock.step",
             Self::Clock(ClockHarm::Rate { .. }) => "clock.rate",
             Self::Clock(ClockHarm::Strobe { .. }) => "clock.strobe",
@@ -88,6 +89,24 @@ impl Harm {
             Self::Client(ClientHarm::Kill { .. }) => "client.kill",
             Self::Client(ClientHarm::Clock { .. }) => "client.clock",
         }
+    }
+
+    /// Whether there is something to undo.
+    pub const fn has_cure(&self) -> bool {
+        match self {
+            Self::Node(NodeHarm::Restart { .. }) | Self::Client(ClientHarm::Kill { .. }) => false,
+            Self::Node(_) | Self::Clock(_) | Self::Net(_) | Self::Client(_) => true,
+        }
+    }
+
+    /// Whether the client processes that it hits are gone.
+    pub const fn kills_clients(&self) -> bool {
+        matches!(self, Self::Client(ClientHarm::Kill { .. }))
+    }
+
+    /// Whether the client processes that it hits stand still until it is cured.
+    pub const fn pauses_clients(&self) -> bool {
+        matches!(self, Self::Client(ClientHarm::Pause { .. }))
     }
 
     /// Whether it sets a wall clock.

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use redquorum_harness::cli::Format;
@@ -14,13 +14,10 @@ use redquorum_harness::real::Failure;
 use redquorum_harness::report::{Out, Reports, Session};
 use redquorum_harness::scenario::{Cause, Layer, Scenario};
 
-/// An empty folder of a test's own.
-pub(crate) fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cli").join(name);
-    drop(fs::remove_dir_all(&folder));
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
+#[path = "../support/folder.rs"]
+mod folder;
+
+pub(crate) use folder::folder;
 
 /// The text of a small scenario.
 pub(crate) fn text(name: &str) -> String {

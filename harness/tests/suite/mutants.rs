@@ -7,7 +7,7 @@ use redquorum_rig::trials::{Case, with_masters};
 use crate::support::{Ended, ask, folder};
 
 /// Which scenario is there for which lie.
-const CAUGHT: [(Lie, &str); 12] = [
+const CAUGHT: [(Lie, &str); 16] = [
     (Lie::NoDeadlineCheck, "pause-in-flight"),
     (Lie::T0AfterFirstReply, "slow-replies"),
     (Lie::WallClock, "client-wall-clock"),
@@ -18,8 +18,12 @@ const CAUGHT: [(Lie, &str); 12] = [
     (Lie::ExtendWithoutTokenCheck, "extend-after-amnesia"),
     (Lie::ExtendCountsMinority, "extend-needs-a-quorum"),
     (Lie::OneToken, "calm"),
-    (Lie::ServerTwice, "majority-killed"),
+    (Lie::ServerTwice, "clock-within-drift"),
     (Lie::SilentLoss, "holder-cut-off-stops"),
+    (Lie::ErrorIsYes, "majority-killed"),
+    (Lie::NoWatchdog, "watchdog"),
+    (Lie::LeaksCancelled, "cancelled-acquire"),
+    (Lie::ExtendsFromReply, "slow-replies"),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -1,10 +1,15 @@
 //! Runs the program as a user would, each time in a folder of its own.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use redquorum_harness::report::ResultFile;
+
+#[path = "../support/folder.rs"]
+mod folder;
+
+pub(crate) use folder::folder;
 
 /// `cases![one, two]`: tests that need masters, by the names of their functions.
 macro_rules! cases {
@@ -30,15 +35,6 @@ impl Ended {
         assert_eq!(result.scenarios.len(), 1, "{}", self.said);
         &result.scenarios[0].outcome
     }
-}
-
-/// An empty folder.
-pub(crate) fn folder(name: &str) -> PathBuf {
-    let name = name.replace('/', ".");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("suite").join(name);
-    drop(fs::remove_dir_all(&folder));
-    fs::create_dir_all(&folder).unwrap();
-    folder
 }
 
 /// The program with these words, in this folder, on processes.

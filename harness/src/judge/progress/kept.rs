@@ -87,13 +87,11 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     if paused || case.death(lease.process).is_some_and(|at| at.from <= end) {
         return None;
     }
-    // The keys were there for most of it, too: what a master forgot cannot be extended.
+    // The keys were there when it was time for that: what a master forgot cannot be extended.
     let middle = end.saturating_sub(ttl / 2);
     let mut nodes: Vec<usize> = lease
         .keys(&case.keys)
-        .filter(|key| {
-            key.certain.from <= through.from.max(lease.start.to) && key.certain.to >= middle
-        })
+        .filter(|key| key.certain.from <= middle && key.certain.to >= middle)
         .filter(|key| case.faults.reachable(lease.process, key.node, through))
         .map(|key| key.node)
         .collect();

@@ -112,3 +112,22 @@ fn a_plain_deletion_of_ones_own_key_harms_nobody() {
     run.answer(501.0, "c1", id, Answer { from: Some(500.1), ..Answer::default() });
     run.ended(3000.0).only(&[]);
 }
+
+#[test]
+fn nobody_is_blamed_for_what_could_not_be_cured() {
+    let mut run = Run::two();
+    run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
+    run.release("c1", "t1", 100.0, &[1, 2, 3]);
+    run.struck(150.0, 1, "node.kill = { nodes = [1, 2, 3] }", &[1, 2, 3], &[]);
+    let failed = Some("the port is taken".to_owned());
+    run.record(3000.0, Event::Cured { fault: 1, at: window(2999.0, 3000.0), failed });
+    run.phase(3000.0, Phase::Heal).phase(3010.0, Phase::Witness);
+    for client in ["c1", "c2"] {
+        run.refused(client, 3020.0, 8000.0, 5000, Why::NoQuorum);
+    }
+    run.phase(8010.0, Phase::Settle).phase(8500.0, Phase::End);
+    let verdict = run.judge();
+    assert_eq!(verdict.seen(Layer::Liveness), Seen::Inconclusive);
+    let line = "fault 1, node.kill could not be cured".to_owned();
+    assert!(verdict.differences.contains(&line), "{:?}", verdict.differences);
+}

@@ -44,6 +44,12 @@ pub enum NodeHarm {
         /// How much later.
         by: Length,
     },
+    /// It is out of memory: it answers with an error whatever would take more. Cure: no longer.
+    Full {
+        /// Which.
+        #[serde(alias = "node")]
+        nodes: Nodes,
+    },
 }
 
 impl NodeHarm {
@@ -53,6 +59,7 @@ impl NodeHarm {
             | Self::Stop { nodes }
             | Self::Restart { nodes }
             | Self::Pause { nodes }
+            | Self::Full { nodes }
             | Self::Slow { nodes, .. } => nodes,
         }
     }

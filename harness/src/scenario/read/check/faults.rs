@@ -62,7 +62,7 @@ impl Run<'_> {
         let Some(lasts) = fault.lasts else { return };
         let place = place.key("for");
         let at_once = match &fault.harm {
-            Harm::Node(NodeHarm::Restart { .. }) | Harm::Client(ClientHarm::Kill { .. }) => true,
+            harm if !harm.has_cure() => true,
             // With a window, those that come within it are reset.
             Harm::Net(NetHarm::Reset(which)) => !picks(which),
             _ => false,

@@ -1,0 +1,72 @@
+//! Which masters granted whose lease: for faults that hit holders.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The masters that granted each token.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Granted {
+    nodes: BTreeMap<String, BTreeSet<usize>>,
+    /// The tokens of each process, in the order in which they were first granted.
+    of_process: BTreeMap<String, Vec<String>>,
+    /// The token of each client's latest lease.
+    of_client: BTreeMap<String, String>,
+}
+
+impl Granted {
+    /// A master granted a token.
+    pub(super) fn set(&mut self, process: String, token: &str, node: usize) {
+        let tokens = self.of_process.entry(process).or_default();
+        if !tokens.iter().any(|known| known == token) {
+            tokens.push(token.to_owned());
+        }
+        self.nodes.entry(token.to_owned()).or_default().insert(node);
+    }
+
+    /// A client was granted a lease. If it does not say by which token: by the latest of its process
+    /// that so many masters granted; others in the process may be trying, too.
+    pub(super) fn won(&mut self, client: &str, process: &str, told: Option<&str>, quorum: usize) {
+        let told = told.filter(|token| self.nodes.contains_key(*token));
+        let count = |token: &String| self.nodes.get(token).map_or(0, BTreeSet::len).min(quorum);
+        let of_process = || {
+            let tokens = self.of_process.get(process)?;
+            tokens.iter().max_by_key(|token| count(token)).cloned()
+        };
+        if let Some(token) = told.map(str::to_owned).or_else(of_process) {
+            self.of_client.insert(client.to_owned(), token);
+        }
+    }
+
+    /// The masters that granted the latest lease of a client; if it has none, what its process
+    /// tried last.
+    pub(super) fn nodes(&self, client: &str, process: &str) -> Option<&BTreeSet<usize>> {
+        let tried = || self.of_process.get(process)?.last();
+        self.nodes.get(self.of_client.get(client).or_else(tried)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_of_one_process_have_leases_of_their_own() {
+        let mut granted = Granted::default();
+        for node in [1, 2, 4] {
+            granted.set("p".to_owned(), "t1", node);
+        }
+        for node in [3, 5] {
+            granted.set("p".to_owned(), "t2", node);
+        }
+        granted.won("c1", "p", None, 3);
+        granted.set("p".to_owned(), "t2", 1);
+        granted.set("p".to_owned(), "t3", 5);
+        granted.won("c2", "p", Some("t2"), 3);
+        assert_eq!(granted.nodes("c1", "p"), Some(&BTreeSet::from([1, 2, 4])));
+        assert_eq!(granted.nodes("c2", "p"), Some(&BTreeSet::from([1, 3, 5])));
+        assert_eq!(granted.nodes("c3", "p"), Some(&BTreeSet::from([5])));
+        assert_eq!(granted.nodes("c4", "q"), None);
+        // The latest of several that have a quorum.
+        granted.won("c1", "p", Some("unknown"), 3);
+        assert_eq!(granted.nodes("c1", "p"), Some(&BTreeSet::from([1, 3, 5])));
+    }
+}

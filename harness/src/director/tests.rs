@@ -1,0 +1,135 @@
+//! The director in virtual time: no socket, no process, no sleep.
+
+use std::collections::BTreeMap;
+
+use super::{Director, Input, Order};
+use crate::history::{Event, Ns, Phase, Window};
+use crate::scenario::{self, Scenario};
+use crate::talk::{Answer, Can, Op};
+
+const MS: Ns = 1_000_000;
+
+fn scenario(rest: &str) -> Scenario {
+    let text = format!("name = \"x\"\nabout = \"To be played.\"\n{rest}");
+    scenario::read("x.toml", &text).unwrap().runs().remove(0)
+}
+
+/// Carries out orders as a backend would on which all goes well at once; a client's answers are those
+/// of `answers`. Returns what was ordered, in words, each with its time.
+fn play(scenario: &Scenario, answers: impl Fn(Ns, &str, &Op) -> bool) -> (Director, Vec<String>) {
+    let mut director = Director::new(scenario);
+    let can = scenario.processes().into_iter().map(|name| (name.to_owned(), vec![Can::Wait]));
+    let mut inputs = vec![Input::Begin(can.collect::<BTreeMap<_, _>>())];
+    let (mut now, mut told) = (0, Vec::new());
+    for _ in 0..10_000 {
+        if director.phase() == Some(Phase::End) {
+            return (director, told);
+        }
+        let input = if inputs.is_empty() {
+            let wake = director.next_wake().expect("it waits for nothing, and has not ended");
+            now = now.max(wake);
+            Input::Wake
+        } else {
+            inputs.remove(0)
+        };
+        let mut orders = Vec::new();
+        director.handle(now, input, &mut orders);
+        let at = Window { from: now, to: now };
+        for order in orders {
+            match order {
+                Order::Ask { request, .. } => {
+                    let ok = answers(now, &request.client, &request.op);
+                    let (client, op) = (&request.client, request.op.name());
+                    told.push(format!("{} {client} {op} {ok}", now / MS));
+                    inputs.push(Input::Answered(Answer {
+                        id: request.id,
+                        ok,
+                        ..Answer::default()
+                    }));
+                }
+                Order::Strike { fault, nodes, .. } => {
+                    told.push(format!("{} strike {fault} {nodes:?}", now / MS));
+                    inputs.push(Input::Struck { fault, at, failed: None });
+                }
+                Order::Cure(fault) => {
+                    told.push(format!("{} cure {fault}", now / MS));
+                    inputs.push(Input::Cured { fault, at, failed: None });
+                }
+                Order::Look => inputs.extend(
+                    (1..=scenario.cluster.nodes)
+                        .map(|node| Input::Keys { node, keys: Some(Vec::new()) }),
+                ),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("it does not end: {told:#?}")
+}
+
+fn phases(director: &Director) -> Vec<Phase> {
+    let phase = |event: &Event| match event {
+        Event::Phase { phase } => Some(*phase),
+        _ => None,
+    };
+    director.records().iter().filter_map(|record| phase(&record.event)).collect()
+}
+
+#[test]
+fn a_run_goes_through_its_phases_and_each_fault_strikes_and_is_cured_in_time() {
+    let scenario = scenario(
+        r#"
+        [[client]]
+        id = "c1"
+        start = "10ms"
+        script = ["acquire L", "work 100ms", "release L"]
+
+        [[fault]]
+        after = "c1 granted L + 20ms"
+        for = "30ms"
+        node.kill = { nodes = [2] }
+
+        [[fault]]
+        before = "c1 releases L"
+        node.pause = { nodes = [3] }
+        "#,
+    );
+    let (director, told) = play(&scenario, |_, _, _| true);
+    assert_eq!(
+        told,
+        [
+            "10 c1 acquire true",
+            "30 strike 0 [2]",
+            "60 cure 0",
+            "110 strike 1 [3]",
+            "110 c1 release true",
+            "110 cure 1",
+            "110 c1 acquire true",
+            "110 c1 release true",
+        ]
+    );
+    let all = [Phase::Run, Phase::Heal, Phase::Witness, Phase::Settle, Phase::End];
+    assert_eq!(phases(&director), all);
+}
+
+#[test]
+fn what_a_lock_was_wanted_for_is_passed_over_when_it_is_refused() {
+    let scenario = scenario(
+        r#"
+        [[client]]
+        id = "c1"
+        script = ["acquire L", "read R", "release L", "acquire M", "read S", "release M"]
+        "#,
+    );
+    let refuses =
+        |_, _: &str, op: &Op| !matches!(op, Op::Acquire { resource, .. } if resource == "L");
+    let (director, _) = play(&scenario, refuses);
+    let touched: Vec<&str> = director
+        .records()
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::Touched { register, .. } => Some(register.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(touched, ["S"]);
+}

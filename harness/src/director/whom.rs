@@ -1,0 +1,52 @@
+//! Who is who in a run: the masters and the processes that a fault hits, and which client lives in
+//! which process.
+
+use std::collections::BTreeSet;
+
+use crate::scenario::{Client, Clients, Harm, Nodes, Scenario};
+
+/// The masters that a fault hits now.
+pub(super) fn nodes_of(
+    harm: &Harm,
+    count: usize,
+    granted: impl Fn(&str) -> Option<BTreeSet<usize>>,
+) -> Result<Vec<usize>, String> {
+    let role = match harm.nodes() {
+        None => return Ok(Vec::new()),
+        Some(Nodes::All) => return Ok((1..=count).collect()),
+        Some(Nodes::Some(numbers)) => return Ok(numbers.clone()),
+        Some(Nodes::Role(role)) => role,
+    };
+    let granted = granted(&role.client).unwrap_or_default();
+    let wanted = role.first.unwrap_or(usize::MAX);
+    let found: Vec<usize> =
+        (1..=count).filter(|node| granted.contains(node) == role.granted).take(wanted).collect();
+    match role.first {
+        Some(first) if found.len() < first => {
+            Err(format!("{role}: there are only {} such masters", found.len()))
+        }
+        None if found.is_empty() => Err(format!("{role}: there is no such master")),
+        _ => Ok(found),
+    }
+}
+
+/// The processes that a fault hits.
+pub fn processes_of(harm: &Harm, scenario: &Scenario) -> Vec<String> {
+    let Some(clients) = harm.clients() else { return Vec::new() };
+    let hit = |process: &&str| match clients {
+        Clients::All => true,
+        some => clients_of(scenario, process).iter().any(|client| some.has(client)),
+    };
+    scenario.processes().into_iter().filter(hit).map(str::to_owned).collect()
+}
+
+/// The process of a client.
+pub(super) fn process_of<'a>(scenario: &'a Scenario, client: &str) -> Option<&'a str> {
+    scenario.clients.iter().find(|known| known.id == client).map(Client::process)
+}
+
+/// The clients of a process.
+pub(super) fn clients_of(scenario: &Scenario, process: &str) -> Vec<String> {
+    let all = scenario.clients.iter().filter(|client| client.process() == process);
+    all.map(|client| client.id.clone()).collect()
+}
