@@ -28,6 +28,7 @@ pub mod real;
 pub mod report;
 pub mod sabotage;
 pub mod scenario;
+pub mod sim;
 #[cfg(unix)]
 pub mod stamp;
 pub mod talk;
