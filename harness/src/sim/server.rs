@@ -95,11 +95,10 @@ impl Server {
         let Some(mut wire) = self.wires.take(connection) else { return };
         let id = self.wires.client_id(&mut wire);
         let mut room = wire.room();
-        let mut dropped = false;
-        while !dropped && let Some(request) = wire.next(&mut room) {
+        while let Some(request) = wire.next(&mut room) {
             let reply = match request {
+                // Its own connection is spared: Redis skips the one who asks. It is not among them.
                 Request::Lock(Command::Kill { client_id }) => {
-                    dropped = client_id == id;
                     self.wires.kill(client_id, out);
                     Reply::Answer(Answer::Alive)
                 }
@@ -110,12 +109,7 @@ impl Server {
                 out.push(Event::Reply(connection, reply));
             }
         }
-        if wire.closed.is_some() {
-            return;
-        }
-        if dropped {
-            out.push(Event::Dropped(connection));
-        } else {
+        if wire.closed.is_none() {
             self.wires.put_back(connection, wire);
         }
     }
