@@ -68,6 +68,9 @@ impl World {
                 let rule = Rule { side: Side::Reply, ..Rule::all(Ill::Delay(by.0)) };
                 self.rule(fault, Rule { nodes: Some(nodes), ..rule });
             }
+            Harm::Node(NodeHarm::Full { .. }) => {
+                nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(true));
+            }
             Harm::Clock(clock) => nodes.iter().for_each(|node| self.set_clock(*node, Some(clock))),
             Harm::Net(net) => {
                 let rule = rule_of(net);
@@ -96,6 +99,9 @@ impl World {
             }
             Harm::Node(NodeHarm::Pause { .. }) => {
                 nodes.iter().for_each(|node| self.resume(*node));
+            }
+            Harm::Node(NodeHarm::Full { .. }) => {
+                nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(false));
             }
             Harm::Clock(_) => nodes.iter().for_each(|node| self.set_clock(*node, None)),
             Harm::Client(ClientHarm::Pause { .. }) => {

@@ -7,13 +7,14 @@
 //! of it. `tests/differential` runs both this and a real `redis-server` through random sequences
 //! and compares every reply; what is known to differ is listed in `docs/safety.md`.
 //!
-//! `server/keys.rs` has the keys and the commands on them, `server/wire.rs` the connections; here
-//! are the process and its life.
+//! `server/keys.rs` has the keys and the commands on them, `server/wire.rs` the connections,
+//! `server/words.rs` what is said; here are the process and its life.
 
 mod keys;
 #[cfg(test)]
 mod tests;
 mod wire;
+mod words;
 
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Answer, Key, Token};
@@ -22,66 +23,7 @@ use crate::scenario::Persistence;
 use keys::{Keys, Stored};
 use wire::Wires;
 pub use wire::{Close, Connection};
-
-/// Nanoseconds of a master's own wall clock since the Unix epoch.
-pub type Wall = u64;
-
-/// What a client writes to a master.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Request {
-    /// A command of the lock.
-    Lock(Command),
-    /// The handshake of a link: who are you, who am I, and here are the scripts.
-    Hello,
-    /// `DEL`, from a client that does not compare.
-    Del(Key),
-    /// `PEXPIRE`, from a client that does not compare.
-    PExpire(Key, u64),
-    /// `GET`
-    Get(Key),
-    /// `PTTL`
-    Pttl(Key),
-    /// `TIME`
-    Time,
-    /// `FLUSHALL`
-    FlushAll,
-    /// `SCRIPT FLUSH`
-    ScriptFlush,
-}
-
-/// What a master answers.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reply {
-    /// To [`Request::Lock`]: as [`Expect::read`](redquorum_protocol::wire::Expect::read) reads it.
-    Answer(Answer),
-    /// To [`Request::Hello`].
-    Greeting {
-        /// The connection's id, unique in one run of the master and no longer.
-        client_id: u64,
-        /// Another one after every start.
-        run_id: u64,
-    },
-    /// To [`Request::Get`].
-    Value(Option<Token>),
-    /// To [`Request::Pttl`]: milliseconds, −2 where there is no such key.
-    Pttl(i64),
-    /// To [`Request::Time`], in whole microseconds.
-    Time(Wall),
-    /// To [`Request::FlushAll`] and [`Request::ScriptFlush`].
-    Ok,
-    /// An error to what is not a command of the lock. A link that is greeted so is unfit.
-    Error(&'static str),
-}
-
-/// What comes of serving a connection, or of a fault.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// The answer to the oldest request of this connection that was not yet answered.
-    Reply(Connection, Reply),
-    /// The master's side is closed, and what it had not executed is lost. Not said of a connection
-    /// that its client has closed.
-    Dropped(Connection),
-}
+pub use words::{Event, Reply, Request, Wall};
 
 /// A snapshot of the keys, which lags behind its master from the moment at which it was taken.
 #[derive(Clone, Debug)]
@@ -153,11 +95,10 @@ impl Server {
         let Some(mut wire) = self.wires.take(connection) else { return };
         let id = self.wires.client_id(&mut wire);
         let mut room = wire.room();
-        let mut dropped = false;
-        while !dropped && let Some(request) = wire.next(&mut room) {
+        while let Some(request) = wire.next(&mut room) {
             let reply = match request {
+                // Its own connection is spared: Redis skips the one who asks. It is not among them.
                 Request::Lock(Command::Kill { client_id }) => {
-                    dropped = client_id == id;
                     self.wires.kill(client_id, out);
                     Reply::Answer(Answer::Alive)
                 }
@@ -168,12 +109,7 @@ impl Server {
                 out.push(Event::Reply(connection, reply));
             }
         }
-        if wire.closed.is_some() {
-            return;
-        }
-        if dropped {
-            out.push(Event::Dropped(connection));
-        } else {
+        if wire.closed.is_none() {
             self.wires.put_back(connection, wire);
         }
     }
@@ -188,7 +124,7 @@ impl Server {
     /// The client's end of a connection is closed, and the master's kernel knows it. What had
     /// arrived before is still executed when the connection is served: see [`Close`].
     pub fn close(&mut self, connection: Connection, how: Close) {
-        self.wires.close(connection, how, self.paused);
+        self.wires.close(connection, how);
     }
 
     /// Whether the connection is known here: neither dropped nor closed and forgotten.
@@ -268,7 +204,6 @@ impl Server {
         if !self.up {
             self.begin();
             self.synced_at = wall / 1_000_000_000;
-            self.synced.clone_from(self.keys.stored());
             self.tick(wall);
         }
     }

@@ -18,7 +18,9 @@ const NANOS_PER_MS: u64 = 1_000_000;
 
 const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 const NO_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
-const BAD_TTL: &str = "ERR invalid expire time in 'set' command";
+const BAD_PX: &str = "ERR invalid expire time in 'set' command";
+const BAD_PEXPIRE: &str = "ERR invalid expire time in 'pexpire' command";
+const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
@@ -78,9 +80,9 @@ impl Keys {
         match command {
             // Refused before it looks at the key: one that has expired is not noticed.
             Command::Set { .. } if self.out_of_memory => error(NO_MEMORY),
-            Command::Set { ttl_ms, .. } if invalid(now, ttl_ms) => error(BAD_TTL),
-            Command::Set { key, token, ttl_ms } => match self.found(now, &key) {
-                Some(_) => Answer::Taken(Holder::NotAsked),
+            Command::Set { key, token, ttl_ms } => match invalid(now, ttl_ms, BAD_PX) {
+                Some(error) => error,
+                None if self.found(now, &key).is_some() => Answer::Taken(Holder::NotAsked),
                 None => self.create(now, key, token, ttl_ms),
             },
             Command::Delete { .. } if !self.scripts[0] => Answer::Unknown(Cause::NoScript),
@@ -107,8 +109,8 @@ impl Keys {
         match self.found(now, &key) {
             Some((ours, last)) if ours == token => {
                 if last - now < ttl_ms {
-                    if invalid(now, ttl_ms) {
-                        return error(BAD_TTL);
+                    if let Some(error) = invalid(now, ttl_ms, BAD_PEXPIRE) {
+                        return error;
                     }
                     self.stored.insert(key, (ours, now + ttl_ms));
                     self.changed = true;
@@ -118,8 +120,10 @@ impl Keys {
             Some(other) => taken(now, other),
             None if !repair => Answer::Absent,
             None if self.out_of_memory => error(NO_MEMORY),
-            None if invalid(now, ttl_ms) => error(BAD_TTL),
-            None => self.create(now, key, token, ttl_ms),
+            None => match invalid(now, ttl_ms, BAD_PX) {
+                Some(error) => error,
+                None => self.create(now, key, token, ttl_ms),
+            },
         }
     }
 
@@ -208,9 +212,16 @@ fn expired(now: u64, (_, last): Entry) -> bool {
     now > last
 }
 
-/// Redis keeps instants as signed milliseconds.
-fn invalid(now: u64, ttl_ms: u64) -> bool {
-    ttl_ms == 0 || ttl_ms > i64::MAX.cast_unsigned().saturating_sub(now)
+/// Redis keeps instants as signed milliseconds, and takes no TTL of zero.
+fn invalid(now: u64, ttl_ms: u64, bad: &'static str) -> Option<Answer> {
+    let longest = i64::MAX.cast_unsigned();
+    if ttl_ms > longest {
+        Some(error(NO_INTEGER))
+    } else if ttl_ms == 0 || ttl_ms > longest - now {
+        Some(error(bad))
+    } else {
+        None
+    }
 }
 
 fn taken(now: u64, (token, last): Entry) -> Answer {

@@ -55,9 +55,10 @@ fn size(request: &Request) -> usize {
     match request {
         Request::Lock(command) => command.size_hint(),
         Request::Hello => 1024,
-        Request::Get(key) | Request::Pttl(key) | Request::Del(key) | Request::PExpire(key, _) => {
-            key.len() + 64
-        }
+        Request::Get(key)
+        | Request::Pttl(key)
+        | Request::Del(key)
+        | Request::PExpire(key, _) => key.len() + 64,
         Request::Time | Request::FlushAll | Request::ScriptFlush => 64,
     }
 }
@@ -116,11 +117,11 @@ impl Wires {
         self.open.iter().filter(|(_, wire)| !wire.inbox.is_empty()).map(|(it, _)| *it)
     }
 
-    /// With nothing in its buffer, a master that runs forgets it at once.
-    pub(super) fn close(&mut self, connection: Connection, how: Close, paused: bool) {
+    /// With nothing in its buffer it is forgotten at once.
+    pub(super) fn close(&mut self, connection: Connection, how: Close) {
         let Some(index) = self.index(connection) else { return };
         let wire = &mut self.open[index].1;
-        if wire.inbox.is_empty() && !paused {
+        if wire.inbox.is_empty() {
             self.open.remove(index);
         } else if wire.closed != Some(Close::Reset) {
             wire.closed = Some(how);
