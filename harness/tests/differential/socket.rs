@@ -6,8 +6,8 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use redquorum_harness::sim::server::{Reply, Request};
-use redquorum_protocol::Token;
 use redquorum_protocol::wire::{Command, Expect, Frame, Greeting, Hello, parse, write_command};
+use redquorum_protocol::{Answer, Token};
 
 use crate::plan::Leave;
 
@@ -122,6 +122,10 @@ fn encode(request: &Request, out: &mut Vec<u8>) {
     match request {
         Request::Lock(command) => command.encode(out),
         Request::Hello => Hello::default().encode(out),
+        Request::Del(key) => write_command(out, &[b"DEL", key]),
+        Request::PExpire(key, ttl_ms) => {
+            write_command(out, &[b"PEXPIRE", key, ttl_ms.to_string().as_bytes()]);
+        }
         Request::Get(key) => write_command(out, &[b"GET", key]),
         Request::Pttl(key) => write_command(out, &[b"PTTL", key]),
         Request::Time => write_command(out, &[b"TIME"]),
@@ -133,6 +137,11 @@ fn encode(request: &Request, out: &mut Vec<u8>) {
 fn reply(request: &Request, frame: &Frame<'_>) -> Reply {
     match (request, frame) {
         (Request::Lock(command), frame) => Reply::Answer(read(command, frame)),
+        (Request::Del(_), Frame::Integer(1)) => Reply::Answer(Answer::Deleted),
+        (Request::PExpire(..), Frame::Integer(1)) => Reply::Answer(Answer::Kept),
+        (Request::Del(_) | Request::PExpire(..), Frame::Integer(0)) => {
+            Reply::Answer(Answer::Absent)
+        }
         (Request::Get(_), Frame::Null) => Reply::Value(None),
         (Request::Get(_), Frame::Bulk(value)) => {
             Reply::Value(Some(Token::from_slice(value).expect("only tokens are written")))
@@ -150,7 +159,7 @@ fn reply(request: &Request, frame: &Frame<'_>) -> Reply {
     }
 }
 
-fn read(command: &Command, frame: &Frame<'_>) -> redquorum_protocol::Answer {
+fn read(command: &Command, frame: &Frame<'_>) -> Answer {
     let expect: Expect = command.expect();
     expect.read(frame)
 }

@@ -55,10 +55,9 @@ fn size(request: &Request) -> usize {
     match request {
         Request::Lock(command) => command.size_hint(),
         Request::Hello => 1024,
-        Request::Get(key)
-        | Request::Pttl(key)
-        | Request::Del(key)
-        | Request::PExpire(key, _) => key.len() + 64,
+        Request::Get(key) | Request::Pttl(key) | Request::Del(key) | Request::PExpire(key, _) => {
+            key.len() + 64
+        }
         Request::Time | Request::FlushAll | Request::ScriptFlush => 64,
     }
 }
