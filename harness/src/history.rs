@@ -46,6 +46,14 @@ pub struct Header {
     pub harness: String,
 }
 
+impl Header {
+    /// The whole run.
+    #[must_use]
+    pub fn with(self, records: Vec<Record>) -> History {
+        History { header: self, records }
+    }
+}
+
 /// One line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {

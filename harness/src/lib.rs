@@ -60,6 +60,7 @@ pub mod real;
 pub mod report;
 pub mod sabotage;
 pub mod scenario;
+pub mod sim;
 #[cfg(all(unix, feature = "real"))]
 pub mod stamp;
 pub mod talk;

@@ -1,4 +1,5 @@
-//! Real masters: the ground that scenarios are run on, chosen once per invocation.
+//! The ground that scenarios are run on, chosen once per invocation: real masters, or the simulation
+//! where there are none.
 //!
 //! `run.rs` is one run: it moves what the director says to the parts, and what the parts say to
 //! the director. `start.rs` gets clients ready, `heard.rs` understands them; `inject.rs` carries out
@@ -13,7 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
 
 use crate::history::History;
+use crate::sabotage::Lie;
 use crate::scenario::{Persistence, Scenario};
+use crate::sim;
 
 mod clock;
 mod heard;
@@ -27,9 +30,12 @@ mod wire;
 /// What the masters are to be run by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
-    /// Containers if they are built in and an engine answers, else processes.
+    /// Containers if they are built in and an engine answers, else processes if there is a server,
+    /// else the simulation.
     #[default]
     Auto,
+    /// The simulation, in virtual time.
+    Sim,
     /// `redis-server` processes.
     Process,
     /// Containers.
@@ -79,6 +85,7 @@ pub struct Ground {
 
 #[derive(Clone, Debug)]
 enum Kind {
+    Sim,
     Process,
     #[cfg(feature = "containers")]
     Container {
@@ -122,9 +129,22 @@ impl Ground {
         self.why.clone()
     }
 
-    /// `process` or `container`.
+    /// All grounds that are at hand here, the simulation first; and why the others are not.
+    pub fn all(setup: &Setup) -> (Vec<Self>, Vec<String>) {
+        let (mut grounds, mut missing) = (Vec::new(), Vec::new());
+        for choice in [Choice::Sim, Choice::Process, Choice::Container] {
+            match Self::prepare(&Setup { choice, ..setup.clone() }) {
+                Ok(ground) => grounds.push(ground),
+                Err(why) => missing.push(why.to_string()),
+            }
+        }
+        (grounds, missing)
+    }
+
+    /// `sim`, `process` or `container`.
     pub fn backend(&self) -> &'static str {
         match self.kind {
+            Kind::Sim => "sim",
             Kind::Process => "process",
             #[cfg(feature = "containers")]
             Kind::Container { .. } => "container",
@@ -136,7 +156,7 @@ impl Ground {
     /// # Errors
     /// Why not.
     pub fn can(&self, scenario: &Scenario) -> Result<(), String> {
-        if needs_clocks(scenario) {
+        if !matches!(self.kind, Kind::Sim) && needs_clocks(scenario) {
             clocks_supported().map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -153,7 +173,10 @@ impl Ground {
         progress: &mut dyn FnMut(&str),
     ) -> Result<History, Failure> {
         self.can(scenario).map_err(Failure::Skipped)?;
-        run::run(self, scenario, seed, progress)
+        match self.kind {
+            Kind::Sim => Ok(sim::run(scenario, seed, Lie::None)),
+            _ => run::run(self, scenario, seed, progress),
+        }
     }
 
     /// Starts the masters of a scenario.
@@ -167,6 +190,7 @@ impl Ground {
         };
         let clocks = needs_clocks(scenario);
         match &self.kind {
+            Kind::Sim => unreachable!("a simulation starts no masters"),
             Kind::Process => {
                 let builder = Masters::builder().count(nodes).persistence(persistence);
                 let builder = if clocks { builder.clocks() } else { builder };
@@ -201,11 +225,11 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
                 .to_owned(),
         ));
     }
-    let why = match setup.choice {
-        Choice::Auto => ", because containers are not built in",
-        _ => "",
-    };
-    processes(why)
+    match setup.choice {
+        Choice::Sim => simulation(setup, ""),
+        Choice::Auto => processes_or_simulation(setup, "containers are not built in"),
+        _ => processes(""),
+    }
 }
 
 #[cfg(feature = "containers")]
@@ -220,6 +244,7 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
     };
     let image = setup.image.clone();
     match setup.choice {
+        Choice::Sim => simulation(setup, ""),
         Choice::Process => processes(""),
         Choice::Container => {
             containers().map(|what| (Kind::Container { image }, what)).map_err(Failure::Environment)
@@ -231,9 +256,29 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
                 Ok((Kind::Container { image }, why))
             }
             Err(why) if setup.image.is_some() => Err(Failure::Environment(why)),
-            Err(why) => processes(&format!(", because containers cannot be had: {why}")),
+            Err(why) => processes_or_simulation(setup, &format!("containers cannot be had: {why}")),
         },
     }
+}
+
+/// Without containers, and why.
+fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(Kind, String), Failure> {
+    match processes(&format!(", because {why}")) {
+        Err(missing) if setup.client.is_none() => {
+            simulation(setup, &format!(", because {why}, and {missing}"))
+        }
+        found => found,
+    }
+}
+
+fn simulation(setup: &Setup, why: &str) -> Result<(Kind, String), Failure> {
+    if setup.client.is_some() {
+        return Err(Failure::Environment(
+            "a client of your own needs real masters: use --backend process or container"
+                .to_owned(),
+        ));
+    }
+    Ok((Kind::Sim, format!("the shipped machines and a model of Redis, in virtual time{why}")))
 }
 
 fn processes(why: &str) -> Result<(Kind, String), Failure> {

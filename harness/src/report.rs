@@ -15,6 +15,7 @@ mod json;
 mod junit;
 mod out;
 mod screen;
+mod versus;
 
 pub use json::{ResultFile, ResultLine, result_schema};
 pub use out::Out;
@@ -184,7 +185,7 @@ impl Reports {
         match self.format {
             Format::Json => self.screen.json(&json::Line::Result(&line)),
             Format::Human | Format::Github => {
-                let text = human::entry(entry, self.session.widest, self.screen.colour());
+                let text = human::entry(entry, &self.session, self.screen.colour());
                 self.screen.line(&text);
             }
         }
@@ -209,7 +210,7 @@ impl Reports {
                 .json(&json::Line::Summary { exit: tally.code() as u8, result: &self.result }),
             Format::Human | Format::Github => {
                 let text =
-                    human::summary(&self.entries, tally, self.session.runs, self.began.elapsed());
+                    human::summary(&self.entries, tally, &self.session, self.began.elapsed());
                 self.screen.line(&text);
             }
         }
@@ -217,6 +218,15 @@ impl Reports {
             self.note(github::summary(&self.session, &self.entries));
         }
         self.broken.take().map_or(Ok(()), Err)
+    }
+
+    /// Tells how the verdicts of several backends compare, and whether they agree.
+    pub fn compare(&mut self) -> bool {
+        let (agree, text) = versus::compare(&self.entries);
+        if self.format != Format::Json {
+            self.screen.line(&text);
+        }
+        agree
     }
 
     /// Both files as they are now, each replaced at once.

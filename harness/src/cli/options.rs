@@ -16,14 +16,17 @@ pub struct RunOptions {
     /// What runs the masters
     #[arg(long, value_enum, default_value_t, value_name = "BACKEND")]
     pub backend: Backend,
-    /// A number that is kept with the results, and grows by one with each of --repeat. Real masters
-    /// and clients do not follow it. Default: a random one
+    /// Where all chance of the simulation comes from; grows by one with each of --repeat. Real masters
+    /// and clients do not follow it, and it is only kept with their results. Default: a random one
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// How many scenarios run at once. The masters of all share this machine, and what is late
     /// there is late in the record: more than one only on an idle machine with many cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub jobs: u16,
+    /// Run each twice and compare the two, byte by byte; only with --backend sim
+    #[arg(long)]
+    pub check_determinism: bool,
     /// Where result.json, junit.xml and the histories go. Default: target/chaos in a Cargo
     /// project, else chaos-out
     #[arg(long, value_name = "DIR")]
@@ -53,13 +56,18 @@ pub struct RunOptions {
 /// What runs the masters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Backend {
-    /// Containers where an engine answers and they are built in, else processes.
+    /// Containers where an engine answers and they are built in, else processes where there is a
+    /// server, else the simulation.
     #[default]
     Auto,
+    /// The simulation, in virtual time: the same seed gives the same results, to the byte.
+    Sim,
     /// `redis-server` processes.
     Process,
     /// Containers.
     Container,
+    /// Each that is at hand, and a comparison of their verdicts.
+    All,
 }
 
 /// How to print what happens.
@@ -77,7 +85,8 @@ pub enum Format {
 impl From<Backend> for Choice {
     fn from(backend: Backend) -> Self {
         match backend {
-            Backend::Auto => Self::Auto,
+            Backend::Auto | Backend::All => Self::Auto,
+            Backend::Sim => Self::Sim,
             Backend::Process => Self::Process,
             Backend::Container => Self::Container,
         }

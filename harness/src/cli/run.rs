@@ -8,7 +8,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::words::{complain, shell_word};
-use super::{Chosen, Code, Plan, RunOptions, run_all};
+use super::work::run_on;
+use super::{Backend, Chosen, Code, Plan, RunOptions, Stage, run_all};
 use crate::real::{self, Failure, Ground, Setup};
 use crate::report::{Out, Reports, Session};
 
@@ -27,6 +28,7 @@ pub(super) fn main(options: &RunOptions) -> Code {
     let plan = Plan {
         jobs: usize::from(options.jobs),
         repeat: options.repeat,
+        twice: options.check_determinism,
         // Short enough to be typed, and a number that every reader of JSON keeps exactly.
         seed: options.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
         fail_fast: options.fail_fast,
@@ -47,6 +49,9 @@ pub(super) fn main(options: &RunOptions) -> Code {
         client: options.client.clone(),
         image: options.image.clone(),
     };
+    if options.backend == Backend::All {
+        return on_all(&setup, &chosen, &plan, options, out);
+    }
     let ground = match Ground::prepare(&setup) {
         Ok(ground) => ground,
         Err(Failure::Interrupted) => return Code::Interrupted,
@@ -55,15 +60,59 @@ pub(super) fn main(options: &RunOptions) -> Code {
             return Code::Environment;
         }
     };
+    if plan.twice && ground.backend() != "sim" {
+        complain("real masters are not deterministic", "add --backend sim to --check-determinism");
+        return Code::Usage;
+    }
     let session = Session {
         seed: plan.seed,
         backend: ground.backend().to_owned(),
         ground: ground.describe(),
-        runs: chosen.len() * usize::try_from(plan.repeat).unwrap_or(usize::MAX),
-        widest: chosen.iter().map(|chosen| chosen.run.name.len()).max().unwrap_or_default(),
+        runs: runs(&chosen, &plan),
+        widest: widest(&chosen),
     };
     let mut reports = Reports::new(options.format, session, out);
     run_all(&ground, &chosen, &plan, &mut reports).code()
+}
+
+/// On every ground that is at hand, and whether they agree.
+fn on_all(setup: &Setup, chosen: &[Chosen], plan: &Plan, options: &RunOptions, out: Out) -> Code {
+    let (grounds, missing) = Ground::all(setup);
+    if grounds.len() < 2 || plan.twice {
+        let mend = match missing.first() {
+            _ if plan.twice => "add --backend sim to --check-determinism".to_owned(),
+            Some(why) => why.clone(),
+            None => "name one with --backend".to_owned(),
+        };
+        complain("there are not several backends to compare", &mend);
+        return if plan.twice { Code::Usage } else { Code::Environment };
+    }
+    let told: Vec<String> = grounds
+        .iter()
+        .map(|ground| format!("{}: {}", ground.backend(), ground.describe()))
+        .chain(missing.iter().map(|why| format!("not at hand: {why}")))
+        .collect();
+    let session = Session {
+        seed: plan.seed,
+        backend: "all".to_owned(),
+        ground: told.join("; "),
+        runs: runs(chosen, plan) * grounds.len(),
+        widest: widest(chosen),
+    };
+    let stages: Vec<&dyn Stage> = grounds.iter().map(|ground| ground as &dyn Stage).collect();
+    let mut reports = Reports::new(options.format, session, out);
+    let code = run_on(&stages, chosen, plan, &mut reports).code();
+    let agree = reports.compare();
+    // Two backends of which each is as expected cannot differ; where one is not, that is told.
+    if code == Code::AsExpected && !agree { Code::Differs } else { code }
+}
+
+fn runs(chosen: &[Chosen], plan: &Plan) -> usize {
+    chosen.len().saturating_mul(usize::try_from(plan.repeat).unwrap_or(usize::MAX))
+}
+
+fn widest(chosen: &[Chosen]) -> usize {
+    chosen.iter().map(|chosen| chosen.run.name.len()).max().unwrap_or_default()
 }
 
 /// The options that a repetition needs beside scenario, seed and backend.

@@ -26,6 +26,8 @@ pub struct Plan {
     pub repeat: u32,
     /// The seed of the first time.
     pub seed: u64,
+    /// Whether to run each twice, and compare.
+    pub twice: bool,
     /// Whether to stop at the first that is not as expected.
     pub fail_fast: bool,
     /// What of the command line a repetition needs, beside scenario and seed.
@@ -42,6 +44,7 @@ impl Default for Plan {
             jobs: 1,
             repeat: 1,
             seed: 0,
+            twice: false,
             fail_fast: false,
             again: String::new(),
             judge: judge::judge,
@@ -52,15 +55,51 @@ impl Default for Plan {
 
 /// Runs everything, and tells each as it ends.
 pub fn run_all(stage: &dyn Stage, chosen: &[Chosen], plan: &Plan, reports: &mut Reports) -> Tally {
-    let work =
-        Work { stage, chosen, plan, next: AtomicUsize::new(0), stop: AtomicBool::new(false) };
+    run_on(&[stage], chosen, plan, reports)
+}
+
+/// Runs everything on one stage after the other, and tells each as it ends.
+pub(super) fn run_on(
+    stages: &[&dyn Stage],
+    chosen: &[Chosen],
+    plan: &Plan,
+    reports: &mut Reports,
+) -> Tally {
     let mut tally = Tally::default();
     reports.begin();
+    for stage in stages {
+        let out = match stages {
+            [_] => Ok(reports.out().clone()),
+            _ => reports.out().within(stage.backend()),
+        };
+        match out {
+            Ok(out) => play(*stage, chosen, plan, &out, reports, &mut tally),
+            Err(_) => tally.environment += 1,
+        }
+    }
+    tally.interrupted = (plan.interrupted)();
+    // A result that could not be kept is worth nothing to whoever reads it there.
+    if reports.end(&tally).is_err() {
+        tally.environment += 1;
+    }
+    tally
+}
+
+fn play(
+    stage: &dyn Stage,
+    chosen: &[Chosen],
+    plan: &Plan,
+    out: &Out,
+    reports: &mut Reports,
+    tally: &mut Tally,
+) {
+    let work =
+        Work { stage, chosen, plan, next: AtomicUsize::new(0), stop: AtomicBool::new(false) };
     let (say, heard) = mpsc::channel();
     thread::scope(|scope| {
         for _ in 0..plan.jobs.clamp(1, work.total().max(1)) {
-            let (say, work, out) = (say.clone(), &work, reports.out().clone());
-            scope.spawn(move || work.go_on(&say, &out));
+            let (say, work) = (say.clone(), &work);
+            scope.spawn(move || work.go_on(&say, out));
         }
         drop(say);
         for news in heard {
@@ -78,12 +117,6 @@ pub fn run_all(stage: &dyn Stage, chosen: &[Chosen], plan: &Plan, reports: &mut 
             }
         }
     });
-    tally.interrupted = (plan.interrupted)();
-    // A result that could not be kept is worth nothing to whoever reads it there.
-    if reports.end(&tally).is_err() {
-        tally.environment += 1;
-    }
-    tally
 }
 
 enum News {
@@ -133,10 +166,18 @@ impl Work<'_> {
             drop(say.send(News::Phase(run.name.clone(), what.to_owned())));
         };
         progress("");
-        let mut history_file = None;
+        let (mut history_file, mut virtual_time) = (None, None);
         let played = catch_unwind(AssertUnwindSafe(|| {
             self.stage.can(run).map_err(Failure::Skipped)?;
-            self.stage.run(run, seed, &mut progress)
+            let history = self.stage.run(run, seed, &mut progress)?;
+            if self.plan.twice {
+                let again = self.stage.run(run, seed, &mut progress)?;
+                assert!(
+                    bytes_of(&history) == bytes_of(&again),
+                    "the same seed gave another history the second time"
+                );
+            }
+            Ok(history)
         }));
         let ended = match played {
             Err(panic) => Ended::Internal(format!("it panicked: {}", text_of(panic.as_ref()))),
@@ -144,20 +185,26 @@ impl Work<'_> {
             Ok(Err(Failure::Skipped(why))) => Ended::Skipped(why),
             Ok(Err(Failure::Environment(why))) => Ended::Environment(why),
             Ok(Ok(_)) if (self.plan.interrupted)() => return None,
-            Ok(Ok(history)) => match out.history(&run.name, time, &history) {
-                // Kept before it is judged, so that a judge that fails leaves what it failed on.
-                Err(error) => Ended::Environment(unkept(out.folder(), &error)),
-                Ok(file) => {
-                    history_file = Some(file);
-                    match catch_unwind(AssertUnwindSafe(|| (self.plan.judge)(&history))) {
-                        Ok(verdict) => Ended::Judged(Box::new(verdict)),
-                        Err(panic) => Ended::Internal(format!(
-                            "the judge panicked: {}",
-                            text_of(panic.as_ref())
-                        )),
+            Ok(Ok(history)) => {
+                // Of a run in virtual time nothing is told but that.
+                if self.stage.backend() == "sim" {
+                    virtual_time = history.length();
+                }
+                match out.history(&run.name, time, &history) {
+                    // Kept before it is judged, so that a judge that fails leaves what it failed on.
+                    Err(error) => Ended::Environment(unkept(out.folder(), &error)),
+                    Ok(file) => {
+                        history_file = Some(file);
+                        match catch_unwind(AssertUnwindSafe(|| (self.plan.judge)(&history))) {
+                            Ok(verdict) => Ended::Judged(Box::new(verdict)),
+                            Err(panic) => Ended::Internal(format!(
+                                "the judge panicked: {}",
+                                text_of(panic.as_ref())
+                            )),
+                        }
                     }
                 }
-            },
+            }
         };
         Some(Entry {
             name: run.name.clone(),
@@ -166,7 +213,7 @@ impl Work<'_> {
             time,
             expect: run.expect.clone(),
             ended,
-            took: start.elapsed(),
+            took: virtual_time.unwrap_or_else(|| start.elapsed()),
             history: history_file,
             file: chosen.file.clone(),
             line: chosen.line,
@@ -193,6 +240,13 @@ impl Work<'_> {
         let backend = self.stage.backend();
         format!("{program} run {what} --seed {seed} --backend {backend}{}", self.plan.again)
     }
+}
+
+fn bytes_of(history: &History) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Into memory, which takes everything.
+    drop(history.write(&mut bytes));
+    bytes
 }
 
 fn unkept(folder: &Path, error: &io::Error) -> String {

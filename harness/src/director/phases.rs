@@ -14,7 +14,10 @@ impl Director {
         match self.phase {
             Some(Phase::Run) => {
                 wakes.push(self.limit);
-                wakes.extend(self.players.iter().filter_map(Player::next_wake));
+                // Nobody is told anything before what is there from the start is there.
+                if self.faults.are_set_up() {
+                    wakes.extend(self.players.iter().filter_map(Player::next_wake));
+                }
                 wakes.extend(self.faults.next_wake());
             }
             Some(Phase::Heal) => wakes.push(self.limit),

@@ -1,10 +1,17 @@
 //! A history as a file: `history.jsonl`.
 
 use std::io::{self, BufRead, Write};
+use std::time::Duration;
 
 use super::{Header, History, SCHEMA};
 
 impl History {
+    /// How long the run took, from its beginning to its last record.
+    pub fn length(&self) -> Option<Duration> {
+        let last = self.records.last()?.ns;
+        u64::try_from(last).ok().map(Duration::from_nanos)
+    }
+
     /// Writes it.
     ///
     /// # Errors

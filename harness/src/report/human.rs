@@ -27,7 +27,8 @@ pub(super) fn begin(session: &Session, folder: &Path) -> String {
 }
 
 /// A run that ended.
-pub(super) fn entry(entry: &Entry, widest: usize, colour: bool) -> String {
+pub(super) fn entry(entry: &Entry, session: &Session, colour: bool) -> String {
+    let widest = session.widest;
     let (sign, paint) = match &entry.ended {
         Ended::Judged(verdict) => match verdict.outcome {
             Outcome::AsExpected => ('✓', GREEN),
@@ -43,7 +44,9 @@ pub(super) fn entry(entry: &Entry, widest: usize, colour: bool) -> String {
     let seen = observed(entry);
     let word = entry.word();
     let name = &entry.name;
-    let mut text = format!("{on}{sign} {word:12}{off}  {name:widest$}  {took:>7}  {seen}");
+    let backend =
+        if session.backend == "all" { format!("  {:9}", entry.backend) } else { String::new() };
+    let mut text = format!("{on}{sign} {word:12}{off}{backend}  {name:widest$}  {took:>7}  {seen}");
     if !entry.is_good() {
         text.push('\n');
         text += &details(entry, colour);
@@ -154,7 +157,13 @@ pub(crate) fn verdict(scenario: &Scenario, verdict: &Verdict) -> String {
 }
 
 /// How it all came out.
-pub(super) fn summary(entries: &[Entry], tally: &Tally, runs: usize, took: Duration) -> String {
+pub(super) fn summary(
+    entries: &[Entry],
+    tally: &Tally,
+    session: &Session,
+    took: Duration,
+) -> String {
+    let runs = session.runs;
     let counts = [
         (tally.as_expected, "as expected", "as expected"),
         (tally.differs, "differs", "differ"),
@@ -169,7 +178,14 @@ pub(super) fn summary(entries: &[Entry], tally: &Tally, runs: usize, took: Durat
         .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
     let counts: Vec<String> = counts.collect();
     let counts = if counts.is_empty() { "nothing was run".to_owned() } else { counts.join(", ") };
-    let mut text = format!("\n{counts}; {}", seconds(took));
+    // Of virtual runs nothing is told that differs from one time to the next.
+    let took = if session.backend == "sim" {
+        let all: Duration = entries.iter().map(|entry| entry.took).sum();
+        format!("{} of virtual time", seconds(all))
+    } else {
+        seconds(took)
+    };
+    let mut text = format!("\n{counts}; {took}");
     let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for entry in entries {
         if let Ended::Skipped(why) = &entry.ended {

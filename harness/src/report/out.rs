@@ -26,6 +26,14 @@ impl Out {
         Ok(out)
     }
 
+    /// A folder in it, for one of several backends.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn within(&self, name: &str) -> io::Result<Self> {
+        Self::create(&self.folder.join(name))
+    }
+
     /// Where it is.
     pub fn folder(&self) -> &Path {
         &self.folder

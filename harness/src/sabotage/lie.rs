@@ -142,7 +142,9 @@ impl Lie {
         }
     }
 
-    fn with_token(self, command: &Command) -> Command {
+    /// The command with the value that it sets for its token.
+    #[must_use]
+    pub fn with_token(self, command: &Command) -> Command {
         let mut command = command.clone();
         if let Command::Set { token, .. }
         | Command::Keep { token, .. }

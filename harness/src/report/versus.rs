@@ -1,0 +1,52 @@
+//! Whether several backends came to the same verdicts. Called by `report.rs` at the end of a run on
+//! all of them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::human::observed;
+use super::{Ended, Entry};
+use crate::judge::Seen;
+use crate::scenario::{Cause, Layer};
+
+/// What is compared of a verdict.
+type Verdict<'a> = (&'a BTreeMap<Layer, Seen>, &'a [Cause]);
+
+/// Whether they agree, and how they compare.
+pub(super) fn compare(entries: &[Entry]) -> (bool, String) {
+    let mut of_name: BTreeMap<(&str, usize), Vec<&Entry>> = BTreeMap::new();
+    for entry in entries {
+        of_name.entry((&entry.name, entry.time)).or_default().push(entry);
+    }
+    let (mut agree, mut differ, mut alone) = (0_usize, 0_usize, 0_usize);
+    let mut text = String::new();
+    for ((name, _), all) in of_name {
+        let judged: Vec<(&Entry, Verdict<'_>)> =
+            all.iter().filter_map(|entry| Some((*entry, verdict(entry)?))).collect();
+        let Some(((_, first), others)) = judged.split_first() else { continue };
+        if others.is_empty() {
+            alone += 1;
+        } else if others.iter().all(|(_, other)| other == first) {
+            agree += 1;
+        } else {
+            differ += 1;
+            _ = writeln!(text, "  {name}");
+            for (entry, _) in &judged {
+                _ = writeln!(text, "    {:10} {}", entry.backend, observed(entry));
+            }
+        }
+    }
+    let mut summary = format!("the backends agree on {agree}, differ on {differ}");
+    if alone > 0 {
+        _ = write!(summary, "; {alone} ran on one alone");
+    }
+    _ = write!(summary, "\n{text}");
+    (differ == 0, summary.trim_end().to_owned())
+}
+
+fn verdict(entry: &Entry) -> Option<Verdict<'_>> {
+    match &entry.ended {
+        Ended::Judged(verdict) => Some((&verdict.observed, &verdict.because)),
+        _ => None,
+    }
+}

@@ -1,0 +1,122 @@
+//! The simulation: a scenario in virtual time, from one seed, thousands of times faster than on real
+//! masters. The client processes drive the shipped machines; masters, network and clocks are models.
+//!
+//! Nothing here reads a clock, opens a socket or draws a random number that is not from the seed, so
+//! the same seed gives the same history, to the byte. The state of a run can be cloned.
+//!
+//! Reading order: [`run`]; `world.rs`, what is going to happen; `process.rs` with `lease.rs`, a client
+//! process as a machine; [`server`], the model of Redis; `wires.rs` with `rules.rs`, messages and the
+//! faults of the network; `faults.rs`, the others; `actors.rs`, pauses and deaths of processes.
+
+use std::time::Duration;
+
+use crate::history::{Header, History, Phase, SCHEMA};
+use crate::sabotage::Lie;
+use crate::scenario::Scenario;
+use world::{What, World};
+
+mod actors;
+mod clock;
+mod dice;
+mod faults;
+mod lease;
+mod process;
+mod rules;
+pub mod server;
+mod wires;
+mod world;
+
+/// How long words between the harness and a process are under way, in nanoseconds.
+const PIPE: u64 = 30_000;
+/// How long it takes to carry out a fault.
+const DOING: u64 = 50_000;
+/// How long a master takes to start.
+const RESTART: u64 = 25_000_000;
+/// Within which time a master that goes on gets to all of its connections.
+const TURN: u64 = 200_000;
+/// How often masters look for keys that have expired.
+const TICK: u64 = 100_000_000;
+/// How long a connection may take to come up.
+const CONNECT: Duration = Duration::from_secs(1);
+/// How many requests the handshake has on the wire.
+const GREETING: u64 = 4;
+/// What no run needs: one that takes longer is a fault of this program.
+const LONGEST: u64 = 3_600 * 1_000_000_000;
+
+/// Runs one of a scenario's [runs](Scenario::runs). With another [`Lie`] than none the clients lie.
+pub fn run(scenario: &Scenario, seed: u64, lie: Lie) -> History {
+    let mut world = World::new(scenario, seed, lie);
+    world.start();
+    world.enter(TICK, What::Tick);
+    while world.director.phase() != Some(Phase::End) && world.now < LONGEST {
+        if !world.began && world.all_ready() {
+            world.begin();
+        }
+        let Some(what) = world.next() else { break };
+        world.let_happen(what);
+    }
+    world.finish();
+    let mut records = world.director.into_records();
+    records.sort_by_key(|record| record.ns);
+    Header {
+        schema: SCHEMA,
+        scenario: scenario.clone(),
+        seed,
+        backend: "sim".to_owned(),
+        masters: format!("a model of Redis 7.0, {} masters", scenario.cluster.nodes),
+        client: (lie != Lie::None).then(|| format!("mutant {lie}")),
+        harness: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+    .with(records)
+}
+
+impl World {
+    /// All clients are ready: the run begins.
+    fn begin(&mut self) {
+        self.began = true;
+        self.origin = self.now;
+        let can = self.actors.iter().map(|actor| (actor.name.clone(), process::CAN.to_vec()));
+        let can = can.collect();
+        for order in self.director.gates() {
+            if let crate::director::Order::Gate { fault, process, side, class, number } = order {
+                self.gate(fault, &process, side, class, number);
+            }
+        }
+        self.direct(crate::director::Input::Begin(can));
+    }
+
+    fn let_happen(&mut self, what: What) {
+        match what {
+            What::ToMaster(id, message) => self.to_master(id, message),
+            What::Serve(node, connection) => self.serve(node, connection),
+            What::Hangup(id) => self.hang_up(id),
+            What::ToClient(id, reply) => self.to_client(id, reply),
+            What::Ended(id, why) => self.ended(id, why),
+            What::Connect(id) => self.connect(id),
+            What::GiveUp(id) => self.give_up(id),
+            What::Ask(actor, request) => self.happen(actor, process::Happening::Asked(request)),
+            What::Wake(actor) => self.wake(actor),
+            What::Tell(input) => self.direct(input),
+            What::Direct => {
+                if self.now >= self.direct_at {
+                    self.direct_at = u64::MAX;
+                    self.direct(crate::director::Input::Wake);
+                }
+            }
+            What::Strike(fault, nodes, processes) => self.strike(fault, &nodes, &processes),
+            What::Cure(fault) => self.cure(fault),
+            What::Up { fault, nodes, since, cured } => self.up(fault, &nodes, since, cured),
+            What::Open(fault) => self.open(fault),
+            What::Look => self.look(),
+            What::Kill(process) => {
+                if let Some(actor) = self.actor(&process) {
+                    self.die(actor);
+                }
+            }
+            What::Tick => {
+                self.tick();
+                self.enter(self.now + TICK, What::Tick);
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The client processes of a run: they are told what happens, unless they are paused or dead, and what
+//! they want is done.
+
+use redquorum_protocol::Time;
+
+use super::PIPE;
+use super::process::{Around, Happening, Process, Wish};
+use super::world::{Actor, Instant, What, World};
+use crate::director::Input;
+use crate::sabotage::Clocks;
+use crate::talk::{Notice, Options};
+use crate::units::millis;
+
+impl World {
+    /// Starts the processes.
+    pub(super) fn start(&mut self) {
+        let lock = &self.scenario.lock;
+        let options = Options {
+            ttl_ms: millis(lock.ttl.0),
+            node_timeout_ms: millis(lock.node_timeout.0),
+            drift_ppm: lock.drift_ppm,
+            drift_ms: millis(lock.drift.0),
+            fencing: lock.fencing,
+        };
+        let names: Vec<String> = self.scenario.processes().into_iter().map(str::to_owned).collect();
+        for (number, name) in names.into_iter().enumerate() {
+            let mut wishes = Vec::new();
+            let clocks = self.clocks(0);
+            let nodes = self.masters.len();
+            let mut around = Around { clocks, dice: self.dice.client(), out: &mut wishes };
+            let process = Process::start(options.clone(), nodes, self.lie, &mut around);
+            self.actors.push(Actor {
+                name,
+                process,
+                wires: Vec::new(),
+                paused: false,
+                dead: false,
+                inbox: std::collections::VecDeque::new(),
+                wall_ahead: 0,
+                wake: Instant::MAX,
+            });
+            self.grant(number, wishes);
+        }
+    }
+
+    /// Whether all have tried all masters.
+    pub(super) fn all_ready(&self) -> bool {
+        self.actors.iter().all(|actor| actor.process.is_ready())
+    }
+
+    fn clocks(&self, wall_ahead: i64) -> Clocks {
+        /// Far enough from zero to be set back.
+        const EPOCH: u64 = 1_000_000_000 * 1_000_000_000;
+        let wall = EPOCH.saturating_add(self.now).saturating_add_signed(wall_ahead);
+        Clocks { monotonic: Time::from_nanos(self.now), wall: Time::from_nanos(wall) }
+    }
+
+    /// Something happens to a process.
+    pub(super) fn happen(&mut self, number: usize, happening: Happening) {
+        let actor = &mut self.actors[number];
+        if actor.dead {
+            return;
+        }
+        if actor.paused {
+            return actor.inbox.push_back(happening);
+        }
+        let clocks = self.clocks(self.actors[number].wall_ahead);
+        let mut wishes = Vec::new();
+        let mut around = Around { clocks, dice: self.dice.client(), out: &mut wishes };
+        self.actors[number].process.handle(happening, &mut around);
+        self.grant(number, wishes);
+    }
+
+    /// Does what a process wants, and sees to it that it is woken.
+    fn grant(&mut self, number: usize, wishes: Vec<Wish>) {
+        for wish in wishes {
+            match wish {
+                Wish::Answer(mut answer) => {
+                    for stamp in [&mut answer.from_ns, &mut answer.at_ns, &mut answer.deadline_ns] {
+                        *stamp = stamp.map(|stamp| self.stamp(stamp));
+                    }
+                    self.enter(self.now + PIPE, What::Tell(Input::Answered(answer)));
+                }
+                Wish::Notice(Notice::Lost { client, resource, at_ns }) => {
+                    let at = self.stamp(at_ns);
+                    let told = Input::Lost { client, resource, at };
+                    self.enter(self.now + PIPE, What::Tell(told));
+                }
+                Wish::Notice(Notice::Extended { client, resource, deadline_ns, .. }) => {
+                    let deadline = self.stamp(deadline_ns);
+                    let told = Input::Extended { client, resource, deadline };
+                    self.enter(self.now + PIPE, What::Tell(told));
+                }
+                Wish::Notice(_) => {}
+                Wish::Write { node, epoch, command } => {
+                    if let Some(id) = self.wire_of(number, node, epoch) {
+                        self.write(id, command);
+                    }
+                }
+                Wish::Dial { node, epoch } => self.dial(number, node, epoch),
+                Wish::Close { node, epoch } => {
+                    if let Some(id) = self.wire_of(number, node, epoch) {
+                        self.close(id);
+                    }
+                }
+            }
+        }
+        let actor = &self.actors[number];
+        let wake = actor.process.next_wake(self.clocks(actor.wall_ahead));
+        if wake != Time::NEVER && wake.as_nanos() < self.actors[number].wake {
+            self.actors[number].wake = wake.as_nanos();
+            self.enter(wake.as_nanos(), What::Wake(number));
+        }
+    }
+
+    /// The time for which a process asked has come, or an older one.
+    pub(super) fn wake(&mut self, number: usize) {
+        let actor = &mut self.actors[number];
+        if self.now < actor.wake {
+            return;
+        }
+        actor.wake = Instant::MAX;
+        self.happen(number, Happening::Wake);
+    }
+
+    /// A process goes on, and finds at once all that came meanwhile; its timers before or after.
+    pub(super) fn go_on(&mut self, number: usize) {
+        let timers_first = self.dice.below(2) == 0;
+        let actor = &mut self.actors[number];
+        actor.paused = false;
+        let inbox = std::mem::take(&mut actor.inbox);
+        if timers_first {
+            self.happen(number, Happening::Wake);
+        }
+        for happening in inbox {
+            self.happen(number, happening);
+        }
+        self.happen(number, Happening::Wake);
+    }
+
+    /// A process dies: its kernel closes all that it had.
+    pub(super) fn die(&mut self, number: usize) {
+        self.actors[number].dead = true;
+        let wires: Vec<u64> = self.actors[number].wires.iter().map(|(_, _, id)| *id).collect();
+        for id in wires {
+            self.close(id);
+        }
+    }
+
+    fn wire_of(&self, number: usize, node: usize, epoch: u64) -> Option<u64> {
+        let wires = &self.actors[number].wires;
+        let found = wires.iter().find(|(n, e, _)| (*n, *e) == (node, epoch));
+        found.map(|(_, _, id)| *id)
+    }
+
+    /// A stamp of a process, in nanoseconds of the run.
+    fn stamp(&self, stamp: i64) -> i64 {
+        stamp.saturating_sub(i64::try_from(self.origin).unwrap_or(i64::MAX))
+    }
+}

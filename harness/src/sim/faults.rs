@@ -1,0 +1,256 @@
+//! Faults, carried out in virtual time: the same enum as on real masters.
+
+use super::clock::WallClock;
+use super::rules::{Harm as Ill, Rule};
+use super::world::{Instant, What, World};
+use super::{RESTART, TURN};
+use crate::director::Input;
+use crate::history::{Event, Left, Window, text_of};
+use crate::scenario::{Class, ClientHarm, ClockHarm, Harm, NetHarm, NodeHarm, Side, Which};
+use crate::units::nanos;
+
+/// A fault that is there: what its cure needs. Masters and processes are counted from 0.
+#[derive(Clone, Debug, Default)]
+pub(super) struct There {
+    nodes: Vec<usize>,
+    actors: Vec<usize>,
+    rules: Vec<u64>,
+}
+
+impl World {
+    /// Closes a gate for a fault.
+    pub(super) fn gate(
+        &mut self,
+        fault: usize,
+        process: &str,
+        side: Side,
+        class: Class,
+        number: u64,
+    ) {
+        let Some(actor) = self.actor(process) else { return };
+        let (actors, gate) = (Some(vec![actor]), Some(fault));
+        self.rules.strike(Rule { actors, side, class, from: number, gate, ..Rule::all(Ill::Hold) });
+    }
+
+    /// Opens it.
+    pub(super) fn open(&mut self, fault: usize) {
+        if let Some(rule) = self.rules.gate_of(fault) {
+            self.heal(rule);
+        }
+    }
+
+    /// Lets a fault strike.
+    pub(super) fn strike(&mut self, fault: usize, nodes: &[usize], processes: &[String]) {
+        let nodes: Vec<usize> = nodes.iter().map(|node| node - 1).collect();
+        let actors: Vec<usize> = processes.iter().filter_map(|name| self.actor(name)).collect();
+        let harm = self.scenario.faults[fault].harm.clone();
+        self.there.insert(
+            fault,
+            There { nodes: nodes.clone(), actors: actors.clone(), rules: Vec::new() },
+        );
+        match &harm {
+            Harm::Node(NodeHarm::Kill { .. }) => {
+                nodes.iter().for_each(|node| self.fell(*node, false))
+            }
+            Harm::Node(NodeHarm::Stop { .. }) => {
+                nodes.iter().for_each(|node| self.fell(*node, true))
+            }
+            Harm::Node(NodeHarm::Restart { .. }) => {
+                nodes.iter().for_each(|node| self.fell(*node, false));
+                let since = self.now;
+                let up = What::Up { fault, nodes, since, cured: false };
+                return self.enter(self.now + RESTART, up);
+            }
+            Harm::Node(NodeHarm::Pause { .. }) => {
+                nodes.iter().for_each(|node| self.masters[*node].server.pause());
+            }
+            Harm::Node(NodeHarm::Slow { by, .. }) => {
+                let rule = Rule { side: Side::Reply, ..Rule::all(Ill::Delay(by.0)) };
+                self.rule(fault, Rule { nodes: Some(nodes), ..rule });
+            }
+            Harm::Node(NodeHarm::Full { .. }) => {
+                nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(true));
+            }
+            Harm::Clock(clock) => nodes.iter().for_each(|node| self.set_clock(*node, Some(clock))),
+            Harm::Net(net) => {
+                let rule = rule_of(net);
+                self.rule(fault, Rule { nodes: Some(nodes), actors: Some(actors), ..rule });
+            }
+            Harm::Client(ClientHarm::Pause { .. }) => {
+                actors.iter().for_each(|actor| self.actors[*actor].paused = true);
+            }
+            Harm::Client(ClientHarm::Kill { .. }) => {
+                actors.iter().for_each(|actor| self.die(*actor));
+            }
+            Harm::Client(ClientHarm::Clock { by, .. }) => {
+                actors.iter().for_each(|actor| self.actors[*actor].wall_ahead += by.nanos());
+            }
+        }
+        self.struck(fault, self.now);
+    }
+
+    /// Cures it.
+    pub(super) fn cure(&mut self, fault: usize) {
+        let There { nodes, actors, rules } = self.there.remove(&fault).unwrap_or_default();
+        match self.scenario.faults[fault].harm {
+            Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }) => {
+                let up = What::Up { fault, nodes, since: self.now, cured: true };
+                return self.enter(self.now + RESTART, up);
+            }
+            Harm::Node(NodeHarm::Pause { .. }) => {
+                nodes.iter().for_each(|node| self.resume(*node));
+            }
+            Harm::Node(NodeHarm::Full { .. }) => {
+                nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(false));
+            }
+            Harm::Clock(_) => nodes.iter().for_each(|node| self.set_clock(*node, None)),
+            Harm::Client(ClientHarm::Pause { .. }) => {
+                actors.iter().for_each(|actor| self.go_on(*actor));
+            }
+            Harm::Client(ClientHarm::Clock { .. }) => {
+                actors.iter().for_each(|actor| self.actors[*actor].wall_ahead = 0);
+            }
+            Harm::Node(NodeHarm::Slow { .. }) | Harm::Net(_) => {
+                rules.into_iter().for_each(|rule| self.heal(rule));
+            }
+            Harm::Node(NodeHarm::Restart { .. }) | Harm::Client(ClientHarm::Kill { .. }) => {}
+        }
+        self.cured(fault, self.now);
+    }
+
+    /// Masters are up again.
+    pub(super) fn up(&mut self, fault: usize, nodes: &[usize], since: Instant, cured: bool) {
+        for node in nodes {
+            let wall = self.wall(*node);
+            self.masters[*node].server.start(wall);
+        }
+        if cured { self.cured(fault, since) } else { self.struck(fault, since) }
+    }
+
+    fn struck(&mut self, fault: usize, since: Instant) {
+        let at = Window { from: self.ns(since), to: self.ns(self.now) };
+        self.direct(Input::Struck { fault, at, failed: None });
+    }
+
+    fn cured(&mut self, fault: usize, since: Instant) {
+        let at = Window { from: self.ns(since), to: self.ns(self.now) };
+        self.direct(Input::Cured { fault, at, failed: None });
+    }
+
+    fn fell(&mut self, node: usize, in_order: bool) {
+        let mut events = Vec::new();
+        let server = &mut self.masters[node].server;
+        if in_order {
+            server.stop(&mut events)
+        } else {
+            server.kill(&mut events)
+        }
+        self.heed(node, &mut events);
+    }
+
+    /// A master goes on, and gets to its connections in any order.
+    fn resume(&mut self, node: usize) {
+        self.masters[node].server.resume();
+        let waiting: Vec<_> = self.masters[node].server.waiting().collect();
+        for connection in waiting {
+            let at = self.now + self.dice.below(TURN);
+            self.enter(at, What::Serve(node, connection));
+        }
+    }
+
+    fn set_clock(&mut self, node: usize, harm: Option<&ClockHarm>) {
+        let clock = self.masters[node].clock.from(self.now);
+        let clock = match harm {
+            None => WallClock { since: self.now, ..WallClock::REAL },
+            Some(ClockHarm::Step { by, .. }) => {
+                WallClock { ahead: clock.ahead.saturating_add(by.nanos()), ..clock }
+            }
+            Some(ClockHarm::Rate { factor, .. }) => WallClock { rate: *factor, ..clock },
+            Some(ClockHarm::Strobe { by, every, .. }) => {
+                WallClock { strobe_by: nanos(by.0), strobe_every: nanos(every.0), ..clock }
+            }
+        };
+        self.masters[node].clock = clock;
+        let at = self.ns(self.now);
+        self.direct(Input::Recorded(Event::Clock {
+            node: node + 1,
+            since: Window { from: at, to: at },
+            ahead: clock.ahead,
+            rate: clock.rate,
+            strobe_by: clock.strobe_by,
+            strobe_every: clock.strobe_every,
+        }));
+    }
+
+    fn rule(&mut self, fault: usize, rule: Rule) {
+        let at_once = rule.strikes_connections().then(|| rule.clone());
+        let id = self.rules.strike(rule);
+        if let Some(there) = self.there.get_mut(&fault) {
+            there.rules.push(id);
+        }
+        let Some(rule) = at_once else { return };
+        let open = self.wires.iter().filter(|(_, wire)| {
+            rule.is_about(wire.actor, wire.node) && wire.client_open && wire.master_open
+        });
+        let open: Vec<u64> = open.map(|(id, _)| *id).collect();
+        for wire in open {
+            match rule.harm {
+                Ill::HalfOpen(end) => self.half_open(wire, end, id),
+                _ => self.reset(wire),
+            }
+        }
+    }
+
+    /// Tells which keys each master has.
+    pub(super) fn look(&mut self) {
+        for node in 0..self.masters.len() {
+            let keys = self.keys(node);
+            self.direct(Input::Keys { node: node + 1, keys });
+        }
+    }
+
+    fn keys(&self, node: usize) -> Option<Vec<Left>> {
+        let server = &self.masters[node].server;
+        if !server.is_up() || server.is_paused() {
+            return None;
+        }
+        let wall = self.wall(node);
+        let there = server.keys().filter(|(_, _, expires)| *expires >= wall);
+        let left = there.map(|(key, token, expires)| Left {
+            key: text_of(key),
+            value: text_of(token.as_bytes()),
+            ttl_ms: Some((expires - wall) / 1_000_000),
+        });
+        Some(left.collect())
+    }
+
+    /// The masters look for keys that have expired.
+    pub(super) fn tick(&mut self) {
+        for node in 0..self.masters.len() {
+            let wall = self.wall(node);
+            self.masters[node].server.tick(wall);
+        }
+    }
+}
+
+fn rule_of(net: &NetHarm) -> Rule {
+    let chosen = |which: &Which, harm| Rule {
+        side: which.what,
+        class: which.command,
+        from: which.index.unwrap_or(1),
+        count: which.count,
+        ..Rule::all(harm)
+    };
+    match net {
+        NetHarm::Cut(_) => Rule::all(Ill::Drop),
+        NetHarm::Drop(which) => chosen(which, Ill::Drop),
+        NetHarm::Hold(which) => chosen(which, Ill::Hold),
+        NetHarm::Duplicate(which) => Rule { side: Side::Request, ..chosen(which, Ill::Duplicate) },
+        NetHarm::Reset(which) => chosen(which, Ill::Reset),
+        NetHarm::Delay { what, by, .. } => Rule { side: *what, ..Rule::all(Ill::Delay(by.0)) },
+        NetHarm::Trickle { what, bytes, .. } => {
+            Rule { side: *what, ..Rule::all(Ill::Trickle(*bytes)) }
+        }
+        NetHarm::HalfOpen { end, .. } => Rule::all(Ill::HalfOpen(*end)),
+    }
+}

@@ -1,0 +1,401 @@
+//! A client process as a machine: it speaks the client protocol, drives the shipped claims and links,
+//! and says what it wants done. It reads no clock and opens no socket.
+//!
+//! It is what the Tokio shell and the built-in client are together, in virtual time. Every claim goes
+//! through the adapter of the saboteurs, which for the honest [`Lie::None`] passes everything on as it
+//! is.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{
+    Answer as Vote, Bounds, Claim, Dice, Drift, Effect, Input, Key, Link, LinkEffect, LinkInput,
+    NodeId, Patience, RunId, Step, Terms, Time, Token,
+};
+
+use super::lease::{Lease, Whose};
+use crate::sabotage::{Clocks, Lie, LyingClaim};
+use crate::talk::{Answer, Can, Notice, Op, Options, Request, Why};
+
+/// What a link gets back with an answer: the number of the claim, and what was asked.
+type Tag = (u64, Step);
+
+/// What a process can do.
+pub(super) const CAN: [Can; 5] = [Can::Deadline, Can::Extend, Can::Wait, Can::KeepAlive, Can::Lost];
+
+/// What happens to a process.
+#[derive(Clone, Debug)]
+pub(super) enum Happening {
+    /// The harness said something.
+    Asked(Request),
+    /// A connection was greeted.
+    Connected { node: usize, epoch: u64, client_id: u64, run_id: RunId },
+    /// A connection did not come up, or broke.
+    Closed { node: usize, epoch: u64, why: Arc<str>, random: u64 },
+    /// A master answered the oldest unanswered command of a connection.
+    Answered { node: usize, epoch: u64, answer: Vote },
+    /// The time that it asked for has come.
+    Wake,
+}
+
+/// What a process wants.
+#[derive(Clone, Debug)]
+pub(super) enum Wish {
+    /// Tell the harness.
+    Answer(Answer),
+    /// Tell the harness unasked.
+    Notice(Notice),
+    /// Write this to a connection.
+    Write { node: usize, epoch: u64, command: Command },
+    /// Open a connection.
+    Dial { node: usize, epoch: u64 },
+    /// Reset a connection, or give up a try.
+    Close { node: usize, epoch: u64 },
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(super) struct Process {
+    lie: Lie,
+    options: Options,
+    links: Vec<Link<Tag>>,
+    leases: BTreeMap<u64, Lease>,
+    /// Who holds what, by the number of the claim.
+    held: Vec<(Whose, u64)>,
+    /// One token for each client, of which its others are made if it has but one.
+    roots: Vec<(String, Token)>,
+    /// Answers that claims are yet to be told. Never told at once: a claim that fails in the middle of
+    /// its own effects would have its clean-up written before its last SET.
+    told: VecDeque<(u64, Input)>,
+    /// For reuse.
+    effects: Vec<Effect>,
+}
+
+/// What surrounds one input: the clocks, randomness, and where the wishes go.
+pub(super) struct Around<'a> {
+    pub(super) clocks: Clocks,
+    pub(super) dice: &'a mut dyn Dice,
+    pub(super) out: &'a mut Vec<Wish>,
+}
+
+impl Around<'_> {
+    pub(super) fn stamp(&self) -> i64 {
+        i64::try_from(self.clocks.monotonic.as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        (id, from): (u64, i64),
+        result: Result<(), Why>,
+        more: impl FnOnce(&mut Answer),
+    ) {
+        let mut answer = Answer {
+            id,
+            ok: result.is_ok(),
+            from_ns: Some(from),
+            at_ns: Some(self.stamp()),
+            why: result.err(),
+            ..Answer::default()
+        };
+        more(&mut answer);
+        self.out.push(Wish::Answer(answer));
+    }
+
+    fn done(&mut self, id: u64) {
+        self.answer((id, self.stamp()), Ok(()), |_| ());
+    }
+
+    pub(super) fn refuse(&mut self, id: u64, why: Why) {
+        self.answer((id, self.stamp()), Err(why), |_| ());
+    }
+}
+
+impl Process {
+    /// Starts, and dials all masters.
+    pub(super) fn start(options: Options, nodes: usize, lie: Lie, around: &mut Around<'_>) -> Self {
+        let mut process = Self {
+            lie,
+            options,
+            links: Vec::with_capacity(nodes),
+            leases: BTreeMap::new(),
+            held: Vec::new(),
+            roots: Vec::new(),
+            told: VecDeque::new(),
+            effects: Vec::new(),
+        };
+        let bounds = Bounds::for_node_timeout(process.node_timeout());
+        for node in 0..nodes {
+            let mut effects = Vec::new();
+            process.links.push(Link::start(bounds, &mut effects));
+            process.carry_out(node, effects, around);
+        }
+        process
+    }
+
+    /// Whether every master was tried.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.links.iter().any(Link::is_first_dial)
+    }
+
+    /// When to say [`Happening::Wake`], by the monotonic clock.
+    pub(super) fn next_wake(&self, clocks: Clocks) -> Time {
+        let links = self.links.iter().map(Link::next_wake).min().unwrap_or(Time::NEVER);
+        let sleeps = self.leases.values().filter_map(|lease| lease.claim.sleeps(clocks)).min();
+        sleeps.map_or(links, |sleep| links.min(clocks.monotonic.plus(sleep)))
+    }
+
+    /// Takes in what happens, and says what it wants.
+    pub(super) fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
+        match happening {
+            Happening::Asked(request) => self.request(request, around),
+            Happening::Connected { node, epoch, client_id, run_id } => {
+                if self.links[node].awaits(epoch) {
+                    let (client_id, run_id) = (Some(client_id), Some(run_id));
+                    self.link(node, LinkInput::Connected { epoch, client_id, run_id }, around);
+                }
+            }
+            Happening::Closed { node, epoch, why, random } => {
+                self.link(node, LinkInput::Closed { epoch, why, random }, around);
+            }
+            Happening::Answered { node, epoch, answer } => {
+                self.link(node, LinkInput::Answered { epoch, answer }, around);
+            }
+            Happening::Wake => self.wake(around),
+        }
+        while let Some((number, input)) = self.told.pop_front() {
+            self.drive(number, input, around);
+        }
+    }
+
+    fn wake(&mut self, around: &mut Around<'_>) {
+        let now = around.clocks.monotonic;
+        for node in 0..self.links.len() {
+            if self.links[node].next_wake() <= now {
+                self.link(node, LinkInput::Wake, around);
+            }
+        }
+        let due = |lease: &Lease| lease.claim.sleeps(around.clocks) == Some(Duration::ZERO);
+        let due: Vec<u64> =
+            self.leases.iter().filter(|(_, lease)| due(lease)).map(|(number, _)| *number).collect();
+        for number in due {
+            self.drive(number, Input::Wake, around);
+        }
+    }
+
+    fn link(&mut self, node: usize, input: LinkInput<Tag>, around: &mut Around<'_>) {
+        let mut effects = Vec::new();
+        self.links[node].handle(around.clocks.monotonic, input, &mut effects);
+        self.carry_out(node, effects, around);
+    }
+
+    fn carry_out(&mut self, node: usize, effects: Vec<LinkEffect<Tag>>, around: &mut Around<'_>) {
+        for effect in effects {
+            match effect {
+                LinkEffect::Write(command) => {
+                    if let Some(epoch) = self.links[node].epoch() {
+                        around.out.push(Wish::Write { node, epoch, command });
+                    }
+                }
+                LinkEffect::Dial(epoch) => around.out.push(Wish::Dial { node, epoch }),
+                LinkEffect::Close(epoch) => around.out.push(Wish::Close { node, epoch }),
+                LinkEffect::Tell((number, step), answer) => {
+                    let node = NodeId::new(node);
+                    self.told.push_back((number, Input::Answered { node, step, answer }));
+                }
+                other => unreachable!("an effect that this process does not know: {other:?}"),
+            }
+        }
+    }
+
+    /// Gives a claim one input, carries out what it says, and tells what came of it.
+    fn drive(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
+        self.advance(number, input, around);
+        self.attend(number, around);
+    }
+
+    /// Gives a claim one input and carries out what it says.
+    fn advance(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
+        let Some(lease) = self.leases.get_mut(&number) else { return };
+        let mut effects = std::mem::take(&mut self.effects);
+        lease.claim.handle(around.clocks, input, around.dice, &mut effects);
+        let key = lease.key.clone();
+        self.send(number, &key, &mut effects, around);
+        self.effects = effects;
+    }
+
+    fn send(&mut self, number: u64, key: &Key, effects: &mut Vec<Effect>, around: &mut Around<'_>) {
+        for effect in effects.drain(..) {
+            let key = key.clone();
+            match effect {
+                Effect::Send { node, step, ask } => {
+                    let input = LinkInput::Send { key, ask, tag: (number, step) };
+                    self.link(node.index(), input, around);
+                }
+                Effect::Settle { node, step, token } => {
+                    let input = LinkInput::Settle { key, token, tag: (number, step) };
+                    self.link(node.index(), input, around);
+                }
+                // Whoever waits for the claim looks at it after every input.
+                _ => {}
+            }
+        }
+    }
+
+    fn request(&mut self, Request { id, client, op }: Request, around: &mut Around<'_>) {
+        match op {
+            Op::Acquire { resource, ttl_ms, wait_ms } => {
+                self.acquire(id, (client, resource), ttl_ms, wait_ms, around);
+            }
+            Op::Extend { resource, ttl_ms } => self.extend(id, (client, resource), ttl_ms, around),
+            Op::KeepAlive { resource, max_ms } => {
+                let Some(number) = self.find(id, &(client, resource), around) else { return };
+                let most = Duration::from_millis(max_ms);
+                self.advance(number, Input::KeepAlive(most), around);
+                if let Some(lease) = self.leases.get_mut(&number) {
+                    lease.watch();
+                }
+                around.done(id);
+                self.attend(number, around);
+            }
+            Op::Release { resource } => {
+                let whose = (client, resource);
+                let Some(number) = self.find(id, &whose, around) else { return };
+                self.held.retain(|(held, _)| *held != whose);
+                if let Some(lease) = self.leases.get_mut(&number) {
+                    lease.release(id, around);
+                }
+                self.drive(number, Input::Release, around);
+            }
+            Op::Cancel { request } => {
+                around.done(id);
+                let found = self.leases.iter().find(|(_, lease)| lease.is_acquiring(request));
+                if let Some(number) = found.map(|(number, _)| *number) {
+                    self.advance(number, Input::Abandon, around);
+                    self.leases.remove(&number);
+                    around.refuse(request, Why::Cancelled);
+                }
+            }
+            Op::Step { check: None, .. } => around.done(id),
+            Op::Step { check: Some(resource), .. } => {
+                let Some(number) = self.find(id, &(client, resource), around) else { return };
+                let held =
+                    self.leases.get(&number).is_some_and(|lease| lease.is_held(around.clocks));
+                if held { around.done(id) } else { around.refuse(id, Why::Lost) }
+            }
+        }
+    }
+
+    /// The claim that holds, or held, this; without one the request is refused.
+    fn find(&self, id: u64, whose: &Whose, around: &mut Around<'_>) -> Option<u64> {
+        let number = self.held.iter().find(|(held, _)| held == whose).map(|(_, number)| *number);
+        if number.is_none() {
+            around.refuse(id, Why::Lost);
+        }
+        number
+    }
+
+    fn acquire(
+        &mut self,
+        id: u64,
+        whose: Whose,
+        ttl_ms: u64,
+        wait_ms: u64,
+        around: &mut Around<'_>,
+    ) {
+        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, Why::Error) };
+        let lie = (self.lie, self.root(&whose.0, around));
+        let patience = Patience { wait: Duration::from_millis(wait_ms), explain: true };
+        let mut effects = std::mem::take(&mut self.effects);
+        let claim =
+            LyingClaim::acquire(lie, around.clocks, terms, patience, around.dice, &mut effects);
+        let key: Key = Arc::from(whose.1.as_bytes());
+        // Requests are numbered by the harness, so a claim can have the number of its own.
+        self.leases.insert(id, Lease::new(claim, key.clone(), whose, (id, around.stamp())));
+        self.send(id, &key, &mut effects, around);
+        self.effects = effects;
+    }
+
+    fn extend(&mut self, id: u64, whose: Whose, ttl_ms: u64, around: &mut Around<'_>) {
+        let Some(number) = self.find(id, &whose, around) else { return };
+        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, Why::Error) };
+        let from = around.stamp();
+        if self.leases.get(&number).is_some_and(Lease::is_extending) {
+            return around.refuse(id, Why::Error);
+        }
+        self.advance(number, Input::Extend(terms), around);
+        if let Some(lease) = self.leases.get_mut(&number) {
+            lease.extend((id, from));
+        }
+        self.attend(number, around);
+    }
+
+    /// Tells what came of a claim, to whoever waits for it.
+    fn attend(&mut self, number: u64, around: &mut Around<'_>) {
+        let Some(lease) = self.leases.get_mut(&number) else { return };
+        match lease.claim.claim() {
+            Claim::Acquiring(acquire) if acquire.is_won() => {
+                self.drive(number, Input::Collect, around);
+            }
+            Claim::Acquiring(acquire) => {
+                if let Some(why) = acquire.failure() {
+                    lease.fail(why, around);
+                    self.leases.remove(&number);
+                }
+            }
+            Claim::Holding(_) => {
+                if lease.hold(around) {
+                    let whose = lease.whose.clone();
+                    self.replace(whose, number, around);
+                }
+            }
+            Claim::Releasing(release) => {
+                if let Some(outcome) = release.outcome() {
+                    lease.released(outcome, around);
+                    self.leases.remove(&number);
+                }
+            }
+            Claim::Ended => drop(self.leases.remove(&number)),
+        }
+    }
+
+    /// A lease that was lost and never released gives way to its client's next one.
+    fn replace(&mut self, whose: Whose, number: u64, around: &mut Around<'_>) {
+        let old = self.held.iter_mut().find(|(held, _)| *held == whose);
+        match old {
+            Some((_, of)) => {
+                let old = std::mem::replace(of, number);
+                self.advance(old, Input::Abandon, around);
+                self.leases.remove(&old);
+            }
+            None => self.held.push((whose, number)),
+        }
+    }
+
+    fn node_timeout(&self) -> Duration {
+        Duration::from_millis(self.options.node_timeout_ms)
+    }
+
+    /// The terms of a request.
+    fn terms(&self, ttl_ms: u64) -> Result<Terms, redquorum_protocol::BadOption> {
+        let fixed = Duration::from_millis(self.options.drift_ms);
+        let drift = self.lie.drift(Drift { ppm: self.options.drift_ppm, fixed });
+        let ttl = Duration::from_millis(ttl_ms);
+        Terms::new(self.links.len(), ttl, drift, self.node_timeout())
+    }
+
+    fn root(&mut self, client: &str, around: &mut Around<'_>) -> Token {
+        if let Some((_, root)) = self.roots.iter().find(|(known, _)| known == client) {
+            return *root;
+        }
+        // Drawn only for the lie that needs it: the honest client draws what the library draws.
+        let root = if self.lie == Lie::OneToken {
+            around.dice.token()
+        } else {
+            Token::new([0; redquorum_protocol::TOKEN_LEN])
+        };
+        self.roots.push((client.to_owned(), root));
+        root
+    }
+}

@@ -1,0 +1,275 @@
+//! A master: what Redis does with the commands of the library, and with the connections on which
+//! they come.
+//!
+//! Pure: it reads no clock (every call that needs one is told what the master's wall clock shows),
+//! waits for nothing and draws nothing by lot. The simulator decides when bytes arrive, when the
+//! event loop gets to a connection and when expired keys are looked for; this decides what comes
+//! of it. `tests/differential` runs both this and a real `redis-server` through random sequences
+//! and compares every reply; what is known to differ is listed in `docs/safety.md`.
+//!
+//! `server/keys.rs` has the keys and the commands on them, `server/wire.rs` the connections,
+//! `server/words.rs` what is said; here are the process and its life.
+
+mod keys;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod words;
+
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{Answer, Key, Token};
+
+use crate::scenario::Persistence;
+use keys::{Keys, Stored};
+use wire::Wires;
+pub use wire::{Close, Connection};
+pub use words::{Event, Reply, Request, Wall};
+
+/// A snapshot of the keys, which lags behind its master from the moment at which it was taken.
+#[derive(Clone, Debug)]
+pub struct Replica(Stored);
+
+/// A master, or where one could be: it may be down.
+#[derive(Clone, Debug)]
+pub struct Server {
+    seed: u64,
+    persistence: Persistence,
+    up: bool,
+    paused: bool,
+    /// How often another process took over.
+    starts: u64,
+    keys: Keys,
+    /// What a power loss leaves, under [`Persistence::AofEverysec`].
+    synced: Stored,
+    /// The second of the wall clock of the latest sync.
+    synced_at: u64,
+    wires: Wires,
+}
+
+impl Server {
+    /// A master that runs and is empty. The seed makes its run ids others than another master's.
+    pub fn new(seed_of_run_id: u64, persistence: Persistence) -> Self {
+        Self {
+            seed: seed_of_run_id,
+            persistence,
+            up: true,
+            paused: false,
+            starts: 0,
+            keys: Keys::default(),
+            synced: Stored::default(),
+            synced_at: 0,
+            wires: Wires::default(),
+        }
+    }
+
+    /// A client connects. The kernel accepts for a paused master too. `None`: refused, it is down.
+    pub fn connect(&mut self) -> Option<Connection> {
+        self.up.then(|| self.wires.open(!self.paused))
+    }
+
+    /// Bytes have arrived in the socket's buffer; nothing is executed yet. What arrives on a
+    /// connection that is no more is lost.
+    pub fn deliver(&mut self, connection: Connection, request: Request) {
+        if let Some(wire) = self.wires.get(connection)
+            && wire.closed.is_none()
+        {
+            wire.inbox.push_back(request);
+        }
+    }
+
+    /// The connections in whose buffer something waits, oldest first: what the event loop has to
+    /// do after [`resume`](Self::resume).
+    pub fn waiting(&self) -> impl Iterator<Item = Connection> + '_ {
+        self.wires.waiting()
+    }
+
+    /// The event loop gets to a connection, and executes what is in its buffer, in order. Nothing
+    /// while it is paused or down.
+    ///
+    /// A connection that its client has closed is forgotten after that; one that was reset gets no
+    /// replies, and no more than [one read](Close::Reset) of its buffer is executed.
+    pub fn serve(&mut self, wall: Wall, connection: Connection, out: &mut Vec<Event>) {
+        if !self.up || self.paused {
+            return;
+        }
+        let Some(mut wire) = self.wires.take(connection) else { return };
+        let id = self.wires.client_id(&mut wire);
+        let mut room = wire.room();
+        while let Some(request) = wire.next(&mut room) {
+            let reply = match request {
+                // Its own connection is spared: Redis skips the one who asks. It is not among them.
+                Request::Lock(Command::Kill { client_id }) => {
+                    self.wires.kill(client_id, out);
+                    Reply::Answer(Answer::Alive)
+                }
+                Request::Hello => self.greet(id),
+                request => self.keys.execute(wall, request),
+            };
+            if wire.closed != Some(Close::Reset) {
+                out.push(Event::Reply(connection, reply));
+            }
+        }
+        if wire.closed.is_none() {
+            self.wires.put_back(connection, wire);
+        }
+    }
+
+    fn greet(&mut self, client_id: u64) -> Reply {
+        match self.keys.load_scripts() {
+            Ok(()) => Reply::Greeting { client_id, run_id: self.run_id() },
+            Err(error) => Reply::Error(error),
+        }
+    }
+
+    /// The client's end of a connection is closed, and the master's kernel knows it. What had
+    /// arrived before is still executed when the connection is served: see [`Close`].
+    pub fn close(&mut self, connection: Connection, how: Close) {
+        self.wires.close(connection, how);
+    }
+
+    /// Whether the connection is known here: neither dropped nor closed and forgotten.
+    pub fn knows(&self, connection: Connection) -> bool {
+        self.wires.knows(connection)
+    }
+
+    /// `SIGSTOP`: connections and data are taken, nothing is executed.
+    pub fn pause(&mut self) {
+        self.paused = self.up;
+    }
+
+    /// `SIGCONT`. The caller serves what is [`waiting`](Self::waiting), in any order.
+    pub fn resume(&mut self) {
+        self.paused = false;
+    }
+
+    /// Whether it is paused.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Whether it runs, paused or not.
+    pub fn is_up(&self) -> bool {
+        self.up
+    }
+
+    /// The identity of the process.
+    pub fn run_id(&self) -> u64 {
+        mixed(self.seed, self.starts)
+    }
+
+    /// `SIGKILL`. An append-only file keeps all that was answered: it is in the page cache.
+    pub fn kill(&mut self, out: &mut Vec<Event>) {
+        self.end(out);
+        if self.persistence == Persistence::None {
+            self.keys.replace(Stored::default());
+        }
+    }
+
+    /// `SIGTERM`: as [`kill`](Self::kill), and what it has on disk is synced. What waits in the
+    /// buffers is not executed.
+    pub fn stop(&mut self, out: &mut Vec<Event>) {
+        self.kill(out);
+        self.synced = self.keys.stored().clone();
+    }
+
+    /// The machine loses power: of the append-only file is left what was synced.
+    pub fn power_loss(&mut self, out: &mut Vec<Event>) {
+        self.kill(out);
+        if self.persistence == Persistence::AofEverysec {
+            self.keys.replace(self.synced.clone());
+        }
+    }
+
+    fn end(&mut self, out: &mut Vec<Event>) {
+        (self.up, self.paused) = (false, false);
+        self.wires.drop_all(out);
+    }
+
+    /// Under [`Persistence::AofEverysec`], Redis's own attempt to sync; to be called every second
+    /// of real time, or more often. It syncs only if its wall clock shows a later second than at
+    /// the latest sync: while a clock that was set back catches up, nothing is.
+    pub fn fsync(&mut self, wall: Wall) {
+        let second = wall / 1_000_000_000;
+        if self.up && !self.paused && second > self.synced_at {
+            self.synced_at = second;
+            if self.persistence == Persistence::AofEverysec && self.keys.take_changed() {
+                self.synced.clone_from(self.keys.stored());
+            }
+        }
+    }
+
+    /// Another process starts where one was killed, stopped or lost its power, with what is on the
+    /// disk. What expired meanwhile, by the wall clock, is gone. One that runs goes on.
+    pub fn start(&mut self, wall: Wall) {
+        if !self.up {
+            self.begin();
+            self.synced_at = wall / 1_000_000_000;
+            self.tick(wall);
+        }
+    }
+
+    fn begin(&mut self) {
+        (self.up, self.paused) = (true, false);
+        self.starts += 1;
+        self.keys.forget_scripts();
+        self.wires.restart();
+    }
+
+    /// The active expiry cycle: Redis looks ten times a second for keys that have expired and were
+    /// not touched since.
+    pub fn tick(&mut self, wall: Wall) {
+        if self.up && !self.paused {
+            self.keys.expire(wall);
+        }
+    }
+
+    /// Somebody runs `FLUSHALL`. Nothing while it is paused or down.
+    pub fn flush_all(&mut self) {
+        if self.up && !self.paused {
+            self.keys.flush();
+        }
+    }
+
+    /// Memory is short, and Redis evicts this key. Returns whether it was there.
+    pub fn evict(&mut self, key: &Key) -> bool {
+        self.up && !self.paused && self.keys.evict(key)
+    }
+
+    /// While memory is short and nothing may be evicted, every creation of a key is refused.
+    pub fn set_out_of_memory(&mut self, is: bool) {
+        self.keys.out_of_memory = is;
+    }
+
+    /// While it loads its file it answers, but to next to nothing. A start does not set this.
+    pub fn set_loading(&mut self, is: bool) {
+        self.keys.loading = is;
+    }
+
+    /// What a replica has that is up to date at this moment.
+    pub fn replicate(&self) -> Replica {
+        Replica(self.keys.stored().clone())
+    }
+
+    /// The replica takes the master's place, under its address: another process, with the keys
+    /// that it had. What the master had in its buffers is lost.
+    pub fn fail_over(&mut self, replica: Replica, out: &mut Vec<Event>) {
+        self.end(out);
+        self.begin();
+        self.synced.clone_from(&replica.0);
+        self.keys.replace(replica.0);
+    }
+
+    /// The keys in memory with their tokens and the last instant at which they are still there;
+    /// with those that have expired and were not looked at since.
+    pub fn keys(&self) -> impl Iterator<Item = (&Key, Token, Wall)> {
+        self.keys.all().filter(|_| self.up)
+    }
+}
+
+/// The finalizer of splitmix64 over both: different for each start of each master.
+fn mixed(seed: u64, starts: u64) -> u64 {
+    let mut mixed = seed.wrapping_add((starts + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

@@ -1,0 +1,308 @@
+//! What the model does, without a real server; that Redis does the same is for
+//! `tests/differential` to show.
+
+use std::sync::Arc;
+
+use redquorum_protocol::wire::Expect;
+use redquorum_protocol::{Cause, Holder};
+
+use super::*;
+
+const MS: Wall = 1_000_000;
+
+fn key() -> Key {
+    Arc::from(&b"r"[..])
+}
+
+fn token(number: u8) -> Token {
+    Token::new([number; 20])
+}
+
+fn set(number: u8, ttl_ms: u64) -> Request {
+    Request::Lock(Command::Set { key: key(), token: token(number), ttl_ms })
+}
+
+fn delete(number: u8) -> Request {
+    Request::Lock(Command::Delete { key: key(), token: token(number) })
+}
+
+fn keep(number: u8, ttl_ms: u64, repair: bool) -> Request {
+    Request::Lock(Command::Keep { key: key(), token: token(number), ttl_ms, repair })
+}
+
+fn server() -> (Server, Connection) {
+    with(Persistence::None)
+}
+
+fn with(persistence: Persistence) -> (Server, Connection) {
+    let mut server = Server::new(1, persistence);
+    let connection = greeted(&mut server);
+    (server, connection)
+}
+
+fn greeted(server: &mut Server) -> Connection {
+    let connection = server.connect().unwrap();
+    assert!(matches!(ask(server, connection, 0, Request::Hello), Reply::Greeting { .. }));
+    connection
+}
+
+fn ask(server: &mut Server, connection: Connection, wall: Wall, request: Request) -> Reply {
+    server.deliver(connection, request);
+    match &served(server, connection, wall)[..] {
+        [Event::Reply(to, reply)] if *to == connection => reply.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn served(server: &mut Server, connection: Connection, wall: Wall) -> Vec<Event> {
+    let mut out = Vec::new();
+    server.serve(wall, connection, &mut out);
+    out
+}
+
+#[track_caller]
+fn answers(server: &mut Server, connection: Connection, wall: Wall, of: Request, answer: Answer) {
+    assert_eq!(ask(server, connection, wall, of), Reply::Answer(answer));
+}
+
+#[test]
+fn a_key_is_there_until_the_end_of_its_last_millisecond() {
+    let (mut server, c) = server();
+    answers(&mut server, c, 999_999, set(1, 10), Answer::Created);
+    let last = 11 * MS - 1;
+    assert_eq!(server.keys().collect::<Vec<_>>(), [(&key(), token(1), last)]);
+    assert_eq!(ask(&mut server, c, last, Request::Pttl(key())), Reply::Pttl(0));
+    assert_eq!(ask(&mut server, c, last, Request::Get(key())), Reply::Value(Some(token(1))));
+    answers(&mut server, c, last, set(2, 10), Answer::Taken(Holder::NotAsked));
+    assert_eq!(ask(&mut server, c, last + 1, Request::Pttl(key())), Reply::Pttl(-2));
+    assert_eq!(server.keys().count(), 0, "the look at it deleted it");
+}
+
+#[test]
+fn what_expired_unseen_comes_back_with_the_clock_and_what_was_seen_does_not() {
+    let (mut server, c) = server();
+    ask(&mut server, c, 0, set(1, 10));
+    assert_eq!(server.keys().count(), 1);
+    assert_eq!(ask(&mut server, c, 5 * MS, Request::Pttl(key())), Reply::Pttl(5));
+    server.tick(10 * MS);
+    assert_eq!(server.keys().count(), 1);
+    server.tick(11 * MS);
+    assert_eq!(ask(&mut server, c, 0, Request::Get(key())), Reply::Value(None));
+}
+
+#[test]
+fn keep_never_shortens_and_repairs_only_when_asked_to() {
+    let (mut server, c) = server();
+    answers(&mut server, c, 0, keep(1, 10, false), Answer::Absent);
+    answers(&mut server, c, 0, keep(1, 10, true), Answer::Created);
+    answers(&mut server, c, 0, keep(1, 5, true), Answer::Kept);
+    assert_eq!(ask(&mut server, c, 0, Request::Pttl(key())), Reply::Pttl(10));
+    answers(&mut server, c, 2 * MS, keep(1, 10, false), Answer::Kept);
+    assert_eq!(ask(&mut server, c, 2 * MS, Request::Pttl(key())), Reply::Pttl(10));
+    let theirs = Answer::Taken(Holder::Lease { token: token(1), left_ms: 9 });
+    answers(&mut server, c, 3 * MS, keep(2, 10, true), theirs.clone());
+    answers(&mut server, c, 3 * MS, delete(2), theirs);
+    answers(&mut server, c, 3 * MS, delete(1), Answer::Deleted);
+    answers(&mut server, c, 3 * MS, delete(1), Answer::Absent);
+}
+
+#[test]
+fn scripts_are_known_from_their_load_to_a_flush_or_a_restart() {
+    let (mut server, c) = server();
+    let unknown = Answer::Unknown(Cause::NoScript);
+    ask(&mut server, c, 0, Request::ScriptFlush);
+    answers(&mut server, c, 0, delete(1), unknown.clone());
+    let [first, second] = Command::load_scripts();
+    answers(&mut server, c, 0, Request::Lock(first), Answer::Alive);
+    answers(&mut server, c, 0, delete(1), Answer::Absent);
+    answers(&mut server, c, 0, keep(1, 1, false), unknown.clone());
+    answers(&mut server, c, 0, Request::Lock(second), Answer::Alive);
+    answers(&mut server, c, 0, keep(1, 1, false), Answer::Absent);
+    server.kill(&mut Vec::new());
+    server.start(0);
+    let c = server.connect().unwrap();
+    answers(&mut server, c, 0, delete(1), unknown);
+}
+
+#[test]
+fn a_paused_master_takes_everything_and_executes_it_later_even_for_a_client_that_is_gone() {
+    for how in [Close::Fin, Close::Reset] {
+        let (mut server, c) = server();
+        server.pause();
+        let late = server.connect().unwrap();
+        server.deliver(c, set(1, 1000));
+        server.deliver(late, set(2, 1000));
+        assert_eq!(served(&mut server, c, 0), []);
+        server.close(c, how);
+        server.deliver(c, delete(1));
+        server.resume();
+        assert_eq!(server.waiting().collect::<Vec<_>>(), [c, late]);
+        let replies = served(&mut server, c, 0).len();
+        assert_eq!(replies, usize::from(how == Close::Fin));
+        assert!(!server.knows(c) && server.waiting().eq([late]));
+        let refused = Reply::Answer(Answer::Taken(Holder::NotAsked));
+        assert_eq!(served(&mut server, late, 0), [Event::Reply(late, refused)]);
+    }
+}
+
+#[test]
+fn of_a_connection_that_was_reset_one_read_is_executed_and_of_one_that_was_closed_all() {
+    for (how, all) in [(Close::Fin, true), (Close::Reset, false)] {
+        let (mut server, c) = server();
+        server.pause();
+        for number in 0..400_u64 {
+            let key = Arc::from(&number.to_le_bytes()[..]);
+            let command = Command::Set { key, token: token(1), ttl_ms: 1000 };
+            server.deliver(c, Request::Lock(command));
+        }
+        server.close(c, how);
+        server.resume();
+        served(&mut server, c, 0);
+        let executed = server.keys().count();
+        assert!(if all { executed == 400 } else { (100..250).contains(&executed) }, "{executed}");
+    }
+}
+
+#[test]
+fn client_kill_drops_a_connection_with_what_it_had_sent() {
+    let (mut server, old) = server();
+    let new = greeted(&mut server);
+    let Reply::Greeting { client_id, .. } = ask(&mut server, old, 0, Request::Hello) else {
+        panic!()
+    };
+    server.pause();
+    server.deliver(old, set(1, 1000));
+    server.deliver(new, Request::Lock(Command::Kill { client_id }));
+    server.resume();
+    let killed = [Event::Dropped(old), Event::Reply(new, Reply::Answer(Answer::Alive))];
+    assert_eq!(served(&mut server, new, 0), killed);
+    assert_eq!(served(&mut server, old, 0), []);
+    assert_eq!(server.keys().count(), 0);
+}
+
+#[test]
+fn who_would_kill_his_own_connection_is_answered_and_spared() {
+    let (mut server, c) = server();
+    let Reply::Greeting { client_id, .. } = ask(&mut server, c, 0, Request::Hello) else {
+        panic!()
+    };
+    answers(&mut server, c, 0, Request::Lock(Command::Kill { client_id }), Answer::Alive);
+    answers(&mut server, c, 0, set(1, 1000), Answer::Created);
+}
+
+#[test]
+fn what_is_left_depends_on_persistence_and_on_the_way_it_ended() {
+    let ends: [fn(&mut Server, &mut Vec<Event>); 3] =
+        [Server::kill, Server::stop, Server::power_loss];
+    for (persistence, left) in [
+        (Persistence::None, [0, 0, 0]),
+        (Persistence::AofEverysec, [2, 2, 1]),
+        (Persistence::AofAlways, [2, 2, 2]),
+    ] {
+        for (end, left) in ends.iter().zip(left) {
+            let (mut server, c) = with(persistence);
+            let run = server.run_id();
+            ask(&mut server, c, 0, set(1, 60_000));
+            server.fsync(1000 * MS);
+            let key = Arc::from(&b"second"[..]);
+            let second = Command::Set { key, token: token(2), ttl_ms: 60_000 };
+            ask(&mut server, c, 0, Request::Lock(second));
+            let mut out = Vec::new();
+            end(&mut server, &mut out);
+            assert_eq!(out, [Event::Dropped(c)]);
+            assert_eq!((server.connect(), server.keys().count()), (None, 0));
+            server.start(30_000 * MS);
+            assert_ne!(server.run_id(), run);
+            assert_eq!(server.keys().count(), left, "{persistence:?}");
+        }
+    }
+}
+
+#[test]
+fn keys_age_while_their_master_is_down() {
+    let (mut server, c) = with(Persistence::AofAlways);
+    ask(&mut server, c, 0, set(1, 10));
+    server.kill(&mut Vec::new());
+    server.start(11 * MS);
+    server.kill(&mut Vec::new());
+    server.start(0);
+    assert_eq!(server.keys().count(), 0);
+}
+
+#[test]
+fn a_clock_that_was_set_back_keeps_the_file_from_being_synced() {
+    let (mut server, c) = with(Persistence::AofEverysec);
+    server.fsync(9_000 * MS);
+    ask(&mut server, c, 2_000 * MS, set(1, 60_000));
+    server.fsync(3_000 * MS);
+    let mut cut = server.clone();
+    cut.power_loss(&mut Vec::new());
+    cut.start(3_000 * MS);
+    assert_eq!(cut.keys().count(), 0);
+    server.fsync(10_000 * MS);
+    server.power_loss(&mut Vec::new());
+    server.start(3_000 * MS);
+    assert_eq!(server.keys().count(), 1);
+}
+
+#[test]
+fn a_replica_that_takes_over_has_the_keys_of_its_snapshot_and_no_scripts() {
+    let (mut server, c) = server();
+    ask(&mut server, c, 0, set(1, 1000));
+    let replica = server.replicate();
+    ask(&mut server, c, 0, delete(1));
+    let (run, mut out) = (server.run_id(), Vec::new());
+    server.fail_over(replica, &mut out);
+    assert_eq!(out, [Event::Dropped(c)]);
+    assert_ne!(server.run_id(), run);
+    let c = server.connect().unwrap();
+    answers(&mut server, c, 0, delete(1), Answer::Unknown(Cause::NoScript));
+    answers(&mut server, c, 0, set(2, 1000), Answer::Taken(Holder::NotAsked));
+}
+
+#[test]
+fn without_memory_nothing_is_created_and_all_else_goes_on() {
+    let (mut server, c) = server();
+    ask(&mut server, c, 0, set(1, 1000));
+    server.set_out_of_memory(true);
+    let refused = |reply| match reply {
+        Reply::Answer(Answer::Unknown(Cause::Error(text))) => text.starts_with("OOM "),
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(ask(&mut server, c, 0, set(2, 1000))));
+    answers(&mut server, c, 0, keep(1, 2000, true), Answer::Kept);
+    answers(&mut server, c, 0, delete(1), Answer::Deleted);
+    assert!(refused(ask(&mut server, c, 0, keep(1, 2000, true))));
+    server.set_out_of_memory(false);
+    answers(&mut server, c, 0, keep(1, 2000, true), Answer::Created);
+    assert!(server.evict(&key()) && !server.evict(&key()));
+}
+
+#[test]
+fn while_it_loads_it_knows_only_time_and_connections() {
+    let (mut server, c) = server();
+    server.set_loading(true);
+    for request in [set(1, 1000), delete(1), keep(1, 1, true), Request::Lock(Command::Ping)] {
+        let reply = ask(&mut server, c, 0, request);
+        assert!(matches!(reply, Reply::Answer(Answer::Unknown(Cause::Error(_)))), "{reply:?}");
+    }
+    assert!(matches!(ask(&mut server, c, 0, Request::Hello), Reply::Error(_)));
+    assert_eq!(ask(&mut server, c, 1234, Request::Time), Reply::Time(1000));
+    answers(&mut server, c, 0, Request::Lock(Command::Kill { client_id: 99 }), Answer::Alive);
+}
+
+#[test]
+fn its_answers_are_those_that_the_wire_reads_from_redis() {
+    // One that is read as another would go unnoticed in a comparison of the two readings.
+    let read = |expect: Expect, text: &[u8]| {
+        let frame = redquorum_protocol::wire::parse(text, 1000).unwrap().unwrap().0;
+        expect.read(&frame)
+    };
+    let (mut server, c) = server();
+    answers(&mut server, c, 0, set(1, 1000), read(Expect::Set, b"+OK\r\n"));
+    answers(&mut server, c, 0, set(1, 1000), read(Expect::Set, b"$-1\r\n"));
+    let bad = read(Expect::Set, b"-ERR invalid expire time in 'set' command\r\n");
+    answers(&mut server, c, 0, set(1, 0), bad);
+    let far = read(Expect::Set, b"-ERR value is not an integer or out of range\r\n");
+    answers(&mut server, c, 0, set(1, u64::MAX), far);
+}

@@ -1,0 +1,150 @@
+//! The connections of a master, with what has arrived on them and is not executed.
+
+use std::collections::VecDeque;
+
+use super::{Event, Request};
+
+/// A connection, unique over restarts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Connection(u64);
+
+/// How a client closes its end.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Close {
+    /// A FIN, behind all it had written. A master that was paused executes all of it, and its
+    /// replies go out: the client may have closed only its sending half. If it closed both, its
+    /// kernel answers the first reply with a reset, and that is for the caller to deliver.
+    Fin,
+    /// A RST. Linux lets the master read on what had arrived. It reads once, 16 KB or a little
+    /// more, executes that, fails to reply, and forgets the rest.
+    Reset,
+}
+
+/// What one read takes from a buffer at least.
+const READ: usize = 16 * 1024;
+
+/// Redis has used up the ids below for clients of its own.
+const FIRST_CLIENT_ID: u64 = 3;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wire {
+    pub(super) inbox: VecDeque<Request>,
+    /// `None` while it waits to be accepted.
+    client_id: Option<u64>,
+    pub(super) closed: Option<Close>,
+}
+
+impl Wire {
+    /// How many bytes of its buffer will be read.
+    pub(super) fn room(&self) -> usize {
+        if self.closed == Some(Close::Reset) { READ } else { usize::MAX }
+    }
+
+    /// The next request, if it is within what is read.
+    pub(super) fn next(&mut self, room: &mut usize) -> Option<Request> {
+        let request = self.inbox.pop_front()?;
+        // Bytes are counted only where they matter.
+        if *room != usize::MAX {
+            *room = room.checked_sub(size(&request))?;
+        }
+        Some(request)
+    }
+}
+
+fn size(request: &Request) -> usize {
+    match request {
+        Request::Lock(command) => command.size_hint(),
+        Request::Hello => 1024,
+        Request::Get(key) | Request::Pttl(key) | Request::Del(key) | Request::PExpire(key, _) => {
+            key.len() + 64
+        }
+        Request::Time | Request::FlushAll | Request::ScriptFlush => 64,
+    }
+}
+
+/// A few, in order of age: a search through them is faster than a tree.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wires {
+    open: Vec<(Connection, Wire)>,
+    opened: u64,
+    accepted: u64,
+}
+
+impl Wires {
+    pub(super) fn open(&mut self, accepted: bool) -> Connection {
+        self.opened += 1;
+        let connection = Connection(self.opened);
+        let mut wire = Wire::default();
+        if accepted {
+            self.client_id(&mut wire);
+        }
+        self.open.push((connection, wire));
+        connection
+    }
+
+    /// The id of a connection, which it is given when it is accepted.
+    pub(super) fn client_id(&mut self, wire: &mut Wire) -> u64 {
+        let accepted = &mut self.accepted;
+        *wire.client_id.get_or_insert_with(|| {
+            *accepted += 1;
+            FIRST_CLIENT_ID - 1 + *accepted
+        })
+    }
+
+    fn index(&self, connection: Connection) -> Option<usize> {
+        self.open.binary_search_by_key(&connection, |(it, _)| *it).ok()
+    }
+
+    pub(super) fn get(&mut self, connection: Connection) -> Option<&mut Wire> {
+        self.index(connection).map(|index| &mut self.open[index].1)
+    }
+
+    pub(super) fn knows(&self, connection: Connection) -> bool {
+        self.index(connection).is_some()
+    }
+
+    pub(super) fn take(&mut self, connection: Connection) -> Option<Wire> {
+        self.index(connection).map(|index| self.open.remove(index).1)
+    }
+
+    pub(super) fn put_back(&mut self, connection: Connection, wire: Wire) {
+        let index = self.open.partition_point(|(it, _)| *it < connection);
+        self.open.insert(index, (connection, wire));
+    }
+
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Connection> + '_ {
+        self.open.iter().filter(|(_, wire)| !wire.inbox.is_empty()).map(|(it, _)| *it)
+    }
+
+    /// With nothing in its buffer it is forgotten at once.
+    pub(super) fn close(&mut self, connection: Connection, how: Close) {
+        let Some(index) = self.index(connection) else { return };
+        let wire = &mut self.open[index].1;
+        if wire.inbox.is_empty() {
+            self.open.remove(index);
+        } else if wire.closed != Some(Close::Reset) {
+            wire.closed = Some(how);
+        }
+    }
+
+    pub(super) fn kill(&mut self, client_id: u64, out: &mut Vec<Event>) {
+        let found = self.open.iter().position(|(_, wire)| wire.client_id == Some(client_id));
+        if let Some(index) = found {
+            let (connection, wire) = self.open.remove(index);
+            if wire.closed.is_none() {
+                out.push(Event::Dropped(connection));
+            }
+        }
+    }
+
+    pub(super) fn drop_all(&mut self, out: &mut Vec<Event>) {
+        let told =
+            |(it, wire): (Connection, Wire)| wire.closed.is_none().then_some(Event::Dropped(it));
+        out.extend(self.open.drain(..).filter_map(told));
+    }
+
+    /// Another process counts its clients anew.
+    pub(super) fn restart(&mut self) {
+        self.accepted = 0;
+    }
+}

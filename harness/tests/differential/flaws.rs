@@ -1,0 +1,154 @@
+//! Models that are wrong on purpose, in ways that one could get Redis wrong.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use redquorum_harness::scenario::Persistence;
+use redquorum_harness::sim::server::{Close, Connection, Event, Reply, Request, Server, Wall};
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{Answer, Holder, Key};
+
+use crate::model::{Master, right};
+use crate::run::Record;
+
+const MS: Wall = 1_000_000;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flaw {
+    /// A key is gone in its last millisecond, not after it.
+    ExpiryOffByOne,
+    /// A restart without persistence keeps the keys.
+    RestartRemembers,
+    /// A refused `SET NX PX` gives the key its TTL.
+    RepeatRenews,
+    /// Active expiry goes by the time since the start, and sees no step of the wall clock.
+    ExpiryIgnoresClock,
+    /// What a client had sent to a paused master goes with the client.
+    SetLostWithClient,
+    /// What is left of a TTL is rounded up.
+    TtlRoundedUp,
+}
+
+const ALL: [Flaw; 6] = [
+    Flaw::ExpiryOffByOne,
+    Flaw::RestartRemembers,
+    Flaw::RepeatRenews,
+    Flaw::ExpiryIgnoresClock,
+    Flaw::SetLostWithClient,
+    Flaw::TtlRoundedUp,
+];
+
+struct Flawed {
+    server: Server,
+    flaw: Flaw,
+    /// What each connection asked and was not answered.
+    asked: BTreeMap<Connection, VecDeque<Request>>,
+    /// [`Flaw::SetLostWithClient`]: not yet given to the server.
+    held: BTreeMap<Connection, Vec<Request>>,
+    /// [`Flaw::ExpiryIgnoresClock`]: the first instant, and how many looks there were since.
+    looks: Option<(Wall, u64)>,
+}
+
+/// Every flaw makes a difference that is seen.
+pub(crate) fn all_noticed(record: &Record) {
+    let none = record.persistence == Persistence::None;
+    for flaw in ALL.into_iter().filter(|flaw| none || *flaw != Flaw::RestartRemembers) {
+        let remembers = flaw == Flaw::RestartRemembers;
+        let server = right(if remembers { Persistence::AofAlways } else { record.persistence });
+        let (asked, held) = Default::default();
+        match record.judge(Flawed { server, flaw, asked, held, looks: None }) {
+            Ok(()) => panic!("{flaw:?} was not noticed within {} replies", record.replies()),
+            Err(difference) => {
+                println!("{flaw:?}: after {} replies", record.replies_until(difference.step));
+            }
+        }
+    }
+}
+
+impl Flawed {
+    /// As somebody who is not there would have it: the server does it between two turns.
+    fn renew(&mut self, wall: Wall, key: &Key, ttl_ms: u64, ghost: Connection) {
+        let holder = self.server.keys().find(|(it, ..)| *it == key).map(|(_, token, _)| token);
+        let Some(token) = holder else { return };
+        let keep = Command::Keep { key: key.clone(), token, ttl_ms, repair: false };
+        self.server.deliver(ghost, Request::Lock(keep));
+        self.server.serve(wall, ghost, &mut Vec::new());
+    }
+}
+
+impl Master for Flawed {
+    fn server(&mut self) -> &mut Server {
+        &mut self.server
+    }
+
+    fn deliver(&mut self, connection: Connection, request: Request) {
+        self.asked.entry(connection).or_default().push_back(request.clone());
+        if self.flaw == Flaw::SetLostWithClient && self.server.is_paused() {
+            self.held.entry(connection).or_default().push(request);
+        } else {
+            self.server.deliver(connection, request);
+        }
+    }
+
+    fn close(&mut self, connection: Connection, how: Close) {
+        self.held.remove(&connection);
+        self.server.close(connection, how);
+    }
+
+    fn resume(&mut self) {
+        self.server.resume();
+        for (connection, requests) in std::mem::take(&mut self.held) {
+            for request in requests {
+                self.server.deliver(connection, request);
+            }
+        }
+    }
+
+    fn serve(&mut self, wall: Wall, connection: Connection, out: &mut Vec<Event>) {
+        if self.flaw == Flaw::ExpiryOffByOne {
+            let last =
+                |(key, _, until): (&Key, _, Wall)| (until / MS == wall / MS).then(|| key.clone());
+            let early: Vec<Key> = self.server.keys().filter_map(last).collect();
+            for key in early {
+                self.server.evict(&key);
+            }
+        }
+        let from = out.len();
+        self.server.serve(wall, connection, out);
+        let mut refused = Vec::new();
+        for event in &mut out[from..] {
+            let Event::Reply(of, reply) = event else { continue };
+            let asked = self.asked.get_mut(of).and_then(VecDeque::pop_front);
+            if let Some(Request::Lock(Command::Set { key, ttl_ms, .. })) = asked
+                && *reply == Reply::Answer(Answer::Taken(Holder::NotAsked))
+            {
+                refused.push((key, ttl_ms));
+            }
+            if self.flaw == Flaw::TtlRoundedUp && wall % MS != 0 {
+                match reply {
+                    Reply::Pttl(left) if *left >= 0 => *left += 1,
+                    Reply::Answer(Answer::Taken(Holder::Lease { left_ms, .. })) => *left_ms += 1,
+                    _ => {}
+                }
+            }
+        }
+        if self.flaw == Flaw::RepeatRenews
+            && let Some(ghost) = self.server.connect()
+        {
+            for (key, ttl_ms) in refused {
+                self.renew(wall, &key, ttl_ms, ghost);
+            }
+            self.server.close(ghost, Close::Fin);
+        }
+    }
+
+    fn tick(&mut self, wall: Wall) {
+        if self.flaw == Flaw::ExpiryIgnoresClock {
+            let (first, looks) = self.looks.get_or_insert((wall, 0));
+            *looks += 1;
+            let own = *first + *looks * MS;
+            self.server.tick(own);
+        } else {
+            self.server.tick(wall);
+        }
+    }
+}

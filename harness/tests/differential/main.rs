@@ -1,0 +1,79 @@
+//! The model of Redis, held against the real server: random sequences of commands, clock steps,
+//! rates, restarts, pauses and lost connections, on both; every reply is compared, exactly.
+//!
+//! `plan.rs` draws the steps, `real.rs` plays them on a `redis-server`, `model.rs` on a model,
+//! `world.rs` compares, `run.rs` shrinks what differs. `flaws.rs` has models that are wrong on
+//! purpose: each must be noticed.
+//!
+//! `REDQUORUM_SEED=N` plays another plan, `REDQUORUM_STEPS=N` a longer one.
+
+#[cfg(unix)]
+mod flaws;
+#[cfg(unix)]
+mod model;
+#[cfg(unix)]
+mod plan;
+#[cfg(unix)]
+mod real;
+#[cfg(unix)]
+mod run;
+#[cfg(unix)]
+mod socket;
+#[cfg(unix)]
+mod talk;
+#[cfg(unix)]
+mod world;
+
+#[cfg(unix)]
+mod cases {
+    use redquorum_harness::scenario::Persistence;
+    use redquorum_rig::clocks_supported;
+    use redquorum_rig::trials::{Case, plain, with_masters};
+
+    use crate::flaws;
+    use crate::run::{Record, check};
+
+    /// For each kind of persistence: together more than 10 000 commands.
+    const STEPS: usize = 2600;
+
+    fn number(variable: &str, default: usize) -> usize {
+        std::env::var(variable).map_or(default, |text| text.parse().expect("a number"))
+    }
+
+    fn record(persistence: Persistence) -> (u64, Record) {
+        let seed = number("REDQUORUM_SEED", 1) as u64;
+        let record = Record::of_seed(seed, number("REDQUORUM_STEPS", STEPS), persistence);
+        println!("seed {seed}, {persistence:?}: {} replies", record.replies());
+        (seed, record)
+    }
+
+    fn alike(persistence: Persistence) {
+        let (seed, record) = record(persistence);
+        assert!(record.replies() > record.plan.len() * 13 / 10, "{}", record.replies());
+        check(seed, &record);
+        flaws::all_noticed(&record);
+    }
+
+    pub(super) fn all() -> Vec<Case> {
+        if let Err(why) = clocks_supported() {
+            return vec![plain("without_clocks_there_is_no_comparison", move || {
+                println!("{why}");
+            })];
+        }
+        vec![
+            with_masters("without_persistence", || alike(Persistence::None)),
+            with_masters("synced_every_second", || alike(Persistence::AofEverysec)),
+            with_masters("synced_always", || alike(Persistence::AofAlways)),
+        ]
+    }
+}
+
+#[cfg(unix)]
+fn main() -> std::process::ExitCode {
+    redquorum_rig::trials::run(cases::all())
+}
+
+#[cfg(not(unix))]
+fn main() {
+    eprintln!("a real master is stopped by signals: use Linux");
+}

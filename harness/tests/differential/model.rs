@@ -1,0 +1,228 @@
+//! The same steps on a model.
+
+use std::collections::VecDeque;
+
+use redquorum_harness::scenario::Persistence;
+use redquorum_harness::sim::server::{Close, Connection, Event, Reply, Request, Server, Wall};
+use redquorum_protocol::wire::Command;
+
+use crate::plan::{Ask, End, Leave, SLOTS, Step};
+use crate::real::NOBODY;
+use crate::world::{Heard, Seen};
+
+/// What is asked of a model, right or wrong.
+pub(crate) trait Master {
+    fn server(&mut self) -> &mut Server;
+
+    fn deliver(&mut self, connection: Connection, request: Request) {
+        self.server().deliver(connection, request);
+    }
+
+    fn serve(&mut self, wall: Wall, connection: Connection, out: &mut Vec<Event>) {
+        self.server().serve(wall, connection, out);
+    }
+
+    fn close(&mut self, connection: Connection, how: Close) {
+        self.server().close(connection, how);
+    }
+
+    fn resume(&mut self) {
+        self.server().resume();
+    }
+
+    fn tick(&mut self, wall: Wall) {
+        self.server().tick(wall);
+    }
+
+    fn start(&mut self, wall: Wall) {
+        self.server().start(wall);
+    }
+}
+
+impl Master for Server {
+    fn server(&mut self) -> &mut Server {
+        self
+    }
+}
+
+struct Line {
+    number: usize,
+    /// `None`: the slot was left.
+    slot: Option<usize>,
+    connection: Connection,
+    /// Its client has gone for good: it hears nothing.
+    deaf: bool,
+}
+
+/// Plays steps on a model.
+pub(crate) struct Model<M> {
+    master: M,
+    open: Vec<Line>,
+    opened: usize,
+    greeted: [u64; SLOTS],
+    runs: Vec<u64>,
+    /// The connections that wait to be served: in the order in which the first bytes arrived on
+    /// them, those behind that are still to be accepted.
+    arrived: [VecDeque<Connection>; 2],
+    /// How many were accepted before the pause.
+    accepted: usize,
+}
+
+impl<M: Master> Model<M> {
+    pub(crate) fn new(master: M) -> Self {
+        Self {
+            master,
+            open: Vec::new(),
+            opened: 0,
+            greeted: [NOBODY; SLOTS],
+            runs: Vec::new(),
+            arrived: Default::default(),
+            accepted: 0,
+        }
+    }
+
+    /// The wall clock is what the real master's showed.
+    pub(crate) fn step(&mut self, step: &Step, wall: Wall) -> Seen {
+        let mut events = Vec::new();
+        match step {
+            Step::Say(slot, asks) => {
+                self.say(wall, *slot, asks);
+            }
+            Step::Leave(slot, asks, how) => {
+                let index = self.say(wall, *slot, asks);
+                let line = &mut self.open[index];
+                line.slot = None;
+                line.deaf = *how != Leave::Half;
+                let how = if *how == Leave::Reset { Close::Reset } else { Close::Fin };
+                self.master.close(line.connection, how);
+            }
+            Step::Pause => {
+                self.master.server().pause();
+                self.accepted = self.opened;
+            }
+            Step::Resume => self.master.resume(),
+            Step::Restart(end, _) => {
+                let server = self.master.server();
+                match end {
+                    End::Stop if !server.is_paused() => server.stop(&mut events),
+                    End::Stop | End::Kill => server.kill(&mut events),
+                    End::PowerLoss => server.power_loss(&mut events),
+                }
+                assert_eq!(server.connect(), None);
+                server.set_out_of_memory(false);
+                self.master.start(wall);
+                self.arrived.iter_mut().for_each(VecDeque::clear);
+            }
+            Step::Sync => self.master.server().fsync(wall),
+            Step::Expire => self.master.tick(wall),
+            Step::Memory(short) if !self.master.server().is_paused() => {
+                self.master.server().set_out_of_memory(*short);
+            }
+            Step::Clock(_) | Step::Run(_) | Step::Memory(_) => {}
+        }
+        self.look(wall, events)
+    }
+
+    fn say(&mut self, wall: Wall, slot: usize, asks: &[Ask]) -> usize {
+        let index = match self.open.iter().position(|line| line.slot == Some(slot)) {
+            Some(index) => index,
+            None => {
+                let connection = self.master.server().connect().expect("it is up");
+                self.opened += 1;
+                let (number, slot) = (self.opened, Some(slot));
+                self.open.push(Line { number, slot, connection, deaf: false });
+                self.deliver(self.open.len() - 1, Request::Hello);
+                if !self.master.server().is_paused() {
+                    // The real one is greeted before it says more; nothing else is of interest.
+                    let mut greeting = Vec::new();
+                    self.serve(wall, &mut greeting);
+                    self.hear(&greeting, &mut Vec::new());
+                }
+                self.open.len() - 1
+            }
+        };
+        for ask in asks {
+            let request = match ask {
+                Ask::Say(request) => request.clone(),
+                Ask::Kill(slot) => Request::Lock(Command::Kill { client_id: self.greeted[*slot] }),
+            };
+            self.deliver(index, request);
+        }
+        index
+    }
+
+    fn deliver(&mut self, index: usize, request: Request) {
+        let Line { connection, number, .. } = self.open[index];
+        let paused = self.master.server().is_paused();
+        let queue = &mut self.arrived[usize::from(paused && number > self.accepted)];
+        if !queue.contains(&connection) {
+            queue.push_back(connection);
+        }
+        self.master.deliver(connection, request);
+    }
+
+    fn serve(&mut self, wall: Wall, events: &mut Vec<Event>) {
+        for queue in 0..2 {
+            while let Some(connection) = self.arrived[queue].pop_front() {
+                self.master.serve(wall, connection, events);
+            }
+        }
+    }
+
+    fn look(&mut self, wall: Wall, mut events: Vec<Event>) -> Seen {
+        let mut seen = Seen { wall, ..Seen::default() };
+        if self.master.server().is_paused() {
+            return seen;
+        }
+        self.serve(wall, &mut events);
+        let mut heard: Vec<Heard> = Vec::new();
+        self.hear(&events, &mut heard);
+        heard.sort_by_key(|it| it.number);
+        seen.heard = heard;
+        seen.count = Some(self.master.server().keys().count());
+        self.open.retain(|line| line.slot.is_some());
+        seen
+    }
+
+    fn hear(&mut self, events: &[Event], heard: &mut Vec<Heard>) {
+        for event in events {
+            let (Event::Reply(connection, _) | Event::Dropped(connection)) = event;
+            let of = |line: &Line| line.connection == *connection;
+            let index = self.open.iter().position(of).expect("an event of an open connection");
+            let line = &mut self.open[index];
+            if line.deaf {
+                continue;
+            }
+            let found = heard.iter().position(|it| it.number == line.number);
+            let at = found.unwrap_or_else(|| {
+                heard.push(Heard { number: line.number, ..Heard::default() });
+                heard.len() - 1
+            });
+            match event {
+                Event::Dropped(_) => {
+                    heard[at].dropped = true;
+                    line.slot = None;
+                }
+                Event::Reply(_, reply) => {
+                    let mut reply = reply.clone();
+                    if let Reply::Greeting { client_id, run_id } = &mut reply {
+                        if let Some(slot) = line.slot {
+                            self.greeted[slot] = *client_id;
+                        }
+                        let known = self.runs.iter().position(|it| it == run_id);
+                        *run_id = known.unwrap_or_else(|| {
+                            self.runs.push(*run_id);
+                            self.runs.len() - 1
+                        }) as u64;
+                    }
+                    heard[at].replies.push(reply);
+                }
+            }
+        }
+    }
+}
+
+/// The model as it is.
+pub(crate) fn right(persistence: Persistence) -> Server {
+    Server::new(1, persistence)
+}

@@ -1,0 +1,181 @@
+//! What is to be done to a master: random steps from a seed. They name connections by slots and
+//! say nothing of state, so that any of them can be left out.
+
+use std::sync::Arc;
+
+use redquorum_harness::scenario::Persistence;
+use redquorum_harness::sim::server::Request;
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{Key, Token};
+
+/// Connections that are used at the same time.
+pub(crate) const SLOTS: usize = 4;
+
+pub(crate) const KEYS: usize = 3;
+
+const MS: i64 = 1_000_000;
+
+/// One request, in words that do not depend on what came before.
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    Say(Request),
+    /// `CLIENT KILL` of whoever was last greeted in this slot.
+    Kill(usize),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Leave {
+    /// Only the sending half is closed: the replies still come.
+    Half,
+    Whole,
+    Reset,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    Kill,
+    Stop,
+    PowerLoss,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// Writes all of it at once, and reads the replies unless the master is paused.
+    Say(usize, Vec<Ask>),
+    /// Writes all of it at once and closes the connection.
+    Leave(usize, Vec<Ask>, Leave),
+    /// The wall clock steps by so many nanoseconds.
+    Clock(i64),
+    /// The wall clock runs at this rate for a moment; else it stands.
+    Run(f64),
+    Pause,
+    Resume,
+    /// The master ends, its clock steps, and it is started again.
+    Restart(End, i64),
+    /// The file is synced, a second later.
+    Sync,
+    /// Expired keys are looked for.
+    Expire,
+    /// Memory gets short, or is there again.
+    Memory(bool),
+}
+
+/// splitmix64: the same for ever, so that a seed always means the same plan.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound as u64).expect("an index fits")
+    }
+
+    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len())]
+    }
+}
+
+pub(crate) fn key(number: usize) -> Key {
+    // Not text, so that a step that is wrong about bytes is seen.
+    Arc::from([b'k', 0xff, b'\r', b'\n', u8::try_from(number).expect("a few")])
+}
+
+fn token(random: &mut Random) -> Token {
+    Token::new([random.of(&[0, 1, b'\n', 0xfe]); 20])
+}
+
+fn ttl(random: &mut Random) -> u64 {
+    match random.below(60) {
+        0 => random.of(&[0, i64::MAX.cast_unsigned(), u64::MAX]),
+        1..20 => random.of(&[1, 2, 3, 5]),
+        20..40 => random.of(&[20, 999, 1000, 1001, 5000]),
+        _ => random.of(&[10_000, 60_000, 86_400_000]),
+    }
+}
+
+fn ask(random: &mut Random) -> Ask {
+    let key = key(random.below(KEYS));
+    let lock = |command| Ask::Say(Request::Lock(command));
+    match random.below(1000) {
+        0..300 => lock(Command::Set { key, token: token(random), ttl_ms: ttl(random) }),
+        300..450 => lock(Command::Delete { key, token: token(random) }),
+        450..650 => lock(Command::Keep {
+            key,
+            token: token(random),
+            ttl_ms: ttl(random),
+            repair: random.below(3) == 0,
+        }),
+        650..760 => Ask::Say(Request::Get(key)),
+        760..885 => Ask::Say(Request::Pttl(key)),
+        885..890 => Ask::Say(Request::Del(key)),
+        890..900 => Ask::Say(Request::PExpire(key, random.of(&[1, 20, 10_000]))),
+        900..930 => Ask::Say(Request::Time),
+        930..945 => lock(Command::Ping),
+        945..955 => Ask::Say(Request::FlushAll),
+        955..960 => Ask::Say(Request::ScriptFlush),
+        960..975 => {
+            let scripts = Command::load_scripts();
+            lock(scripts[random.below(scripts.len())].clone())
+        }
+        975..985 => Ask::Say(Request::Hello),
+        _ => Ask::Kill(random.below(SLOTS)),
+    }
+}
+
+fn asks(random: &mut Random) -> Vec<Ask> {
+    let count = random.of(&[1, 1, 1, 2, 3, 8]);
+    (0..count).map(|_| ask(random)).collect()
+}
+
+/// Nanoseconds: mostly so small that keys are met in their last milliseconds.
+fn change(random: &mut Random) -> i64 {
+    let size = match random.below(10) {
+        0..6 => random.of(&[MS / 10, MS / 2, MS - 1, MS, MS + 1, 2 * MS, 4 * MS]),
+        6..9 => random.of(&[15 * MS, 990 * MS, 1000 * MS, 1010 * MS, 4990 * MS]),
+        _ => random.of(&[9_999 * MS, 61_000 * MS, 3_600_000 * MS, 86_400_001 * MS]),
+    };
+    if random.below(3) == 0 { -size } else { size }
+}
+
+/// So many steps.
+pub(crate) fn plan(seed: u64, steps: usize, persistence: Persistence) -> Vec<Step> {
+    let mut random = Random(seed);
+    let mut plan = Vec::with_capacity(steps);
+    // While it is paused: how many steps until it goes on.
+    let mut paused: Option<usize> = None;
+    while plan.len() < steps {
+        if paused == Some(0) {
+            paused = None;
+            plan.push(Step::Resume);
+        }
+        paused = paused.map(|left| left - 1);
+        plan.push(match random.below(1000) {
+            0..620 => Step::Say(random.below(SLOTS), asks(&mut random)),
+            620..700 => {
+                let how = random.of(&[Leave::Half, Leave::Whole, Leave::Reset]);
+                Step::Leave(random.below(SLOTS), asks(&mut random), how)
+            }
+            700..910 => Step::Clock(change(&mut random)),
+            910..920 => Step::Run(random.of(&[0.5, 1.0, 1.01, 20.0])),
+            920..950 if paused.is_none() => {
+                paused = Some(random.below(8));
+                Step::Pause
+            }
+            950..965 if paused.is_none() => Step::Memory(random.below(3) == 0),
+            965..972 => {
+                paused = None;
+                let end = random.of(&[End::Kill, End::Stop, End::PowerLoss]);
+                let nanos = change(&mut random);
+                Step::Restart(end, random.of(&[0, nanos]))
+            }
+            972..980 if persistence == Persistence::AofEverysec => Step::Sync,
+            _ => Step::Expire,
+        });
+    }
+    plan
+}

@@ -1,0 +1,291 @@
+//! The real master: a `redis-server` whose clock stands still between two steps.
+//!
+//! So all is exact: nothing depends on how long a step takes. Redis's own search for expired keys
+//! is switched off but for the steps that ask for it.
+
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use redquorum_harness::scenario::Persistence;
+use redquorum_harness::sim::server::{Reply, Request, Wall};
+use redquorum_protocol::wire::Command;
+use redquorum_rig::{ClockChange, Masters};
+
+use crate::plan::{Ask, End, Leave, SLOTS, Step};
+use crate::socket::{Said, Socket};
+use crate::world::{Heard, Seen};
+
+/// No client has it.
+pub(crate) const NOBODY: u64 = u64::MAX >> 1;
+
+pub(crate) struct Real {
+    masters: Masters,
+    persistence: Persistence,
+    paused: bool,
+    /// Memory is short.
+    short: bool,
+    /// The connections that are open, with their numbers, oldest first; those of a slot that was
+    /// left have none.
+    open: Vec<(usize, Option<usize>, Socket)>,
+    opened: usize,
+    greeted: [u64; SLOTS],
+    /// The run ids, in the order in which they were met.
+    runs: Vec<String>,
+    /// How much of the file is synced, and the latest second at which any was.
+    synced: u64,
+    latest: Wall,
+}
+
+impl Real {
+    pub(crate) fn start(persistence: Persistence) -> Self {
+        let masters = Masters::builder()
+            .count(1)
+            .clocks()
+            .persistence(match persistence {
+                Persistence::None => redquorum_rig::Persistence::None,
+                Persistence::AofEverysec => redquorum_rig::Persistence::AofEverysec,
+                Persistence::AofAlways => redquorum_rig::Persistence::AofAlways,
+            })
+            .config("hz", "500")
+            .config("enable-debug-command", "yes")
+            // Else a connection that was reset before it was accepted is turned away.
+            .config("protected-mode", "no")
+            .start()
+            .unwrap();
+        let real = Self {
+            masters,
+            persistence,
+            paused: false,
+            short: false,
+            open: Vec::new(),
+            opened: 0,
+            greeted: [NOBODY; SLOTS],
+            runs: Vec::new(),
+            synced: 0,
+            latest: 0,
+        };
+        real.change(ClockChange::Rate(0.0));
+        real.expire();
+        real
+    }
+
+    pub(crate) fn step(&mut self, step: &Step) -> Seen {
+        match step {
+            Step::Say(slot, asks) => self.say(*slot, asks),
+            Step::Leave(slot, asks, how) => {
+                self.say(*slot, asks);
+                self.leave(*slot, *how);
+            }
+            Step::Clock(nanos) => self.change(ClockChange::Step { nanos: *nanos }),
+            Step::Run(rate) => {
+                self.change(ClockChange::Rate(*rate));
+                sleep(Duration::from_micros(1500));
+                self.change(ClockChange::Rate(0.0));
+            }
+            Step::Pause => {
+                self.written();
+                self.masters.pause(1).unwrap();
+                self.paused = true;
+            }
+            Step::Resume if self.paused => {
+                self.masters.resume(1).unwrap();
+                self.paused = false;
+            }
+            Step::Restart(end, nanos) => return self.restart(*end, *nanos),
+            Step::Sync if !self.paused => self.sync(),
+            Step::Expire if !self.paused => self.expire(),
+            Step::Memory(short) if !self.paused => {
+                self.short = *short;
+                self.set_memory(*short);
+            }
+            Step::Resume | Step::Sync | Step::Expire | Step::Memory(_) => {}
+        }
+        self.look()
+    }
+
+    /// What the clock shows, as it stands.
+    pub(crate) fn wall(&self) -> Wall {
+        self.masters.clock(1).unwrap().setting().shown(0)
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.masters.port(1)
+    }
+
+    /// On a connection of its own, which is accepted after all others.
+    pub(crate) fn admin(&self, words: &str) -> redquorum_rig::Reply {
+        self.masters.ask(1, words).unwrap()
+    }
+
+    fn change(&self, change: ClockChange) {
+        self.masters.clock(1).unwrap().change(change).unwrap();
+    }
+
+    fn say(&mut self, slot: usize, asks: &[Ask]) {
+        if !self.open.iter().any(|(_, of, _)| *of == Some(slot)) {
+            let mut socket = Socket::connect(self.port()).unwrap();
+            socket.write(vec![Request::Hello]);
+            self.opened += 1;
+            self.open.push((self.opened, Some(slot), socket));
+            if !self.paused {
+                self.read(self.open.len() - 1);
+            }
+        }
+        let requests = asks.iter().map(|ask| self.request(ask)).collect();
+        let (_, _, socket) = self.open.iter_mut().find(|(_, of, _)| *of == Some(slot)).unwrap();
+        socket.write(requests);
+    }
+
+    fn request(&self, ask: &Ask) -> Request {
+        match ask {
+            Ask::Say(request) => request.clone(),
+            Ask::Kill(slot) => Request::Lock(Command::Kill { client_id: self.greeted[*slot] }),
+        }
+    }
+
+    fn leave(&mut self, slot: usize, how: Leave) {
+        let index = self.open.iter().position(|(_, of, _)| *of == Some(slot)).unwrap();
+        let (number, _, socket) = self.open.remove(index);
+        if let Some(socket) = socket.close(how) {
+            self.open.insert(index, (number, None, socket));
+        }
+    }
+
+    /// Reads what is to be read; while it is paused nothing is.
+    fn look(&mut self) -> Seen {
+        let mut seen = Seen { wall: self.wall(), ..Seen::default() };
+        if self.paused {
+            return seen;
+        }
+        let mut heard: Vec<Heard> = (0..self.open.len()).map(|index| self.read(index)).collect();
+        seen.cut = heard.iter().filter(|it| it.dropped).map(|it| it.number).collect();
+        // After this all that arrived before is executed, and what was closed for it is closed.
+        seen.count = Some(self.count());
+        for ((_, slot, socket), heard) in self.open.iter_mut().zip(&mut heard) {
+            // One of which we closed a half is closed by the master, too, and that is no news.
+            heard.dropped = slot.is_some() && (heard.dropped || socket.is_dropped());
+        }
+        let stays = |number| heard.iter().any(|it: &Heard| it.number == number && !it.dropped);
+        self.open.retain(|(number, slot, _)| slot.is_some() && stays(*number));
+        heard.retain(|heard| heard.dropped || !heard.replies.is_empty());
+        seen.heard = heard;
+        seen
+    }
+
+    fn read(&mut self, index: usize) -> Heard {
+        let (number, slot, socket) = &mut self.open[index];
+        let mut heard = Heard { number: *number, ..Heard::default() };
+        while socket.waits() && !heard.dropped {
+            match socket.read() {
+                Ok(Said::Reply(reply)) => heard.replies.push(reply),
+                Ok(Said::Greeting(greeting)) => {
+                    let client_id = greeting.client_id.unwrap();
+                    if let Some(slot) = slot {
+                        self.greeted[*slot] = client_id;
+                    }
+                    let run = greeting.run_id.unwrap().0.to_string();
+                    let known = self.runs.iter().position(|it| *it == run);
+                    let run_id = known.unwrap_or_else(|| {
+                        self.runs.push(run);
+                        self.runs.len() - 1
+                    });
+                    heard.replies.push(Reply::Greeting { client_id, run_id: run_id as u64 });
+                }
+                Err(_) => heard.dropped = true,
+            }
+        }
+        heard
+    }
+
+    fn count(&self) -> usize {
+        match self.admin("DBSIZE") {
+            redquorum_rig::Reply::Integer(count) => usize::try_from(count).unwrap(),
+            other => panic!("DBSIZE: {other:?}"),
+        }
+    }
+
+    fn set_memory(&self, short: bool) {
+        self.admin(&format!("CONFIG SET maxmemory {}", u8::from(short)));
+    }
+
+    /// Lets Redis look for expired keys once. A key in another database, expired when it is
+    /// written, tells when it has.
+    fn expire(&self) {
+        let canary = format!("SET canary x PXAT {}", self.wall() / 1_000_000 - 1);
+        let mut other = crate::talk::Talk::connect(self.port());
+        other.ask("SELECT 1");
+        self.set_memory(false);
+        assert_eq!(other.ask(&canary), "+OK");
+        self.set_memory(self.short);
+        self.admin("DEBUG SET-ACTIVE-EXPIRE 1");
+        let began = Instant::now();
+        while other.ask("DBSIZE") != ":0" {
+            assert!(began.elapsed() < Duration::from_secs(20), "Redis looks for no expired keys");
+            sleep(Duration::from_micros(500));
+        }
+        self.admin("DEBUG SET-ACTIVE-EXPIRE 0");
+    }
+
+    fn file(&self) -> Option<PathBuf> {
+        let dir = std::fs::read_dir(self.masters.dir(1).join("appendonlydir")).ok()?;
+        let files = dir.map(|entry| entry.unwrap().path());
+        files.into_iter().find(|path| path.to_string_lossy().ends_with(".incr.aof"))
+    }
+
+    fn size(&self) -> u64 {
+        self.file().map_or(0, |file| file.metadata().unwrap().len())
+    }
+
+    /// We decide what is synced; a second later, so that Redis would have.
+    fn sync(&mut self) {
+        let ahead = self.latest.max(self.wall()) + 1_000_000_000 - self.wall();
+        self.change(ClockChange::forward(Duration::from_nanos(ahead)));
+        self.latest = self.wall();
+        self.written();
+        self.synced = self.size();
+    }
+
+    /// Until Redis has handed over to the system what it has answered: under `everysec` it may put
+    /// that off while an earlier sync is slow.
+    fn written(&self) {
+        let waits = |info: &str| {
+            info.lines().any(|line| line.starts_with("aof_buffer_length:") && !line.ends_with(":0"))
+        };
+        while waits(&self.admin("INFO persistence").text().unwrap()) {
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn restart(&mut self, end: End, nanos: i64) -> Seen {
+        if !self.paused {
+            self.written();
+        }
+        // A paused master is resumed to be stopped, and what it then does first is chance.
+        if end == End::Stop && !self.paused {
+            self.masters.stop(1).unwrap();
+            self.synced = self.size();
+        } else {
+            self.masters.kill(1).unwrap();
+        }
+        if end == End::PowerLoss && self.persistence == Persistence::AofEverysec {
+            let file = std::fs::File::options().write(true).open(self.file().unwrap()).unwrap();
+            file.set_len(self.synced).unwrap();
+        }
+        assert!(Socket::connect(self.port()).is_err(), "a dead master accepts");
+        self.change(ClockChange::Step { nanos });
+        self.latest = self.latest.max(self.wall());
+        self.masters.restart(1).unwrap();
+        (self.paused, self.short) = (false, false);
+        self.expire();
+        let mut seen = Seen { wall: self.wall(), count: Some(self.count()), ..Seen::default() };
+        for (number, slot, socket) in &mut self.open {
+            assert!(socket.waits() || socket.is_dropped(), "a connection outlived its master");
+            if slot.is_some() {
+                seen.heard.push(Heard { number: *number, dropped: true, ..Heard::default() });
+            }
+        }
+        self.open.clear();
+        seen
+    }
+}

@@ -1,0 +1,169 @@
+//! A connection to a real master: requests as bytes, replies read as the library reads them.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use redquorum_harness::sim::server::{Reply, Request};
+use redquorum_protocol::wire::{Command, Expect, Frame, Greeting, Hello, parse, write_command};
+use redquorum_protocol::{Answer, Token};
+
+use crate::plan::Leave;
+
+/// How long an answer may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct Socket {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    /// What was asked and is not answered.
+    asked: VecDeque<Request>,
+}
+
+/// A reply, before the names of the two worlds are made comparable.
+pub(crate) enum Said {
+    Reply(Reply),
+    /// Who the connection is, and the master.
+    Greeting(Greeting),
+}
+
+/// The master closed the connection.
+pub(crate) struct Gone;
+
+impl Socket {
+    pub(crate) fn connect(port: u16) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Self { stream, bytes: Vec::new(), asked: VecDeque::new() })
+    }
+
+    /// Writes all of it at once. That the master is gone is seen when it is read.
+    pub(crate) fn write(&mut self, requests: Vec<Request>) {
+        let mut bytes = Vec::new();
+        requests.iter().for_each(|request| encode(request, &mut bytes));
+        self.asked.extend(requests);
+        drop(self.stream.write_all(&bytes));
+    }
+
+    pub(crate) fn waits(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// The next reply to what was asked.
+    pub(crate) fn read(&mut self) -> Result<Said, Gone> {
+        let request = self.asked.pop_front().expect("something was asked");
+        if let Request::Hello = request {
+            return self.read_hello();
+        }
+        self.frame(|frame| Said::Reply(reply(&request, frame)))
+    }
+
+    fn read_hello(&mut self) -> Result<Said, Gone> {
+        let (hello, mut greeting) = (Hello::default(), Greeting::default());
+        let mut unfit = false;
+        for index in 0..hello.answers() {
+            unfit |= self.frame(|frame| hello.read(index, frame, &mut greeting))?.is_err();
+        }
+        Ok(if unfit { Said::Reply(Reply::Error("unfit")) } else { Said::Greeting(greeting) })
+    }
+
+    fn frame<T>(&mut self, with: impl FnOnce(&Frame<'_>) -> T) -> Result<T, Gone> {
+        let mut chunk = [0; 4096];
+        while parse(&self.bytes, usize::MAX).expect("Redis's protocol").is_none() {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(Gone),
+                Ok(count) => self.bytes.extend(&chunk[..count]),
+                Err(error) if silent(&error) => panic!("no answer within {PATIENCE:?}"),
+                Err(_) => return Err(Gone),
+            }
+        }
+        let (frame, used) = parse(&self.bytes, usize::MAX).unwrap().expect("complete");
+        let value = with(&frame);
+        self.bytes.drain(..used);
+        Ok(value)
+    }
+
+    /// Whether the master has closed it; nothing is to be read on it.
+    pub(crate) fn is_dropped(&mut self) -> bool {
+        self.stream.set_nonblocking(true).unwrap();
+        let read = self.stream.read(&mut [0; 16]);
+        self.stream.set_nonblocking(false).unwrap();
+        match read {
+            Ok(0) => true,
+            Ok(_) => panic!("a reply to no request"),
+            Err(error) => !silent(&error),
+        }
+    }
+
+    /// `None`: nothing will come any more.
+    pub(crate) fn close(self, how: Leave) -> Option<Self> {
+        match how {
+            Leave::Half => {
+                drop(self.stream.shutdown(Shutdown::Write));
+                return Some(self);
+            }
+            Leave::Whole => {}
+            Leave::Reset => {
+                let socket = socket2::SockRef::from(&self.stream);
+                socket.set_linger(Some(Duration::ZERO)).unwrap();
+            }
+        }
+        None
+    }
+}
+
+fn silent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+fn encode(request: &Request, out: &mut Vec<u8>) {
+    match request {
+        Request::Lock(command) => command.encode(out),
+        Request::Hello => Hello::default().encode(out),
+        Request::Del(key) => write_command(out, &[b"DEL", key]),
+        Request::PExpire(key, ttl_ms) => {
+            write_command(out, &[b"PEXPIRE", key, ttl_ms.to_string().as_bytes()]);
+        }
+        Request::Get(key) => write_command(out, &[b"GET", key]),
+        Request::Pttl(key) => write_command(out, &[b"PTTL", key]),
+        Request::Time => write_command(out, &[b"TIME"]),
+        Request::FlushAll => write_command(out, &[b"FLUSHALL"]),
+        Request::ScriptFlush => write_command(out, &[b"SCRIPT", b"FLUSH"]),
+    }
+}
+
+fn reply(request: &Request, frame: &Frame<'_>) -> Reply {
+    match (request, frame) {
+        (Request::Lock(command), frame) => Reply::Answer(read(command, frame)),
+        (Request::Del(_), Frame::Integer(1)) => Reply::Answer(Answer::Deleted),
+        (Request::PExpire(..), Frame::Integer(1)) => Reply::Answer(Answer::Kept),
+        (Request::Del(_) | Request::PExpire(..), Frame::Integer(0)) => {
+            Reply::Answer(Answer::Absent)
+        }
+        (Request::Get(_), Frame::Null) => Reply::Value(None),
+        (Request::Get(_), Frame::Bulk(value)) => {
+            Reply::Value(Some(Token::from_slice(value).expect("only tokens are written")))
+        }
+        (Request::Pttl(_), Frame::Integer(left)) => Reply::Pttl(*left),
+        (Request::Time, Frame::Array(parts)) => match parts.as_slice() {
+            [Frame::Bulk(seconds), Frame::Bulk(micros)] => {
+                Reply::Time((number(seconds) * 1_000_000 + number(micros)) * 1000)
+            }
+            other => panic!("TIME: {other:?}"),
+        },
+        (Request::FlushAll | Request::ScriptFlush, Frame::Simple(b"OK")) => Reply::Ok,
+        (_, Frame::Error(text)) if text.starts_with(b"LOADING") => Reply::Error("LOADING"),
+        (request, frame) => panic!("{request:?} was answered with {frame:?}"),
+    }
+}
+
+fn read(command: &Command, frame: &Frame<'_>) -> Answer {
+    let expect: Expect = command.expect();
+    expect.read(frame)
+}
+
+fn number(digits: &[u8]) -> u64 {
+    str::from_utf8(digits).unwrap().parse().unwrap()
+}
