@@ -87,10 +87,10 @@ impl World {
 
     fn let_happen(&mut self, what: What) {
         match what {
-            What::ToMaster(id, message) => self.to_master(id, message),
+            What::ToMaster(id, message) => self.reach_master(id, message),
             What::Serve(node, connection) => self.serve(node, connection),
             What::Hangup(id) => self.hang_up(id),
-            What::ToClient(id, reply) => self.to_client(id, reply),
+            What::ToClient(id, reply) => self.reach_client(id, reply),
             What::Ended(id, why) => self.ended(id, why),
             What::Connect(id) => self.connect(id),
             What::GiveUp(id) => self.give_up(id),

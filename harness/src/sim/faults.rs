@@ -50,10 +50,10 @@ impl World {
         );
         match &harm {
             Harm::Node(NodeHarm::Kill { .. }) => {
-                nodes.iter().for_each(|node| self.fell(*node, false))
+                nodes.iter().for_each(|node| self.fell(*node, false));
             }
             Harm::Node(NodeHarm::Stop { .. }) => {
-                nodes.iter().for_each(|node| self.fell(*node, true))
+                nodes.iter().for_each(|node| self.fell(*node, true));
             }
             Harm::Node(NodeHarm::Restart { .. }) => {
                 nodes.iter().for_each(|node| self.fell(*node, false));
@@ -141,9 +141,9 @@ impl World {
         let mut events = Vec::new();
         let server = &mut self.masters[node].server;
         if in_order {
-            server.stop(&mut events)
+            server.stop(&mut events);
         } else {
-            server.kill(&mut events)
+            server.kill(&mut events);
         }
         self.heed(node, &mut events);
     }

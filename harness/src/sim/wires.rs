@@ -223,7 +223,7 @@ impl World {
     }
 
     /// A request is in the master's socket buffer.
-    pub(super) fn to_master(&mut self, id: u64, message: Message) {
+    pub(super) fn reach_master(&mut self, id: u64, message: Message) {
         let Some(wire) = self.wires.get_mut(&id) else { return };
         let Some(connection) = wire.connection.filter(|_| wire.master_open) else { return };
         let Message { number, request, command, duplicate } = message;
@@ -323,7 +323,7 @@ impl World {
     }
 
     /// A reply is with the client, whether it runs or not.
-    pub(super) fn to_client(&mut self, id: u64, reply: Reply) {
+    pub(super) fn reach_client(&mut self, id: u64, reply: Reply) {
         let Some(wire) = self.wires.get_mut(&id) else { return };
         if !wire.client_open {
             return self.record(id, reply, None);
