@@ -15,7 +15,7 @@ use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
 
 use crate::history::History;
 use crate::sabotage::Lie;
-use crate::scenario::{Persistence, Scenario};
+use crate::scenario::{ClientHarm, Harm, Persistence, Scenario};
 use crate::sim;
 
 mod clock;
@@ -158,6 +158,12 @@ impl Ground {
     pub fn can(&self, scenario: &Scenario) -> Result<(), String> {
         if !matches!(self.kind, Kind::Sim) && needs_clocks(scenario) {
             clocks_supported().map_err(|error| error.to_string())?;
+        }
+        let suspends = |fault: &crate::scenario::Fault| {
+            matches!(fault.harm, Harm::Client(ClientHarm::Suspend { .. }))
+        };
+        if !matches!(self.kind, Kind::Sim) && scenario.faults.iter().any(suspends) {
+            return Err(inject::NO_SUSPEND.to_owned());
         }
         Ok(())
     }

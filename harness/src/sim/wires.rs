@@ -22,6 +22,9 @@ use crate::history::{Act, Event, Outcome, text_of};
 use crate::sabotage::Lie;
 use crate::scenario::{Class, End, Side};
 
+/// How much later a client that sends twice does so: behind the release of a short hold.
+const AGAIN: u64 = 300_000_000;
+
 /// A request on its way.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
@@ -187,6 +190,9 @@ impl World {
         let class = class_of(message.command.as_ref());
         if fate.duplicate && message.command.is_some() {
             self.duplicate(id, at, &message);
+        }
+        if self.lie == Lie::SendsAgain && class == Class::Acquire {
+            self.duplicate(id, at + AGAIN, &message);
         }
         self.enter(at, What::ToMaster(id, message));
         self.passed(actor, Side::Request, class);
