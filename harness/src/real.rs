@@ -246,7 +246,14 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
             Some(image) => builder.image(image),
             None => builder,
         };
-        builder.prepare().map_err(|error| error.to_string())
+        let what = builder.prepare().map_err(|error| error.to_string())?;
+        // What a run that was killed has left with the engine is removed now, and told.
+        let swept = redquorum_rig::Containers::sweep().map_err(|error| error.to_string())?;
+        Ok::<_, String>(match swept.len() {
+            0 => what,
+            1 => format!("{what}; removed a container that an earlier run had left"),
+            many => format!("{what}; removed {many} containers that an earlier run had left"),
+        })
     };
     let image = setup.image.clone();
     match setup.choice {
