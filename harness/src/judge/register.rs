@@ -45,8 +45,11 @@ pub(super) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Finding> {
                 let Some(read) = state.reads.get(client.as_str()).copied() else { continue };
                 let write = Write { client, read, at: *ns };
                 let others = state.writes.iter().rev().take_while(|other| other.at >= read);
-                let lost: Vec<Write<'_>> =
-                    others.filter(|other| other.client != client).take(TOLD).copied().collect();
+                let lost: Vec<Write<'_>> = others
+                    .filter(|other| other.client != client.as_str())
+                    .take(TOLD)
+                    .copied()
+                    .collect();
                 if known.is_some_and(|known| known != *seen) && !lost.is_empty() {
                     findings.push(told(case, clashes, register, *seen, write, &lost));
                 }
