@@ -16,6 +16,7 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -31,6 +32,10 @@ mod watch;
 /// does it run without being known. A reader of one byte at a time, as `read` is, takes nothing of
 /// what comes behind the line.
 const GATE: &str = r#"read -r _ || exit; exec "$@""#;
+
+/// How long a process may take to come to a stand, and how often that is tried.
+const STANDS_STILL: Duration = Duration::from_millis(200);
+const PAUSES: usize = 5;
 
 /// Something that came from a client process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -137,15 +142,35 @@ impl ClientProcess {
     /// milliseconds after the signal was sent.
     ///
     /// # Errors
-    /// It is gone.
+    /// It is gone, or does not come to a stand.
     pub fn pause(&self) -> io::Result<()> {
-        self.signal(Signal::STOP)?;
+        for _ in 0..PAUSES {
+            self.signal(Signal::STOP)?;
+            if self.stands_still()? {
+                return Ok(());
+            }
+            // It waits for a child that it has just begun (`vfork`), which was stopped, too: neither
+            // comes to a stand until the child may go on.
+            self.signal(Signal::CONT)?;
+            thread::sleep(STANDS_STILL / 10);
+        }
+        Err(io::Error::new(io::ErrorKind::TimedOut, "it was stopped, and does not stand still"))
+    }
+
+    /// Whether a process that was sent SIGSTOP comes to a stand soon.
+    fn stands_still(&self) -> io::Result<bool> {
         // Only looked at: whoever waits for the end of the process still gets to see that.
-        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let options = WaitIdOptions::STOPPED
+            | WaitIdOptions::EXITED
+            | WaitIdOptions::NOWAIT
+            | WaitIdOptions::NOHANG;
+        let until = Instant::now() + STANDS_STILL;
         loop {
             match waitid(WaitId::Pid(self.group), options) {
-                Ok(Some(status)) if status.stopped() => return Ok(()),
-                Ok(_) => return Err(io::Error::other("it has ended")),
+                Ok(Some(status)) if status.stopped() => return Ok(true),
+                Ok(Some(_)) => return Err(io::Error::other("it has ended")),
+                Ok(None) if Instant::now() >= until => return Ok(false),
+                Ok(None) => thread::sleep(Duration::from_micros(100)),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(why) => return Err(why.into()),
             }

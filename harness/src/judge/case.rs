@@ -90,7 +90,7 @@ impl<'a> Case<'a> {
     }
 
     /// When a client had what it needs to answer: the word of a quorum.
-    fn learnt(&self, request: &Request<'a>, at: Ns) -> Option<Ns> {
+    pub(super) fn learnt(&self, request: &Request<'a>, at: Ns) -> Option<Ns> {
         let resource = request.resource?;
         let leases = self.of_client.get(&(request.client, resource))?;
         let before = leases.partition_point(|lease| self.leases[*lease].asked <= request.asked);

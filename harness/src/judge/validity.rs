@@ -39,7 +39,8 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     }
     let at = answer.at.unwrap_or(answer.ns);
     let late = match (answer.deadline, answer.valid_ms) {
-        (Some(deadline), _) => answer.at? >= deadline,
+        // Without a stamp: when it had the last word that it needed.
+        (Some(deadline), _) => answer.at.or_else(|| case.learnt(request, answer.ns))? >= deadline,
         (None, valid) => valid == Some(0),
     };
     if !late {

@@ -247,6 +247,9 @@ impl LyingClaim {
             (Lie::ReleaseAcknowledgedOnly, Effect::Settle { node, .. }) => {
                 self.acknowledged.1.contains(*node)
             }
+            (Lie::ReleasesMajority, Effect::Settle { node, .. }) => {
+                node.index() < self.terms.quorum()
+            }
             (Lie::ServerTwice, Effect::Send { node, .. } | Effect::Settle { node, .. }) => {
                 node.index() != 1
             }

@@ -46,11 +46,13 @@ pub enum Lie {
     LeaksCancelled,
     /// It counts the TTL of an extension from the first reply.
     ExtendsFromReply,
+    /// It gives back a majority of the masters, and leaves the others to time.
+    ReleasesMajority,
 }
 
 impl Lie {
     /// All of them, the honest one first.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::None,
         Self::NoDeadlineCheck,
         Self::T0AfterFirstReply,
@@ -68,6 +70,7 @@ impl Lie {
         Self::NoWatchdog,
         Self::LeaksCancelled,
         Self::ExtendsFromReply,
+        Self::ReleasesMajority,
     ];
 
     /// Its name on the command line.
@@ -90,6 +93,7 @@ impl Lie {
             Self::NoWatchdog => "no-watchdog",
             Self::LeaksCancelled => "leaks-cancelled",
             Self::ExtendsFromReply => "extends-from-reply",
+            Self::ReleasesMajority => "releases-majority",
         }
     }
 
@@ -113,6 +117,7 @@ impl Lie {
             Self::NoWatchdog => "keeps no lease alive",
             Self::LeaksCancelled => "leaves behind what a cancelled acquire has set",
             Self::ExtendsFromReply => "counts the TTL of an extension from the first reply",
+            Self::ReleasesMajority => "gives back a majority of the masters only",
         }
     }
 

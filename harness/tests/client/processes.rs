@@ -21,6 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         plain: what_is_said_is_heard_in_order_and_the_end_last,
         plain: a_paused_client_is_silent_until_it_is_resumed,
+        plain: a_client_that_is_starting_a_child_comes_to_a_stand_too,
         plain: a_client_that_does_not_read_blocks_nobody,
         plain: a_command_that_does_not_exist_is_told_by_its_end,
         plain: a_client_that_leaves_children_with_its_pipes_has_ended,
@@ -87,6 +88,17 @@ fn a_paused_client_is_silent_until_it_is_resumed() {
     assert_eq!(next(&heard), line("two"));
     client.hang_up();
     assert_eq!(next(&heard), Word::Closed("it ended with exit code 0".to_owned()));
+}
+
+/// A shell waits in `vfork` until its child is another program: stopped together there, neither would
+/// ever come to a stand.
+fn a_client_that_is_starting_a_child_comes_to_a_stand_too() {
+    let (client, _heard) = start("while :; do /bin/true; done");
+    for _ in 0..50 {
+        client.pause().unwrap();
+        client.resume().unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 fn a_client_that_does_not_read_blocks_nobody() {

@@ -26,15 +26,21 @@ enum Flaw {
     SetLostWithClient,
     /// What is left of a TTL is rounded up.
     TtlRoundedUp,
+    /// A power loss takes nothing that a kill would not.
+    PowerLossTakesNothing,
+    /// `CLIENT KILL` only says that it did.
+    KillSpares,
 }
 
-const ALL: [Flaw; 6] = [
+const ALL: [Flaw; 8] = [
     Flaw::ExpiryOffByOne,
     Flaw::RestartRemembers,
     Flaw::RepeatRenews,
     Flaw::ExpiryIgnoresClock,
     Flaw::SetLostWithClient,
     Flaw::TtlRoundedUp,
+    Flaw::PowerLossTakesNothing,
+    Flaw::KillSpares,
 ];
 
 struct Flawed {
@@ -50,8 +56,12 @@ struct Flawed {
 
 /// Every flaw makes a difference that is seen.
 pub(crate) fn all_noticed(record: &Record) {
-    let none = record.persistence == Persistence::None;
-    for flaw in ALL.into_iter().filter(|flaw| none || *flaw != Flaw::RestartRemembers) {
+    let shows = |flaw: &Flaw| match flaw {
+        Flaw::RestartRemembers => record.persistence == Persistence::None,
+        Flaw::PowerLossTakesNothing => record.persistence == Persistence::AofEverysec,
+        _ => true,
+    };
+    for flaw in ALL.into_iter().filter(shows) {
         let remembers = flaw == Flaw::RestartRemembers;
         let server = right(if remembers { Persistence::AofAlways } else { record.persistence });
         let (asked, held) = Default::default();
@@ -83,10 +93,12 @@ impl Master for Flawed {
     fn deliver(&mut self, connection: Connection, request: Request) {
         self.asked.entry(connection).or_default().push_back(request.clone());
         if self.flaw == Flaw::SetLostWithClient && self.server.is_paused() {
-            self.held.entry(connection).or_default().push(request);
-        } else {
-            self.server.deliver(connection, request);
+            return self.held.entry(connection).or_default().push(request);
         }
+        let spared =
+            self.flaw == Flaw::KillSpares && matches!(request, Request::Lock(Command::Kill { .. }));
+        let request = if spared { Request::Lock(Command::Ping) } else { request };
+        self.server.deliver(connection, request);
     }
 
     fn close(&mut self, connection: Connection, how: Close) {
@@ -123,7 +135,7 @@ impl Master for Flawed {
             {
                 refused.push((key, ttl_ms));
             }
-            if self.flaw == Flaw::TtlRoundedUp && wall % MS != 0 {
+            if self.flaw == Flaw::TtlRoundedUp && !wall.is_multiple_of(MS) {
                 match reply {
                     Reply::Pttl(left) if *left >= 0 => *left += 1,
                     Reply::Answer(Answer::Taken(Holder::Lease { left_ms, .. })) => *left_ms += 1,
@@ -138,6 +150,14 @@ impl Master for Flawed {
                 self.renew(wall, &key, ttl_ms, ghost);
             }
             self.server.close(ghost, Close::Fin);
+        }
+    }
+
+    fn power_loss(&mut self, out: &mut Vec<Event>) {
+        if self.flaw == Flaw::PowerLossTakesNothing {
+            self.server.kill(out);
+        } else {
+            self.server.power_loss(out);
         }
     }
 

@@ -34,8 +34,8 @@ pub(crate) trait Master {
         self.server().tick(wall);
     }
 
-    fn start(&mut self, wall: Wall) {
-        self.server().start(wall);
+    fn power_loss(&mut self, out: &mut Vec<Event>) {
+        self.server().power_loss(out);
     }
 }
 
@@ -102,15 +102,17 @@ impl<M: Master> Model<M> {
             }
             Step::Resume => self.master.resume(),
             Step::Restart(end, _) => {
-                let server = self.master.server();
+                let paused = self.master.server().is_paused();
                 match end {
-                    End::Stop if !server.is_paused() => server.stop(&mut events),
-                    End::Stop | End::Kill => server.kill(&mut events),
-                    End::PowerLoss => server.power_loss(&mut events),
+                    End::Stop if !paused => self.master.server().stop(&mut events),
+                    End::Stop | End::Kill => self.master.server().kill(&mut events),
+                    End::PowerLoss => self.master.power_loss(&mut events),
                 }
+                let server = self.master.server();
                 assert_eq!(server.connect(), None);
                 server.set_out_of_memory(false);
-                self.master.start(wall);
+                server.start(wall);
+                self.greeted = [NOBODY; SLOTS];
                 self.arrived.iter_mut().for_each(VecDeque::clear);
             }
             Step::Sync => self.master.server().fsync(wall),

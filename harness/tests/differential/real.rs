@@ -14,10 +14,13 @@ use redquorum_rig::{ClockChange, Masters};
 
 use crate::plan::{Ask, End, Leave, SLOTS, Step};
 use crate::socket::{Said, Socket};
+use crate::talk::Talk;
 use crate::world::{Heard, Seen};
 
 /// No client has it.
 pub(crate) const NOBODY: u64 = u64::MAX >> 1;
+
+const BEGIN: Wall = 1_700_000_000_000_300_000;
 
 pub(crate) struct Real {
     masters: Masters,
@@ -47,6 +50,7 @@ impl Real {
                 Persistence::AofEverysec => redquorum_rig::Persistence::AofEverysec,
                 Persistence::AofAlways => redquorum_rig::Persistence::AofAlways,
             })
+            .within(Duration::from_secs(60))
             .config("hz", "500")
             .config("enable-debug-command", "yes")
             // Else a connection that was reset before it was accepted is turned away.
@@ -66,6 +70,9 @@ impl Real {
             latest: 0,
         };
         real.change(ClockChange::Rate(0.0));
+        // The same instant every time, within a millisecond: a plan gives the same again.
+        let nanos = BEGIN.cast_signed() - real.wall().cast_signed();
+        real.change(ClockChange::Step { nanos });
         real.expire();
         real
     }
@@ -105,17 +112,17 @@ impl Real {
     }
 
     /// What the clock shows, as it stands.
-    pub(crate) fn wall(&self) -> Wall {
+    fn wall(&self) -> Wall {
         self.masters.clock(1).unwrap().setting().shown(0)
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    fn port(&self) -> u16 {
         self.masters.port(1)
     }
 
     /// On a connection of its own, which is accepted after all others.
-    pub(crate) fn admin(&self, words: &str) -> redquorum_rig::Reply {
-        self.masters.ask(1, words).unwrap()
+    fn admin(&self, words: &str) -> String {
+        Talk::connect(self.port()).ask(words)
     }
 
     fn change(&self, change: ClockChange) {
@@ -199,10 +206,7 @@ impl Real {
     }
 
     fn count(&self) -> usize {
-        match self.admin("DBSIZE") {
-            redquorum_rig::Reply::Integer(count) => usize::try_from(count).unwrap(),
-            other => panic!("DBSIZE: {other:?}"),
-        }
+        self.admin("DBSIZE")[1..].parse().unwrap()
     }
 
     fn set_memory(&self, short: bool) {
@@ -213,7 +217,7 @@ impl Real {
     /// written, tells when it has.
     fn expire(&self) {
         let canary = format!("SET canary x PXAT {}", self.wall() / 1_000_000 - 1);
-        let mut other = crate::talk::Talk::connect(self.port());
+        let mut other = Talk::connect(self.port());
         other.ask("SELECT 1");
         self.set_memory(false);
         assert_eq!(other.ask(&canary), "+OK");
@@ -252,7 +256,7 @@ impl Real {
         let waits = |info: &str| {
             info.lines().any(|line| line.starts_with("aof_buffer_length:") && !line.ends_with(":0"))
         };
-        while waits(&self.admin("INFO persistence").text().unwrap()) {
+        while waits(&self.admin("INFO persistence")) {
             sleep(Duration::from_millis(1));
         }
     }
@@ -286,6 +290,9 @@ impl Real {
             }
         }
         self.open.clear();
+        // Ids count from the start again, and the rig's own connections have some: one of an
+        // earlier run could be anyone's here.
+        self.greeted = [NOBODY; SLOTS];
         seen
     }
 }

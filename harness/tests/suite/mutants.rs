@@ -7,7 +7,7 @@ use redquorum_rig::trials::{Case, with_masters};
 use crate::support::{Ended, ask, folder};
 
 /// Which scenario is there for which lie.
-const CAUGHT: [(Lie, &str); 16] = [
+const CAUGHT: [(Lie, &str); 17] = [
     (Lie::NoDeadlineCheck, "pause-in-flight"),
     (Lie::T0AfterFirstReply, "slow-replies"),
     (Lie::WallClock, "client-wall-clock"),
@@ -24,6 +24,7 @@ const CAUGHT: [(Lie, &str); 16] = [
     (Lie::NoWatchdog, "watchdog"),
     (Lie::LeaksCancelled, "cancelled-acquire"),
     (Lie::ExtendsFromReply, "slow-replies"),
+    (Lie::ReleasesMajority, "one-master-hung"),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {

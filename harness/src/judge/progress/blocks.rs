@@ -43,10 +43,27 @@ impl Blocks {
     ) -> Option<Ns> {
         let mut free: Vec<Ns> = (1..=case.world.n)
             .filter(|node| case.faults.reachable(request.process, *node, within))
+            .filter(|node| request.wait_ms > 0 || !self.is_late(case, *node, request, within))
             .map(|node| self.of_master(case, node, request, resource, within))
             .collect();
         free.sort_unstable();
         free.get(case.world.q - 1).copied()
+    }
+
+    /// Whether a master granted a request so late, without any fault, that the client may have given
+    /// up before: the machine is busy. Who asks but once cannot help that.
+    fn is_late(&self, case: &Case<'_>, node: usize, request: &Request<'_>, within: Span) -> bool {
+        let patience = case.world.node_timeout / 5 * 4;
+        let all = self.of_node.get(&node).map_or(&[][..], Vec::as_slice);
+        let set = all.iter().map(|index| &case.keys.all[*index]).filter(|key| {
+            key.process == request.process
+                && key.resource.is_none_or(|name| Some(name) == request.resource)
+                && (within.from..=within.to).contains(&key.made.from)
+        });
+        set.into_iter().any(|key| {
+            let learnt = key.delivered.unwrap_or(Ns::MAX).min(request.answered());
+            learnt.saturating_sub(key.made.from) >= patience
+        })
     }
 
     /// From when on a master has no key that is rightly in the way.
@@ -63,31 +80,31 @@ impl Blocks {
         let end = all.partition_point(|index| of(index).possible.from <= within.to);
         let oldest = within.from.saturating_sub(self.longest);
         let begin = all.partition_point(|index| of(index).possible.from < oldest);
-        let rightly = all.get(begin..end).unwrap_or_default().iter().map(of).filter(|key| {
+        let there = all.get(begin..end).unwrap_or_default().iter().map(of).filter(|key| {
             let own = key.process == request.process && key.made.from >= request.asked;
             !own && key.possible.to >= within.from
                 && key.resource.is_none_or(|name| name == resource)
-                && excused(case, key, request, within)
         });
-        rightly.map(|key| key.possible.to).max().unwrap_or(within.from).max(within.from)
+        let rightly = there.filter_map(|key| excused(case, key, request, within));
+        rightly.max().unwrap_or(within.from).max(within.from)
     }
 }
 
-/// Whether the owner of a key cannot have deleted it yet: it is dead, or stopped, or cut off until a
+/// Until when the owner of a key cannot have deleted it: it is dead, or stopped, or cut off until a
 /// moment ago, or is this very client and about to.
-fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: Span) -> bool {
-    // What it set itself a moment ago, in a request that failed or was cancelled.
-    let recent = within
-        .from
-        .saturating_sub(case.world.node_timeout.saturating_mul(2))
-        .saturating_sub(CLEANS_UP);
-    if key.process == request.process && key.made.from >= recent {
-        return true;
-    }
-    case.death(key.process).is_some_and(|at| at.from <= within.to)
+fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: Span) -> Option<Ns> {
+    let helpless = case.death(key.process).is_some_and(|at| at.from <= within.to)
         || case.faults.keeps_from(key.process, key.node, within, CLEANS_UP)
         || case.faults.pauses(key.process).any(|pause| {
             let span = pause.span();
             Span::new(span.from, span.to.saturating_add(WAKES_UP)).touches(within)
-        })
+        });
+    if helpless {
+        return Some(key.possible.to);
+    }
+    // What it set itself a moment ago, in a request that failed or was cancelled, it deletes soon.
+    let soon = case.world.node_timeout.saturating_mul(2).saturating_add(CLEANS_UP);
+    let recent =
+        key.process == request.process && key.made.from >= within.from.saturating_sub(soon);
+    recent.then(|| key.possible.to.min(within.from.saturating_add(soon)))
 }

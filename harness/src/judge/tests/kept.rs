@@ -84,3 +84,18 @@ fn several_who_wait_for_what_nobody_has_must_not_wait_for_long() {
         assert_eq!(run.ended(6000.0).seen(PROGRESS), seen, "{granted}");
     }
 }
+
+#[test]
+fn what_a_client_left_behind_itself_is_in_its_way_for_a_moment_only() {
+    for (granted, seen) in [(700.0, Seen::Safe), (2060.0, Seen::Violated)] {
+        let mut run = Run::two();
+        run.grant("c1", "t0", 50.0, 2028.0, &[1, 2, 3, 4, 5]);
+        run.release("c1", "t0", 60.0, &[1, 2]);
+        let id = run.ask(61.0, "c1", "acquire", Some("L"), 5000);
+        for node in 1..=5 {
+            run.set("c1", node, "t1", granted - 0.6, Some(granted - 0.4));
+        }
+        run.granted(granted, "c1", id, "t1", granted + 1978.0);
+        assert_eq!(run.judge().seen(PROGRESS), seen, "{granted}");
+    }
+}

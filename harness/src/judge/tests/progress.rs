@@ -229,3 +229,20 @@ fn a_dead_waiter_is_in_nobodys_way() {
     assert_eq!(refused_at(&mut run, 200.0), Seen::Safe);
     assert_eq!(refused_at(&mut run, 300.0), Seen::Violated);
 }
+
+#[test]
+fn masters_that_answer_late_on_a_busy_machine_are_nobody_s_fault() {
+    for (replied, seen) in [(12.0, Seen::Violated), (62.0, Seen::Safe)] {
+        let mut run = Run::two();
+        run.struck(0.0, 1, "net.cut = { nodes = [4, 5] }", &[4, 5], &["c1", "c2"]);
+        for node in 1..=3 {
+            run.set("c1", node, "t1", 11.0, Some(if node == 3 { replied } else { 12.0 }));
+        }
+        run.refused("c1", 10.0, 61.5, 0, Why::NoQuorum);
+        for node in 1..=3 {
+            run.delete("c1", node, Some("t1"), 61.2, Some(63.0), Said::Done);
+        }
+        run.cured(1000.0, 1);
+        assert_eq!(run.ended(3000.0).seen(PROGRESS), seen, "{replied}");
+    }
+}

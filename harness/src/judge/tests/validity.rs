@@ -181,3 +181,17 @@ fn a_token_that_comes_again_is_a_bug() {
     run.grant("c1", "t2", 300.0, 2278.0, &[1, 2, 3]);
     assert_eq!(run.judge().seen(VALIDITY), Seen::Safe);
 }
+
+#[test]
+fn a_client_without_stamps_is_late_if_its_quorum_was() {
+    for (replied, seen) in [(99.6, Seen::Safe), (2100.0, Seen::Violated)] {
+        let mut run = Run::two();
+        let id = run.ask(99.0, "c1", "acquire", Some("L"), 0);
+        for node in 1..=3 {
+            run.set("c1", node, "t1", 99.4, Some(if node == 3 { replied } else { 99.6 }));
+        }
+        let answer = Answer { token: Some("t1"), deadline: Some(2078.0), ..Answer::default() };
+        run.answer(2101.0, "c1", id, answer);
+        assert_eq!(run.judge().seen(VALIDITY), seen, "{replied}");
+    }
+}

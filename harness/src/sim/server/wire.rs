@@ -28,16 +28,23 @@ const FIRST_CLIENT_ID: u64 = 3;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wire {
-    pub(super) inbox: VecDeque<Request>,
+    inbox: VecDeque<Request>,
     /// `None` while it waits to be accepted.
     client_id: Option<u64>,
-    pub(super) closed: Option<Close>,
+    closed: Option<Close>,
 }
 
 impl Wire {
-    /// How many bytes of its buffer will be read.
-    pub(super) fn room(&self) -> usize {
-        if self.closed == Some(Close::Reset) { READ } else { usize::MAX }
+    /// Behind its end nothing arrives.
+    pub(super) fn arrive(&mut self, request: Request) {
+        if self.closed.is_none() {
+            self.inbox.push_back(request);
+        }
+    }
+
+    /// How its client closed it, and how many bytes of its buffer will be read.
+    pub(super) fn end(&self) -> (Option<Close>, usize) {
+        (self.closed, if self.closed == Some(Close::Reset) { READ } else { usize::MAX })
     }
 
     /// The next request, if it is within what is read.
@@ -74,42 +81,28 @@ impl Wires {
     pub(super) fn open(&mut self, accepted: bool) -> Connection {
         self.opened += 1;
         let connection = Connection(self.opened);
-        let mut wire = Wire::default();
+        self.open.push((connection, Wire::default()));
         if accepted {
-            self.client_id(&mut wire);
+            self.accept(self.open.len() - 1);
         }
-        self.open.push((connection, wire));
         connection
     }
 
-    /// The id of a connection, which it is given when it is accepted.
-    pub(super) fn client_id(&mut self, wire: &mut Wire) -> u64 {
+    /// Its client id, which it is given when it is accepted.
+    pub(super) fn accept(&mut self, index: usize) -> u64 {
         let accepted = &mut self.accepted;
-        *wire.client_id.get_or_insert_with(|| {
+        *self.open[index].1.client_id.get_or_insert_with(|| {
             *accepted += 1;
             FIRST_CLIENT_ID - 1 + *accepted
         })
     }
 
-    fn index(&self, connection: Connection) -> Option<usize> {
+    pub(super) fn index(&self, connection: Connection) -> Option<usize> {
         self.open.binary_search_by_key(&connection, |(it, _)| *it).ok()
     }
 
-    pub(super) fn get(&mut self, connection: Connection) -> Option<&mut Wire> {
-        self.index(connection).map(|index| &mut self.open[index].1)
-    }
-
-    pub(super) fn knows(&self, connection: Connection) -> bool {
-        self.index(connection).is_some()
-    }
-
-    pub(super) fn take(&mut self, connection: Connection) -> Option<Wire> {
-        self.index(connection).map(|index| self.open.remove(index).1)
-    }
-
-    pub(super) fn put_back(&mut self, connection: Connection, wire: Wire) {
-        let index = self.open.partition_point(|(it, _)| *it < connection);
-        self.open.insert(index, (connection, wire));
+    pub(super) fn at(&mut self, index: usize) -> &mut Wire {
+        &mut self.open[index].1
     }
 
     pub(super) fn waiting(&self) -> impl Iterator<Item = Connection> + '_ {
@@ -127,7 +120,12 @@ impl Wires {
         }
     }
 
-    pub(super) fn kill(&mut self, client_id: u64, out: &mut Vec<Event>) {
+    pub(super) fn forget(&mut self, index: usize) {
+        self.open.remove(index);
+    }
+
+    /// Returns whether there was one.
+    pub(super) fn kill(&mut self, client_id: u64, out: &mut Vec<Event>) -> bool {
         let found = self.open.iter().position(|(_, wire)| wire.client_id == Some(client_id));
         if let Some(index) = found {
             let (connection, wire) = self.open.remove(index);
@@ -135,6 +133,7 @@ impl Wires {
                 out.push(Event::Dropped(connection));
             }
         }
+        found.is_some()
     }
 
     pub(super) fn drop_all(&mut self, out: &mut Vec<Event>) {

@@ -1,0 +1,163 @@
+//! The leases as they were handed out, extended, given back and lost: from the records, in their
+//! order. Where their holds end is found out in `leases.rs`.
+
+use std::collections::HashMap;
+
+use super::{Ending, Lease};
+use crate::history::{Event, Ns, Record, Window};
+use crate::judge::keys::Keys;
+use crate::judge::requests::{Answer, Request};
+use crate::judge::time::{self, Span};
+use crate::judge::world::World;
+
+/// Which records are about a lease, in the order of the records.
+enum Turn {
+    Answered(usize),
+    Released(usize),
+}
+
+pub(super) fn gather<'a>(
+    world: &World<'a>,
+    requests: &[Request<'a>],
+    keys: &Keys<'a>,
+) -> Vec<Lease<'a>> {
+    let mut turns: HashMap<usize, Turn> = HashMap::new();
+    for (index, request) in requests.iter().enumerate() {
+        match (request.op, request.answer) {
+            ("release", _) => {
+                turns.insert(request.record, Turn::Released(index));
+            }
+            ("acquire" | "extend", Some(answer)) if answer.ok => {
+                turns.insert(answer.record, Turn::Answered(index));
+            }
+            _ => {}
+        }
+    }
+    let mut leases: Vec<Lease<'a>> = Vec::new();
+    let mut of_client: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+    for (record, Record { event, .. }) in world.records.iter().enumerate() {
+        match event {
+            Event::Asked { .. } | Event::Answered { .. } => {
+                let Some(turn) = turns.get(&record) else { continue };
+                let (Turn::Answered(index) | Turn::Released(index)) = turn;
+                let request = &requests[*index];
+                let Some(resource) = request.resource else { continue };
+                let known = of_client.entry((request.client, resource)).or_default();
+                let latest = known.last().copied();
+                match (turn, request.answer) {
+                    (Turn::Released(_), _) => {
+                        if let Some(lease) = latest {
+                            leases[lease].release.get_or_insert(*index);
+                        }
+                    }
+                    (Turn::Answered(_), Some(answer)) if request.is_acquire() => {
+                        known.push(leases.len());
+                        leases.push(granted(*index, request, resource, answer, world, keys));
+                    }
+                    (Turn::Answered(_), Some(answer)) => {
+                        if let Some(lease) = latest
+                            && let Some(deadline) = promised(request, answer)
+                        {
+                            leases[lease].extend(answer.at, deadline, Some(*index));
+                        }
+                    }
+                    (Turn::Answered(_), None) => {}
+                }
+            }
+            Event::Extended { client, resource, deadline } => {
+                let known = of_client.get(&(client.as_str(), resource.as_str()));
+                if let Some(lease) = known.and_then(|known| known.last()) {
+                    let deadline = Window { from: *deadline, to: *deadline };
+                    leases[*lease].extend(None, deadline, None);
+                }
+            }
+            Event::Lost { client, resource, at } => {
+                // It may be told of the lease before the last one.
+                let known = of_client.get(&(client.as_str(), resource.as_str()));
+                let known = known.map_or(&[][..], Vec::as_slice);
+                let begun = known.iter().rev().find(|lease| leases[**lease].start.from <= *at);
+                if let Some(lease) = begun {
+                    leases[*lease].lost.get_or_insert(*at);
+                }
+            }
+            _ => {}
+        }
+    }
+    leases
+}
+
+/// The deadline that an answer promises, if it promises one.
+fn promised(request: &Request<'_>, answer: Answer<'_>) -> Option<Window> {
+    if let Some(deadline) = answer.deadline {
+        return Some(Window { from: deadline, to: deadline });
+    }
+    let valid = time::of_ms(answer.valid_ms?);
+    // What is left as the library returned counts from then on, if it is known when that was.
+    let from = answer.at.unwrap_or(request.asked).saturating_add(valid);
+    let to = answer.at.unwrap_or(answer.ns).saturating_add(valid);
+    Some(Window { from, to })
+}
+
+fn granted<'a>(
+    index: usize,
+    request: &Request<'a>,
+    resource: &'a str,
+    answer: Answer<'a>,
+    world: &World<'a>,
+    keys: &Keys<'a>,
+) -> Lease<'a> {
+    let during = Span::new(request.asked, answer.ns);
+    let said = answer.token.filter(|token| keys.knows(token));
+    let token = said.or_else(|| keys.last_set(request.process, resource, during, world.q));
+    // Nothing was set that is understood: then nothing can be said of its keys.
+    let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
+    let token = if opaque { None } else { token.or(answer.token) };
+    let start = if let Some(at) = answer.at {
+        Window { from: at, to: at }
+    } else {
+        Window { from: quorum(request, resource, token, answer.ns, world, keys), to: answer.ns }
+    };
+    let deadline = promised(request, answer).unwrap_or_else(|| {
+        // A lock without deadlines: its lease is good for one TTL, at most.
+        let ttl = request.ttl_ms.map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
+        Window { from: request.asked.saturating_add(ttl), to: answer.ns.saturating_add(ttl) }
+    });
+    Lease {
+        request: index,
+        client: request.client,
+        process: request.process,
+        resource,
+        token,
+        phase: request.phase,
+        asked: request.asked,
+        answer,
+        start: time::tidy(start),
+        deadline,
+        extensions: Vec::new(),
+        release: None,
+        lost: None,
+        ending: Ending::Deadline,
+        holds: Vec::new(),
+    }
+}
+
+/// When a client may first have counted on a lease without a stamp: it learnt then that a quorum
+/// had granted it.
+fn quorum(
+    request: &Request<'_>,
+    resource: &str,
+    token: Option<&str>,
+    until: Ns,
+    world: &World<'_>,
+    keys: &Keys<'_>,
+) -> Ns {
+    let Some(token) = token else { return request.asked };
+    let during = Span::new(request.asked, until);
+    let mut learnt: Vec<Ns> = keys
+        .of_token(token, resource, during)
+        .filter(|key| key.granted && key.made.from >= request.asked)
+        .filter_map(|key| key.delivered)
+        .collect();
+    learnt.sort_unstable();
+    learnt.get(world.q - 1).copied().unwrap_or(request.asked).min(until)
+}

@@ -1,0 +1,193 @@
+//! What random steps do not reach, or do not reach exactly: one fact of Redis each, on which the
+//! model is built.
+
+use std::thread::{sleep, spawn};
+use std::time::Duration;
+
+use redquorum_harness::scenario::Persistence;
+use redquorum_harness::sim::server::{Close, Event, Reply, Request, Server};
+use redquorum_protocol::wire::{Command, KEEP};
+use redquorum_protocol::{Answer, Cause, Key, Token};
+use redquorum_rig::trials::{Case, with_masters};
+use redquorum_rig::{ClockChange, Masters};
+
+use crate::plan::{Leave, key};
+use crate::socket::{Said, Socket};
+use crate::talk::Talk;
+
+pub(crate) fn all() -> Vec<Case> {
+    vec![
+        with_masters("of_a_long_queue_a_reset_leaves_one_read", one_read),
+        with_masters("while_it_loads_the_same_is_refused", loading),
+        with_masters("a_replica_has_absolute_expiry_and_no_scripts", replica),
+        with_masters("an_id_of_an_earlier_run_may_be_anyones", ids),
+    ]
+}
+
+const TOKEN: Token = Token::new([7; 20]);
+
+fn set(key: Key, ttl_ms: u64) -> Request {
+    Request::Lock(Command::Set { key, token: TOKEN, ttl_ms })
+}
+
+fn many(count: u64) -> Vec<Request> {
+    let set = |number: u64| set(number.to_be_bytes().as_slice().into(), 60_000);
+    (0..count).map(set).collect()
+}
+
+fn reply(socket: &mut Socket) -> Reply {
+    match socket.read() {
+        Ok(Said::Reply(reply)) => reply,
+        _ => panic!("no reply"),
+    }
+}
+
+fn greeting(socket: &mut Socket) -> u64 {
+    socket.write(vec![Request::Hello]);
+    match socket.read() {
+        Ok(Said::Greeting(greeting)) => greeting.client_id.unwrap(),
+        _ => panic!("no greeting"),
+    }
+}
+
+fn server() -> Server {
+    Server::new(1, Persistence::None)
+}
+
+/// 4 000 commands of 84 bytes wait in the buffer of a paused master when their client goes. How
+/// long a read is depends on what the connection was used for before: the model takes the least.
+fn one_read() {
+    let masters = Masters::builder().count(1).config("protected-mode", "no").start().unwrap();
+    for accepted in [true, false] {
+        for how in [Leave::Half, Leave::Reset] {
+            let mut talk = Talk::connect(masters.port(1));
+            talk.ask("FLUSHALL");
+            let connect = || Socket::connect(masters.port(1)).unwrap();
+            let mut early = accepted.then(connect);
+            if let Some(socket) = &mut early {
+                greeting(socket);
+            }
+            masters.pause(1).unwrap();
+            let mut socket = early.unwrap_or_else(connect);
+            socket.write(many(4000));
+            // Until all of it is over there: a reset takes back what is not.
+            sleep(Duration::from_millis(300));
+            let mut left = socket.close(how);
+            masters.resume(1).unwrap();
+            if let Some(socket) = &mut left {
+                (0..4000).for_each(|_| assert_eq!(reply(socket), Reply::Answer(Answer::Created)));
+            }
+            let count: usize = Talk::connect(masters.port(1)).ask("DBSIZE")[1..].parse().unwrap();
+            let model = model_of_many(if how == Leave::Half { Close::Fin } else { Close::Reset });
+            match how {
+                Leave::Half => assert_eq!((count, model), (4000, 4000)),
+                _ => assert!(model <= count && count < 2 * model + 100, "{model} {count}"),
+            }
+        }
+    }
+}
+
+fn model_of_many(how: Close) -> usize {
+    let mut server = server();
+    let connection = server.connect().unwrap();
+    many(4000).into_iter().for_each(|request| server.deliver(connection, request));
+    server.close(connection, how);
+    server.serve(0, connection, &mut Vec::new());
+    server.keys().count()
+}
+
+/// Redis answers while it loads, between two pieces of its file.
+fn loading() {
+    let masters = Masters::builder()
+        .count(1)
+        .config("enable-debug-command", "yes")
+        .config("loading-process-events-interval-bytes", "1024")
+        .start()
+        .unwrap();
+    let mut talk = Talk::connect(masters.port(1));
+    let mut socket = Socket::connect(masters.port(1)).unwrap();
+    greeting(&mut socket);
+    socket.write(many(1000));
+    (0..1000).for_each(|_| assert_eq!(reply(&mut socket), Reply::Answer(Answer::Created)));
+    // Microseconds for each key.
+    talk.ask("CONFIG SET key-load-delay 3000");
+    let reload = spawn(move || talk.ask("DEBUG RELOAD"));
+    let mut server = server();
+    server.set_loading(true);
+    let connection = server.connect().unwrap();
+    let token = TOKEN;
+    let requests = [
+        set(key(0), 10),
+        Request::Lock(Command::Delete { key: key(0), token }),
+        Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true }),
+        Request::Lock(Command::Ping),
+        Request::Lock(Command::Load(KEEP)),
+        Request::Lock(Command::Kill { client_id: u64::MAX >> 1 }),
+        Request::Get(key(0)),
+        Request::Pttl(key(0)),
+        Request::FlushAll,
+    ];
+    // Until it has begun.
+    let mut other = Talk::connect(masters.port(1));
+    while !other.ask("PING").starts_with("-LOADING") {
+        assert!(!reload.is_finished(), "it loads too fast to be seen");
+    }
+    for request in requests {
+        socket.write(vec![request.clone()]);
+        server.deliver(connection, request.clone());
+        let mut out = Vec::new();
+        server.serve(0, connection, &mut out);
+        let [Event::Reply(_, model)] = &out[..] else { panic!("{out:?}") };
+        match (reply(&mut socket), model) {
+            (
+                Reply::Answer(Answer::Unknown(Cause::Error(real))),
+                Reply::Answer(Answer::Unknown(Cause::Error(model))),
+            ) => assert!(real.starts_with(&**model), "{request:?}: {real} {model}"),
+            (Reply::Error(real), Reply::Error(model)) => assert!(model.starts_with(real)),
+            (real, model) => assert_eq!(real, *model, "{request:?}"),
+        }
+    }
+    socket.write(vec![Request::Hello]);
+    assert!(matches!(socket.read(), Ok(Said::Reply(Reply::Error("unfit")))));
+    assert!(other.ask("PING").starts_with("-LOADING"), "it was over too early");
+    other.ask("CONFIG SET key-load-delay 0");
+    reload.join().unwrap();
+}
+
+fn replica() {
+    let masters = Masters::builder().count(2).clocks().start().unwrap();
+    masters.set_clock(2, ClockChange::forward(Duration::from_secs(20))).unwrap();
+    let mut master = Socket::connect(masters.port(1)).unwrap();
+    greeting(&mut master);
+    let mut replica = Talk::connect(masters.port(2));
+    replica.ask(&format!("REPLICAOF 127.0.0.1 {}", masters.port(1)));
+    while !replica.ask("INFO replication").contains("master_link_status:up") {
+        sleep(Duration::from_millis(20));
+    }
+    master.write(vec![set(key(0), 10_000), set(key(1), 60_000)]);
+    (0..2).for_each(|_| assert_eq!(reply(&mut master), Reply::Answer(Answer::Created)));
+    while replica.ask("DBSIZE") != ":2" {
+        sleep(Duration::from_millis(5));
+    }
+    replica.ask("REPLICAOF NO ONE");
+    let mut promoted = Socket::connect(masters.port(2)).unwrap();
+    let keep = |key| Request::Lock(Command::Keep { key, token: TOKEN, ttl_ms: 1, repair: false });
+    let asks = vec![Request::Get(key(0)), Request::Pttl(key(1)), keep(key(1))];
+    promoted.write(asks);
+    // Absolute: its clock is twenty seconds ahead.
+    assert_eq!(reply(&mut promoted), Reply::Value(None));
+    let left = reply(&mut promoted);
+    assert!(matches!(left, Reply::Pttl(1..=40_000)), "{left:?}");
+    assert_eq!(reply(&mut promoted), Reply::Answer(Answer::Unknown(Cause::NoScript)));
+}
+
+/// Which is why a link remembers the run id with the client's.
+fn ids() {
+    let masters = Masters::start(1).unwrap();
+    let greeted = || greeting(&mut Socket::connect(masters.port(1)).unwrap());
+    let before: Vec<u64> = (0..100).map(|_| greeted()).collect();
+    masters.restart(1).unwrap();
+    let after = greeted();
+    assert!(before.windows(2).all(|two| two[0] < two[1]));
+    assert!(after < before[99], "{after} {before:?}");
+}
