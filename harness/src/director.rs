@@ -97,7 +97,7 @@ impl Director {
             wake: None,
             follows_messages: Faults::follow_messages(&scenario.faults),
             follows_grants: Faults::follow_grants(&scenario.faults),
-            records: Vec::new(),
+            records: Vec::with_capacity(1024),
         }
     }
 

@@ -97,7 +97,7 @@ impl World {
             What::GiveUp(id) => self.give_up(id),
             What::Ask(actor, request) => self.happen(actor, process::Happening::Asked(request)),
             What::Wake(actor) => self.wake(actor),
-            What::Tell(input) => self.direct(input),
+            What::Tell(input) => self.direct(*input),
             What::Direct => {
                 if self.now >= self.direct_at {
                     self.direct_at = u64::MAX;

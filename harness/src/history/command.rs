@@ -84,14 +84,13 @@ pub fn text_of(bytes: &[u8]) -> Name {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.starts_with("hex:") && !text.chars().any(char::is_control) => text.into(),
         _ => {
-            let mut hex = String::with_capacity(4 + 2 * bytes.len());
-            hex.push_str("hex:");
-            for byte in bytes {
-                hex.extend(
-                    [byte >> 4, byte & 15].map(|half| char::from(DIGITS[usize::from(half)])),
-                );
+            let mut hex = vec![0; 4 + 2 * bytes.len()];
+            hex[..4].copy_from_slice(b"hex:");
+            let (pairs, _) = hex[4..].as_chunks_mut();
+            for (pair, byte) in pairs.iter_mut().zip(bytes) {
+                *pair = [byte >> 4, byte & 15].map(|half| DIGITS[usize::from(half)]);
             }
-            hex.into()
+            String::from_utf8_lossy(&hex).as_ref().into()
         }
     }
 }

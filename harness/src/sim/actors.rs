@@ -85,17 +85,15 @@ impl World {
                     for stamp in [&mut answer.from_ns, &mut answer.at_ns, &mut answer.deadline_ns] {
                         *stamp = stamp.map(|stamp| self.stamp(stamp));
                     }
-                    self.enter(self.now + PIPE, What::Tell(Input::Answered(answer)));
+                    self.tell(Input::Answered(answer));
                 }
                 Wish::Notice(Notice::Lost { client, resource, at_ns }) => {
                     let at = self.stamp(at_ns);
-                    let told = Input::Lost { client, resource, at };
-                    self.enter(self.now + PIPE, What::Tell(told));
+                    self.tell(Input::Lost { client, resource, at });
                 }
                 Wish::Notice(Notice::Extended { client, resource, deadline_ns, .. }) => {
                     let deadline = self.stamp(deadline_ns);
-                    let told = Input::Extended { client, resource, deadline };
-                    self.enter(self.now + PIPE, What::Tell(told));
+                    self.tell(Input::Extended { client, resource, deadline });
                 }
                 Wish::Notice(_) => {}
                 Wish::Write { node, epoch, command } => {
@@ -117,6 +115,11 @@ impl World {
             self.actors[number].wake = wake.as_nanos();
             self.enter(wake.as_nanos(), What::Wake(number));
         }
+    }
+
+    /// The harness hears of it a little later.
+    fn tell(&mut self, input: Input) {
+        self.enter(self.now + PIPE, What::Tell(Box::new(input)));
     }
 
     /// The time for which a process asked has come, or an older one.

@@ -331,7 +331,7 @@ impl World {
     /// A message waits at a gate.
     fn knock(&mut self, fate: &Fate) {
         if let Some(fault) = fate.gate {
-            self.enter(self.now, What::Tell(Input::Gated(fault)));
+            self.enter(self.now, What::Tell(Box::new(Input::Gated(fault))));
         }
     }
 

@@ -42,7 +42,7 @@ pub(super) enum What {
     /// A process wakes up.
     Wake(usize),
     /// Something reaches the director.
-    Tell(Input),
+    Tell(Box<Input>),
     /// The director wakes up.
     Direct,
     /// A fault strikes, or is cured, or both ends of its doing are reached.
