@@ -17,6 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
+use crate::name::Name;
 use crate::scenario::{ClockHarm, Harm, Scenario, Step, When};
 use crate::talk::Can;
 use crate::units::nanos;
@@ -57,15 +58,19 @@ pub struct Director {
     faults: Faults,
     witness: Witness,
     granted: Granted,
-    registers: BTreeMap<String, u64>,
-    can: BTreeMap<String, Vec<Can>>,
-    gone: BTreeSet<String>,
+    registers: BTreeMap<Name, u64>,
+    can: BTreeMap<Name, Vec<Can>>,
+    gone: BTreeSet<Name>,
     next_id: u64,
     /// Who was asked, by the number of the request.
-    asked: BTreeMap<u64, String>,
+    asked: BTreeMap<u64, Name>,
     /// When the run is healed, whatever is still under way.
     limit: Ns,
     settle: Settle,
+    /// When something is due by itself, as of the latest input.
+    wake: Option<Ns>,
+    follows_messages: bool,
+    follows_grants: bool,
     records: Vec<Record>,
 }
 
@@ -89,8 +94,21 @@ impl Director {
             asked: BTreeMap::new(),
             limit: limit(scenario),
             settle: Settle::default(),
-            records: Vec::new(),
+            wake: None,
+            follows_messages: Faults::follow_messages(&scenario.faults),
+            follows_grants: Faults::follow_grants(&scenario.faults),
+            records: Vec::with_capacity(1024),
         }
+    }
+
+    /// Whether [`Input::Passed`] means anything to it: else it need not be said.
+    pub fn follows_messages(&self) -> bool {
+        self.follows_messages
+    }
+
+    /// Whether [`Input::Replied`] means anything to it: else it need not be said.
+    pub fn follows_grants(&self) -> bool {
+        self.follows_grants
     }
 
     /// The gates that must be closed before the run begins.
@@ -99,7 +117,7 @@ impl Director {
     }
 
     /// Why a client that can do only this cannot play this scenario, if so.
-    pub fn missing(&self, can: &BTreeMap<String, Vec<Can>>) -> Option<String> {
+    pub fn missing(&self, can: &BTreeMap<Name, Vec<Can>>) -> Option<String> {
         for client in &self.scenario.clients {
             for step in &client.script {
                 let needed = match step {
@@ -138,6 +156,14 @@ impl Director {
 
     /// Takes in what happened, and says what to do.
     pub fn handle(&mut self, now: Ns, input: Input, orders: &mut Vec<Order>) {
+        if self.take_in(now, input, orders) || self.wake.is_some_and(|wake| now >= wake) {
+            self.go_on(now, orders);
+            self.wake = self.due();
+        }
+    }
+
+    /// Takes in what happened. Returns whether anything can come of it at once.
+    fn take_in(&mut self, now: Ns, input: Input, orders: &mut Vec<Order>) -> bool {
         match input {
             Input::Begin(can) => {
                 for (process, can) in &can {
@@ -163,8 +189,12 @@ impl Director {
                 if let (Act::Set { token, .. }, Outcome::Done) = (&act, result) {
                     self.granted.set(process, token, node);
                 }
+                return false;
             }
-            Input::Recorded(event) => self.record(now, event),
+            Input::Recorded(event) => {
+                self.record(now, event);
+                return false;
+            }
             Input::Gated(fault) => self.faults.gated(now, fault),
             Input::Struck { fault, at, failed } => self.struck(now, fault, at, failed, orders),
             Input::Cured { fault, at, failed } => {
@@ -178,7 +208,7 @@ impl Director {
             Input::Keys { node, keys } => self.looked(now, node, keys),
             Input::Wake => {}
         }
-        self.go_on(now, orders);
+        true
     }
 
     fn record(&mut self, now: Ns, event: Event) {
@@ -217,7 +247,7 @@ impl Director {
     }
 
     /// A process is not to be reckoned with any more.
-    fn broken(&mut self, now: Ns, process: String, why: String, orders: &mut Vec<Order>) {
+    fn broken(&mut self, now: Ns, process: Name, why: String, orders: &mut Vec<Order>) {
         if self.gone.insert(process.clone()) {
             self.lose(&process);
             orders.push(Order::Kill { process: process.clone() });
@@ -225,7 +255,7 @@ impl Director {
         }
     }
 
-    fn paused(&mut self, now: Ns, processes: &[String], paused: bool) {
+    fn paused(&mut self, now: Ns, processes: &[Name], paused: bool) {
         let hit = |player: &&mut Player| processes.iter().any(|name| name == player.process());
         self.players.iter_mut().filter(hit).for_each(|player| player.is_paused(now, paused));
     }

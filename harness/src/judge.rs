@@ -21,6 +21,7 @@ mod hygiene;
 mod keys;
 mod leases;
 mod liveness;
+mod maps;
 mod measures;
 mod outcome;
 mod progress;

@@ -53,6 +53,7 @@ pub mod history;
 pub mod judge;
 #[cfg(all(unix, feature = "real"))]
 mod mutex;
+pub mod name;
 #[cfg(all(unix, feature = "real"))]
 pub mod process;
 #[cfg(all(unix, feature = "real"))]

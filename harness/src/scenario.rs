@@ -11,6 +11,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::name::Name;
+
 mod embedded;
 mod expect;
 mod fault;
@@ -145,10 +147,10 @@ impl Lock {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Client {
     /// Its name: `c1`. With a `count`, `w` stands for `w1`, `w2`, ….
-    pub id: String,
+    pub id: Name,
     /// The process it lives in; clients that name the same one share it. Default: one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub process: Option<String>,
+    pub process: Option<Name>,
     /// When it begins, counted from the start of the run. Default at once.
     #[serde(default, skip_serializing_if = "Length::is_zero")]
     pub start: Length,
@@ -248,7 +250,7 @@ impl Scenario {
     }
 
     /// The processes that its clients live in, each once, in order of appearance.
-    pub fn processes(&self) -> Vec<&str> {
+    pub fn processes(&self) -> Vec<&Name> {
         let mut all = Vec::new();
         for client in &self.clients {
             if !all.contains(&client.process()) {
@@ -267,15 +269,15 @@ impl Scenario {
 
 impl Client {
     /// The process it lives in.
-    pub fn process(&self) -> &str {
-        self.process.as_deref().unwrap_or(&self.id)
+    pub fn process(&self) -> &Name {
+        self.process.as_ref().unwrap_or(&self.id)
     }
 
     /// The names that it stands for.
-    pub fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<Name> {
         match self.count {
             1 => vec![self.id.clone()],
-            count => (1..=count).map(|number| format!("{}{number}", self.id)).collect(),
+            count => (1..=count).map(|number| format!("{}{number}", self.id).into()).collect(),
         }
     }
 

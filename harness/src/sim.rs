@@ -4,7 +4,7 @@
 //! Nothing here reads a clock, opens a socket or draws a random number that is not from the seed, so
 //! the same seed gives the same history, to the byte. The state of a run can be cloned.
 //!
-//! Reading order: [`run`]; `world.rs`, what is going to happen; `process.rs` with `lease.rs`, a client
+//! Reading order: [`run`]; `world.rs` with `queue.rs`, what is going to happen; `process.rs` with `lease.rs`, a client
 //! process as a machine; [`server`], the model of Redis; `wires.rs` with `rules.rs`, messages and the
 //! faults of the network; `faults.rs`, the others; `actors.rs`, pauses and deaths of processes.
 
@@ -21,6 +21,7 @@ mod dice;
 mod faults;
 mod lease;
 mod process;
+mod queue;
 mod rules;
 pub mod server;
 mod wires;
@@ -87,16 +88,16 @@ impl World {
 
     fn let_happen(&mut self, what: What) {
         match what {
-            What::ToMaster(id, message) => self.reach_master(id, message),
+            What::ToMaster(id, message) => self.at_master(id, message),
             What::Serve(node, connection) => self.serve(node, connection),
             What::Hangup(id) => self.hang_up(id),
-            What::ToClient(id, reply) => self.reach_client(id, reply),
+            What::ToClient(id, reply) => self.at_client(id, reply),
             What::Ended(id, why) => self.ended(id, why),
             What::Connect(id) => self.connect(id),
             What::GiveUp(id) => self.give_up(id),
             What::Ask(actor, request) => self.happen(actor, process::Happening::Asked(request)),
             What::Wake(actor) => self.wake(actor),
-            What::Tell(input) => self.direct(input),
+            What::Tell(input) => self.direct(*input),
             What::Direct => {
                 if self.now >= self.direct_at {
                     self.direct_at = u64::MAX;

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::name::Name;
+
 /// The environment variable with the addresses of the masters, separated by commas:
 /// `redis://127.0.0.1:20001,…`. They are those of the proxies.
 pub const NODES_VARIABLE: &str = "REDQUORUM_NODES";
@@ -40,7 +42,7 @@ pub struct Request {
     pub id: u64,
     /// Which of the clients in the process shall do it. A client has at most one lease of a
     /// resource at a time.
-    pub client: String,
+    pub client: Name,
     /// What to do.
     #[serde(flatten)]
     pub op: Op,
@@ -54,7 +56,7 @@ pub enum Op {
     /// Acquire the resource; wait at most so long while it is taken, 0: one attempt.
     Acquire {
         /// What to lock.
-        resource: String,
+        resource: Name,
         /// How long the masters shall keep it.
         ttl_ms: u64,
         /// How long to wait.
@@ -63,21 +65,21 @@ pub enum Op {
     /// Extend the lease.
     Extend {
         /// Whose.
-        resource: String,
+        resource: Name,
         /// How long the masters shall keep it from now on.
         ttl_ms: u64,
     },
     /// Keep extending the lease in the background.
     KeepAlive {
         /// Whose.
-        resource: String,
+        resource: Name,
         /// At most so long.
         max_ms: u64,
     },
     /// Release the lease.
     Release {
         /// Whose.
-        resource: String,
+        resource: Name,
     },
     /// Give up a request that is under way; it is answered with `cancelled`.
     Cancel {
@@ -88,10 +90,10 @@ pub enum Op {
     /// once, or, with a `check`, answer `lost` if the lease of that resource is not held.
     Step {
         /// For people: `write R`.
-        name: String,
+        name: Name,
         /// The lease to check first, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        check: Option<String>,
+        check: Option<Name>,
     },
 }
 
@@ -157,7 +159,7 @@ pub struct Answer {
     /// The lock's value on the masters, as it is in the commands. Bytes that are no text as
     /// `hex:…`. Optional: lets the report say who is who.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub token: Option<String>,
+    pub token: Option<Name>,
     /// When the library was called. Optional.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_ns: Option<i64>,
@@ -200,18 +202,18 @@ pub enum Notice {
     /// A lease ended that was not released.
     Lost {
         /// Whose client.
-        client: String,
+        client: Name,
         /// Which resource.
-        resource: String,
+        resource: Name,
         /// When it was told.
         at_ns: i64,
     },
     /// The watchdog extended a lease.
     Extended {
         /// Whose client.
-        client: String,
+        client: Name,
         /// Which resource.
-        resource: String,
+        resource: Name,
         /// When it was told.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at_ns: Option<i64>,

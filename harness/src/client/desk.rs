@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::owner::{self, Order};
 use super::voice::Voice;
 use crate::mutex::unpoisoned;
+use crate::name::Name;
 use crate::stamp;
 use crate::talk::{Answer, Op, Request, Why};
 
@@ -25,7 +26,7 @@ struct Books {
     /// Acquires under way, by the number of their request.
     acquiring: HashMap<u64, oneshot::Sender<()>>,
     /// Who owns the lease of a client and a resource, held or lost, until it is released.
-    owners: HashMap<(String, String), mpsc::UnboundedSender<Order>>,
+    owners: HashMap<(Name, Name), mpsc::UnboundedSender<Order>>,
 }
 
 impl Desk {
@@ -81,7 +82,7 @@ impl Desk {
         }
     }
 
-    fn order(&self, whose: (String, String), id: u64, order: Order) {
+    fn order(&self, whose: (Name, Name), id: u64, order: Order) {
         let refused = match self.books().owners.get(&whose) {
             Some(owner) => owner.send(order).is_err(),
             None => true,
@@ -91,12 +92,12 @@ impl Desk {
         }
     }
 
-    fn acquire(&self, id: u64, whose: (String, String), ttl: Duration, wait: Duration) {
+    fn acquire(&self, id: u64, whose: (Name, Name), ttl: Duration, wait: Duration) {
         let (cancel, cancelled) = oneshot::channel();
         self.books().acquiring.insert(id, cancel);
         let (lock, books) = (self.lock.clone(), self.books.clone());
         tokio::spawn(async move {
-            let request = lock.acquire(&whose.1).ttl(ttl).wait(wait);
+            let request = lock.acquire(whose.1.as_str()).ttl(ttl).wait(wait);
             let from_ns = Some(stamp::now());
             let result = tokio::select! {
                 // What was won is told, also if the cancel came at the same moment.

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::voice::Voice;
+use crate::name::Name;
 use crate::stamp;
 use crate::talk::{Answer, Notice, Why};
 
@@ -53,7 +54,7 @@ pub(super) enum Order {
 
 /// Gives the lease to a task, which lives until it is told to release or nobody can tell it
 /// anything any more.
-pub(super) fn spawn(lease: Lease, whose: (String, String)) -> mpsc::UnboundedSender<Order> {
+pub(super) fn spawn(lease: Lease, whose: (Name, Name)) -> mpsc::UnboundedSender<Order> {
     let (orders, inbox) = mpsc::unbounded_channel();
     tokio::spawn(own(lease, whose, inbox));
     orders
@@ -71,7 +72,7 @@ type Extended = Result<Deadline, ExtendError>;
 
 async fn own(
     lease: Lease,
-    (client, resource): (String, String),
+    (client, resource): (Name, Name),
     mut inbox: mpsc::UnboundedReceiver<Order>,
 ) {
     let id = {
@@ -152,8 +153,8 @@ async fn release(id: u64, lease: Lease) {
 
 /// What is known of a lease, and was told of it.
 struct Watch {
-    client: String,
-    resource: String,
+    client: Name,
+    resource: Name,
     /// Why it is not held any more. Lost is final.
     over: Option<String>,
     /// The deadline that was told last.

@@ -16,7 +16,7 @@ impl Session {
         resource: &str,
         ttl_ms: u64,
     ) -> Result<Grant, Fault> {
-        let op = Op::Acquire { resource: resource.to_owned(), ttl_ms, wait_ms: 0 };
+        let op = Op::Acquire { resource: resource.into(), ttl_ms, wait_ms: 0 };
         let asked = self.talker.ask(client, op)?;
         let (answer, heard) = self.talker.answer(asked)?;
         if answer.ok {
@@ -31,7 +31,7 @@ impl Session {
 
     /// Gives a resource back, however that is answered: what is said to it is for other checks.
     pub(super) fn give_back(&mut self, client: &str, resource: &str) -> Result<(), Fault> {
-        let asked = self.talker.ask(client, Op::Release { resource: resource.to_owned() })?;
+        let asked = self.talker.ask(client, Op::Release { resource: resource.into() })?;
         self.talker.answer(asked).map(drop)
     }
 }
@@ -181,7 +181,7 @@ pub(super) fn taken(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(resource) = session.grant.as_ref().map(|grant| grant.resource.clone()) else {
         return Ok(no_lease());
     };
-    let op = Op::Acquire { resource, ttl_ms: OPTIONS.ttl_ms, wait_ms: 0 };
+    let op = Op::Acquire { resource: resource.into(), ttl_ms: OPTIONS.ttl_ms, wait_ms: 0 };
     let asked = session.talker.ask("c2", op)?;
     let (answer, _) = session.talker.answer(asked)?;
     match (answer.ok, answer.why) {
@@ -206,7 +206,8 @@ pub(super) fn wait(session: &mut Session) -> Result<Verdict, Fault> {
     }
     let resource = "check-wait".to_owned();
     session.grant("c1", &resource, OPTIONS.ttl_ms * 2)?;
-    let op = Op::Acquire { resource: resource.clone(), ttl_ms: OPTIONS.ttl_ms, wait_ms: 3000 };
+    let op =
+        Op::Acquire { resource: resource.as_str().into(), ttl_ms: OPTIONS.ttl_ms, wait_ms: 3000 };
     let waiting = session.talker.ask("c2", op)?;
     if session.talker.is_answered(waiting, Duration::from_millis(300))? {
         let (answer, _) = session.talker.answer(waiting)?;
@@ -217,7 +218,7 @@ pub(super) fn wait(session: &mut Session) -> Result<Verdict, Fault> {
             said(&answer)
         )));
     }
-    let step = Op::Step { name: "write R".to_owned(), check: None };
+    let step = Op::Step { name: "write R".into(), check: None };
     let step = session.talker.ask("c3", step)?;
     let stepped = session.talker.is_answered(step, Duration::from_secs(1))?;
     session.give_back("c1", &resource)?;

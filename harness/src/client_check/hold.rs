@@ -14,7 +14,7 @@ const EXPIRING: &str = "check-expired";
 const EXPIRING_TTL_MS: u64 = 600;
 
 fn checked(resource: &str) -> Op {
-    Op::Step { name: "write R".to_owned(), check: Some(resource.to_owned()) }
+    Op::Step { name: "write R".into(), check: Some(resource.into()) }
 }
 
 pub(super) fn checked_step(session: &mut Session) -> Result<Verdict, Fault> {
@@ -43,7 +43,7 @@ pub(super) fn checked_step(session: &mut Session) -> Result<Verdict, Fault> {
 pub(super) fn release(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(grant) = session.grant.take() else { return Ok(no_lease()) };
     let resource = grant.resource;
-    let asked = session.talker.ask("c1", Op::Release { resource: resource.clone() })?;
+    let asked = session.talker.ask("c1", Op::Release { resource: resource.as_str().into() })?;
     let (answer, _) = session.talker.answer(asked)?;
     if !answer.ok {
         return Err(Fault::Wrong(format!(
@@ -68,7 +68,8 @@ pub(super) fn extend(session: &mut Session) -> Result<Verdict, Fault> {
     let ttl_ms = OPTIONS.ttl_ms;
     let grant = session.grant("c1", &resource, ttl_ms)?;
     session.talker.pass(Duration::from_millis(400))?;
-    let asked = session.talker.ask("c1", Op::Extend { resource: resource.clone(), ttl_ms })?;
+    let asked =
+        session.talker.ask("c1", Op::Extend { resource: resource.as_str().into(), ttl_ms })?;
     let (answer, _) = session.talker.answer(asked)?;
     let left = longest(session, &resource)?;
     session.give_back("c1", &resource)?;
@@ -125,7 +126,7 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
     }
     let (resource, ttl_ms) = ("check-alive".to_owned(), 800);
     session.grant("c1", &resource, ttl_ms)?;
-    let op = Op::KeepAlive { resource: resource.clone(), max_ms: 10_000 };
+    let op = Op::KeepAlive { resource: resource.as_str().into(), max_ms: 10_000 };
     let asked = session.talker.ask("c1", op)?;
     let (answer, _) = session.talker.answer(asked)?;
     if !answer.ok {
@@ -136,7 +137,7 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
     let left = longest(session, &resource)?;
     let told = session.talker.notice(Duration::ZERO, |notice| {
         matches!(notice, Notice::Extended { client, resource: of, .. }
-            if client == "c1" && *of == resource)
+            if client == "c1" && *of == resource.as_str())
     })?;
     session.give_back("c1", &resource)?;
     if left == 0 {
@@ -202,10 +203,10 @@ pub(super) fn expired(session: &mut Session) -> Result<Verdict, Fault> {
     let resource = grant.resource;
     let asked = session.talker.ask("c1", checked(&resource))?;
     let (answer, _) = session.talker.answer(asked)?;
-    let unchecked = Op::Step { name: "write R".to_owned(), check: None };
+    let unchecked = Op::Step { name: "write R".into(), check: None };
     let unchecked = session.talker.ask("c1", unchecked)?;
     let (unchecked, _) = session.talker.answer(unchecked)?;
-    let release = session.talker.ask("c1", Op::Release { resource })?;
+    let release = session.talker.ask("c1", Op::Release { resource: resource.into() })?;
     let (released, _) = session.talker.answer(release)?;
     if answer.why != Some(Why::Lost) {
         return Err(Fault::Wrong(format!(

@@ -59,7 +59,7 @@ fn word(can: Can) -> Option<String> {
 }
 
 pub(super) fn step(session: &mut Session) -> Result<Verdict, Fault> {
-    let op = Op::Step { name: "write R".to_owned(), check: None };
+    let op = Op::Step { name: "write R".into(), check: None };
     let asked = session.talker.ask("c1", op)?;
     let (answer, _) = session.talker.answer_within(asked, AT_ONCE)?;
     if answer.ok {
@@ -79,7 +79,7 @@ pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
     }
     let resource = "check-cancel".to_owned();
     let ttl_ms = OPTIONS.ttl_ms;
-    let acquire = |wait_ms| Op::Acquire { resource: resource.clone(), ttl_ms, wait_ms };
+    let acquire = |wait_ms| Op::Acquire { resource: resource.as_str().into(), ttl_ms, wait_ms };
     let held = session.talker.ask("c1", acquire(0))?;
     let (held, _) = session.talker.answer(held)?;
     if !held.ok {
@@ -90,7 +90,7 @@ pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
     let cancel = session.talker.ask("c2", Op::Cancel { request: waiting.id })?;
     let (cancelled, _) = session.talker.answer_within(cancel, AT_ONCE)?;
     let waited = session.talker.answer_within(waiting, AT_ONCE);
-    let release = session.talker.ask("c1", Op::Release { resource: resource.clone() })?;
+    let release = session.talker.ask("c1", Op::Release { resource: resource.as_str().into() })?;
     session.talker.answer(release)?;
     let (waited, _) = waited?;
     if !cancelled.ok {

@@ -87,7 +87,7 @@ impl Talker {
     /// Asks for something.
     pub(super) fn ask(&mut self, client: &str, op: Op) -> Result<Asked, Fault> {
         let (name, id) = (op.name(), self.last + 1);
-        let request = Request { id, client: client.to_owned(), op };
+        let request = Request { id, client: client.into(), op };
         let line =
             serde_json::to_string(&request).map_err(|why| Fault::Environment(why.to_string()))?;
         self.ask_raw(name, &line)

@@ -3,7 +3,8 @@
 use super::Order;
 use super::whom::process_of;
 use crate::history::Ns;
-use crate::scenario::{Class, Fault, Moment, Scenario, Side, What, When};
+use crate::name::Name;
+use crate::scenario::{Class, Fault, Moment, Nodes, Scenario, Side, What, When};
 use crate::units::nanos;
 
 /// The faults of a run, by their place in the scenario.
@@ -19,7 +20,7 @@ struct Watched {
     /// How many messages of the moment's kind have passed.
     passed: u32,
     nodes: Vec<usize>,
-    processes: Vec<String>,
+    processes: Vec<Name>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +59,23 @@ impl Faults {
         let gate = |(fault, watched): (usize, &Watched)| {
             let When::Before(moment) = &watched.fault.when else { return None };
             let (side, number, class) = message(&moment.what)?;
-            let process = process_of(scenario, &moment.client)?.to_owned();
+            let process = process_of(scenario, &moment.client)?.clone();
             Some(Order::Gate { fault, process, side, class, number: u64::from(number) })
         };
         self.all.iter().enumerate().filter_map(gate).collect()
+    }
+
+    /// Whether any strikes after a message.
+    pub(super) fn follow_messages(faults: &[Fault]) -> bool {
+        faults.iter().any(|fault| match &fault.when {
+            When::After(moment) => message(&moment.what).is_some(),
+            When::At(_) | When::Before(_) => false,
+        })
+    }
+
+    /// Whether any hits masters by the part that they play.
+    pub(super) fn follow_grants(faults: &[Fault]) -> bool {
+        faults.iter().any(|fault| matches!(fault.harm.nodes(), Some(Nodes::Role(_))))
     }
 
     pub(super) fn has_gate(&self, fault: usize) -> bool {
@@ -93,12 +107,12 @@ impl Faults {
         }
     }
 
-    pub(super) fn lost(&mut self, now: Ns, client: &str, resource: &str) {
-        self.happened(now, client, &What::Lost(resource.to_owned()));
+    pub(super) fn lost(&mut self, now: Ns, client: &str, resource: &Name) {
+        self.happened(now, client, &What::Lost(resource.clone()));
     }
 
     /// A message of a process with these clients passed.
-    pub(super) fn passed(&mut self, now: Ns, clients: &[String], side: Side, class: Class) {
+    pub(super) fn passed(&mut self, now: Ns, clients: &[Name], side: Side, class: Class) {
         for watched in &mut self.all {
             let When::After(Moment { client, what, plus }) = &watched.fault.when else { continue };
             if watched.state == State::Waiting
@@ -187,7 +201,7 @@ impl Faults {
     }
 
     /// Whom a fault hits, known when it strikes.
-    pub(super) fn aims(&mut self, fault: usize, nodes: Vec<usize>, processes: Vec<String>) {
+    pub(super) fn aims(&mut self, fault: usize, nodes: Vec<usize>, processes: Vec<Name>) {
         self.all[fault].nodes = nodes;
         self.all[fault].processes = processes;
     }
@@ -198,7 +212,7 @@ impl Faults {
         now: Ns,
         fault: usize,
         failed: bool,
-    ) -> (Vec<usize>, Vec<String>) {
+    ) -> (Vec<usize>, Vec<Name>) {
         let watched = &mut self.all[fault];
         watched.state = match watched.fault.lasts {
             _ if !watched.fault.harm.has_cure() => State::Over,
@@ -212,7 +226,7 @@ impl Faults {
     }
 
     /// It is no more. Returns the processes that it hit.
-    pub(super) fn cured(&mut self, fault: usize) -> Vec<String> {
+    pub(super) fn cured(&mut self, fault: usize) -> Vec<Name> {
         self.all[fault].state = State::Over;
         self.all[fault].processes.clone()
     }

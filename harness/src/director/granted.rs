@@ -2,37 +2,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::name::Name;
+
 /// The masters that granted each token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Granted {
-    nodes: BTreeMap<String, BTreeSet<usize>>,
+    nodes: BTreeMap<Name, BTreeSet<usize>>,
     /// The tokens of each process, in the order in which they were first granted.
-    of_process: BTreeMap<String, Vec<String>>,
+    of_process: BTreeMap<Name, Vec<Name>>,
     /// The token of each client's latest lease.
-    of_client: BTreeMap<String, String>,
+    of_client: BTreeMap<Name, Name>,
 }
 
 impl Granted {
     /// A master granted a token.
-    pub(super) fn set(&mut self, process: String, token: &str, node: usize) {
+    pub(super) fn set(&mut self, process: Name, token: &Name, node: usize) {
         let tokens = self.of_process.entry(process).or_default();
         if !tokens.iter().any(|known| known == token) {
-            tokens.push(token.to_owned());
+            tokens.push(token.clone());
         }
-        self.nodes.entry(token.to_owned()).or_default().insert(node);
+        self.nodes.entry(token.clone()).or_default().insert(node);
     }
 
     /// A client was granted a lease. If it does not say by which token: by the latest of its process
     /// that so many masters granted; others in the process may be trying, too.
-    pub(super) fn won(&mut self, client: &str, process: &str, told: Option<&str>, quorum: usize) {
+    pub(super) fn won(&mut self, client: &Name, process: &str, told: Option<&Name>, quorum: usize) {
         let told = told.filter(|token| self.nodes.contains_key(*token));
-        let count = |token: &String| self.nodes.get(token).map_or(0, BTreeSet::len).min(quorum);
+        let count = |token: &Name| self.nodes.get(token).map_or(0, BTreeSet::len).min(quorum);
         let of_process = || {
             let tokens = self.of_process.get(process)?;
             tokens.iter().max_by_key(|token| count(token)).cloned()
         };
-        if let Some(token) = told.map(str::to_owned).or_else(of_process) {
-            self.of_client.insert(client.to_owned(), token);
+        if let Some(token) = told.cloned().or_else(of_process) {
+            self.of_client.insert(client.clone(), token);
         }
     }
 
@@ -52,21 +54,21 @@ mod tests {
     fn clients_of_one_process_have_leases_of_their_own() {
         let mut granted = Granted::default();
         for node in [1, 2, 4] {
-            granted.set("p".to_owned(), "t1", node);
+            granted.set("p".into(), &"t1".into(), node);
         }
         for node in [3, 5] {
-            granted.set("p".to_owned(), "t2", node);
+            granted.set("p".into(), &"t2".into(), node);
         }
-        granted.won("c1", "p", None, 3);
-        granted.set("p".to_owned(), "t2", 1);
-        granted.set("p".to_owned(), "t3", 5);
-        granted.won("c2", "p", Some("t2"), 3);
+        granted.won(&"c1".into(), "p", None, 3);
+        granted.set("p".into(), &"t2".into(), 1);
+        granted.set("p".into(), &"t3".into(), 5);
+        granted.won(&"c2".into(), "p", Some(&"t2".into()), 3);
         assert_eq!(granted.nodes("c1", "p"), Some(&BTreeSet::from([1, 2, 4])));
         assert_eq!(granted.nodes("c2", "p"), Some(&BTreeSet::from([1, 3, 5])));
         assert_eq!(granted.nodes("c3", "p"), Some(&BTreeSet::from([5])));
         assert_eq!(granted.nodes("c4", "q"), None);
         // The latest of several that have a quorum.
-        granted.won("c1", "p", Some("unknown"), 3);
+        granted.won(&"c1".into(), "p", Some(&"unknown".into()), 3);
         assert_eq!(granted.nodes("c1", "p"), Some(&BTreeSet::from([1, 3, 5])));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::history::{Act, Event, Left, Ns, Outcome, Window};
+use crate::name::Name;
 use crate::scenario::{Class, Side};
 use crate::talk::{Answer, Can};
 
@@ -11,31 +12,31 @@ use crate::talk::{Answer, Can};
 #[non_exhaustive]
 pub enum Input {
     /// All clients are ready, and can do this, by process.
-    Begin(BTreeMap<String, Vec<Can>>),
+    Begin(BTreeMap<Name, Vec<Can>>),
     /// A client answered; its stamps are nanoseconds of the run.
     Answered(Answer),
     /// A client was told that its lease is lost.
     Lost {
         /// Who.
-        client: String,
+        client: Name,
         /// What.
-        resource: String,
+        resource: Name,
         /// When, by its own stamp.
         at: Ns,
     },
     /// A client's watchdog extended its lease.
     Extended {
         /// Who.
-        client: String,
+        client: Name,
         /// What.
-        resource: String,
+        resource: Name,
         /// The new deadline.
         deadline: Ns,
     },
     /// A message passed: a request on its way to a master, or a reply that reached its client.
     Passed {
         /// Whose.
-        process: String,
+        process: Name,
         /// Request or reply.
         side: Side,
         /// What the request is for.
@@ -44,7 +45,7 @@ pub enum Input {
     /// A master replied to a command; the reply may be on its way for long.
     Replied {
         /// Whose command it was.
-        process: String,
+        process: Name,
         /// Which master.
         node: usize,
         /// The command.
@@ -77,7 +78,7 @@ pub enum Input {
     /// A client process is gone, or is to be ignored from now on.
     Broken {
         /// Which.
-        process: String,
+        process: Name,
         /// What it did.
         why: String,
     },

@@ -1,6 +1,7 @@
 //! What the director says to do. A backend carries it out, and tells what came of it as
 //! [`Input`](super::Input).
 
+use crate::name::Name;
 use crate::scenario::{Class, Side};
 use crate::talk::Request;
 
@@ -11,7 +12,7 @@ pub enum Order {
     /// Tell a client process.
     Ask {
         /// Which.
-        process: String,
+        process: Name,
         /// What.
         request: Request,
     },
@@ -21,7 +22,7 @@ pub enum Order {
         /// For which fault, counted from 0.
         fault: usize,
         /// Whose messages.
-        process: String,
+        process: Name,
         /// Requests or replies.
         side: Side,
         /// Of which class.
@@ -38,14 +39,14 @@ pub enum Order {
         /// The masters that it hits.
         nodes: Vec<usize>,
         /// The client processes that it hits.
-        processes: Vec<String>,
+        processes: Vec<Name>,
     },
     /// Cure it.
     Cure(usize),
     /// Kill a client process that does not keep to the protocol.
     Kill {
         /// Which.
-        process: String,
+        process: Name,
     },
     /// Say which keys each master has.
     Look,

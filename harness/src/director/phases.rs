@@ -5,27 +5,28 @@ use super::whom::{clients_of, nodes_of, process_of, processes_of};
 use super::witness::Witness;
 use super::{Director, Order, PATIENCE, Player, longest_key};
 use crate::history::{Event, Left, Ns, Phase, Window};
+use crate::name::Name;
 use crate::units::nanos;
 
 impl Director {
     /// When to say [`Input::Wake`](super::Input::Wake), at the latest.
     pub fn next_wake(&self) -> Option<Ns> {
-        let mut wakes = Vec::new();
+        self.wake
+    }
+
+    pub(super) fn due(&self) -> Option<Ns> {
         match self.phase {
             Some(Phase::Run) => {
-                wakes.push(self.limit);
                 // Nobody is told anything before what is there from the start is there.
-                if self.faults.are_set_up() {
-                    wakes.extend(self.players.iter().filter_map(Player::next_wake));
-                }
-                wakes.extend(self.faults.next_wake());
+                let players = if self.faults.are_set_up() { &self.players[..] } else { &[] };
+                let players = players.iter().filter_map(Player::next_wake);
+                players.chain(self.faults.next_wake()).chain([self.limit]).min()
             }
-            Some(Phase::Heal) => wakes.push(self.limit),
-            Some(Phase::Witness) => wakes.extend(self.witness.next_wake()),
-            Some(Phase::Settle) => wakes.extend(self.settle.next_wake()),
-            Some(Phase::End) | None => {}
+            Some(Phase::Heal) => Some(self.limit),
+            Some(Phase::Witness) => self.witness.next_wake(),
+            Some(Phase::Settle) => self.settle.next_wake(),
+            Some(Phase::End) | None => None,
         }
-        wakes.into_iter().min()
     }
 
     /// Does what is due, until nothing is.
@@ -33,7 +34,7 @@ impl Director {
         match self.phase {
             Some(Phase::Run) => self.go_on_running(now, orders),
             Some(Phase::Heal) if self.faults.all_cured() || now >= self.limit => {
-                let alive = |process: &&str| !self.gone.contains(*process);
+                let alive = |process: &&Name| !self.gone.contains(*process);
                 let processes = self.scenario.processes().into_iter().filter(alive);
                 self.witness = Witness::new(&self.scenario, processes);
                 self.enter(now, Phase::Witness);
@@ -58,7 +59,7 @@ impl Director {
         let late = |player: &Player| {
             let step = player.is_overdue(now)?;
             let why = format!("it does not answer to `{step}` ({})", player.id());
-            Some((player.process().to_owned(), why))
+            Some((player.process().clone(), why))
         };
         for (process, why) in self.players.iter().filter_map(late).collect::<Vec<_>>() {
             self.broken(now, process, why, orders);
@@ -82,7 +83,7 @@ impl Director {
     fn play(&mut self, now: Ns, orders: &mut Vec<Order>) {
         for index in 0..self.players.len() {
             while let Some(op) = self.players[index].next(now, &mut self.faults, &self.can) {
-                let client = self.players[index].id().to_owned();
+                let client = self.players[index].id().clone();
                 let id = self.ask(now, client, op, orders);
                 self.players[index].asked(now, id);
             }

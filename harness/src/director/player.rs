@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::faults::Faults;
 use crate::history::{Event, Ns};
+use crate::name::Name;
 use crate::scenario::{Client, Length, Lock, Rounds, Step, Way, What};
 use crate::talk::{Answer, Can, Op};
 use crate::units::{millis, nanos};
@@ -34,7 +35,7 @@ pub(super) struct Player {
     /// Its process stands still.
     paused: bool,
     /// The version that was read of each register.
-    read: BTreeMap<String, u64>,
+    read: BTreeMap<Name, u64>,
     /// The TTL of a request that names none.
     ttl: Length,
 }
@@ -84,11 +85,11 @@ impl Player {
         all.saturating_add(client.start.0)
     }
 
-    pub(super) fn id(&self) -> &str {
+    pub(super) fn id(&self) -> &Name {
         &self.client.id
     }
 
-    pub(super) fn process(&self) -> &str {
+    pub(super) fn process(&self) -> &Name {
         self.client.process()
     }
 
@@ -125,7 +126,7 @@ impl Player {
         &mut self,
         now: Ns,
         faults: &mut Faults,
-        can: &BTreeMap<String, Vec<Can>>,
+        can: &BTreeMap<Name, Vec<Can>>,
     ) -> Option<Op> {
         if let Some((request, at)) = self.cancel
             && now >= at
@@ -179,7 +180,7 @@ impl Player {
             Step::Keep { resource, most } => Op::KeepAlive { resource, max_ms: millis(most.0) },
             Step::Release { resource } => Op::Release { resource },
             Step::Touch { ref held, .. } => {
-                Op::Step { name: step.to_string(), check: held.clone() }
+                Op::Step { name: step.to_string().into(), check: held.clone() }
             }
             Step::Work(_) => unreachable!("work is not asked for"),
         }
@@ -230,7 +231,7 @@ impl Player {
         now: Ns,
         answer: &Answer,
         faults: &mut Faults,
-        registers: &mut BTreeMap<String, u64>,
+        registers: &mut BTreeMap<Name, u64>,
     ) -> Option<Event> {
         self.cancel = None;
         self.state = State::Resting(now);
@@ -271,12 +272,7 @@ impl Player {
         touched
     }
 
-    fn touch(
-        &mut self,
-        register: String,
-        way: Way,
-        registers: &mut BTreeMap<String, u64>,
-    ) -> Event {
+    fn touch(&mut self, register: Name, way: Way, registers: &mut BTreeMap<Name, u64>) -> Event {
         let there = registers.entry(register.clone()).or_default();
         let seen = match way {
             Way::Read => {

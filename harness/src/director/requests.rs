@@ -1,12 +1,15 @@
 //! Requests and their answers: numbered, recorded, and given to whoever awaits them.
 
+use std::borrow::Cow;
+
 use super::whom::process_of;
 use super::{Director, Order};
 use crate::history::{Event, Ns};
+use crate::name::Name;
 use crate::talk::{Answer, Op, Request};
 
 impl Director {
-    pub(super) fn ask(&mut self, now: Ns, client: String, op: Op, orders: &mut Vec<Order>) -> u64 {
+    pub(super) fn ask(&mut self, now: Ns, client: Name, op: Op, orders: &mut Vec<Order>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         let (resource, ttl_ms, wait_ms) = match &op {
@@ -20,12 +23,12 @@ impl Director {
             Op::Step { check, .. } => (check.clone(), None, None),
             Op::Cancel { .. } => (None, None, None),
         };
-        let name = op.name().to_owned();
+        let name = Cow::Borrowed(op.name());
         let asked =
             Event::Asked { client: client.clone(), id, op: name, resource, ttl_ms, wait_ms };
         self.record(now, asked);
         self.asked.insert(id, client.clone());
-        let process = process_of(&self.scenario, &client).unwrap_or_default().to_owned();
+        let process = process_of(&self.scenario, &client).unwrap_or(&client).clone();
         orders.push(Order::Ask { process, request: Request { id, client, op } });
         id
     }
@@ -54,7 +57,7 @@ impl Director {
             if answer.ok && self.players[index].is_acquiring() {
                 let player = &self.players[index];
                 let quorum = self.scenario.cluster.nodes / 2 + 1;
-                let told = answer.token.as_deref();
+                let told = answer.token.as_ref();
                 self.granted.won(player.id(), player.process(), told, quorum);
             }
             let touched =

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::name::Name;
 use crate::scenario::{Client, Clients, Harm, Nodes, Scenario};
 
 /// The masters that a fault hits now.
@@ -31,22 +32,22 @@ pub(super) fn nodes_of(
 }
 
 /// The processes that a fault hits.
-pub fn processes_of(harm: &Harm, scenario: &Scenario) -> Vec<String> {
+pub fn processes_of(harm: &Harm, scenario: &Scenario) -> Vec<Name> {
     let Some(clients) = harm.clients() else { return Vec::new() };
-    let hit = |process: &&str| match clients {
+    let hit = |process: &&Name| match clients {
         Clients::All => true,
         some => clients_of(scenario, process).iter().any(|client| some.has(client)),
     };
-    scenario.processes().into_iter().filter(hit).map(str::to_owned).collect()
+    scenario.processes().into_iter().filter(hit).cloned().collect()
 }
 
 /// The process of a client.
-pub(super) fn process_of<'a>(scenario: &'a Scenario, client: &str) -> Option<&'a str> {
+pub(super) fn process_of<'a>(scenario: &'a Scenario, client: &str) -> Option<&'a Name> {
     scenario.clients.iter().find(|known| known.id == client).map(Client::process)
 }
 
 /// The clients of a process.
-pub(super) fn clients_of(scenario: &Scenario, process: &str) -> Vec<String> {
+pub(super) fn clients_of(scenario: &Scenario, process: &str) -> Vec<Name> {
     let all = scenario.clients.iter().filter(|client| client.process() == process);
     all.map(|client| client.id.clone()).collect()
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::longest_key;
 use crate::history::Ns;
+use crate::name::Name;
 use crate::scenario::{Scenario, Step};
 use crate::talk::{Answer, Can, Op};
 use crate::units::{millis, nanos};
@@ -27,8 +28,8 @@ pub(super) struct Witness {
 
 #[derive(Clone, Debug)]
 struct Task {
-    process: String,
-    resource: String,
+    process: Name,
+    resource: Name,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +48,7 @@ enum State {
 }
 
 impl Witness {
-    pub(super) fn new<'a>(scenario: &Scenario, processes: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn new<'a>(scenario: &Scenario, processes: impl Iterator<Item = &'a Name>) -> Self {
         let mut resources = BTreeSet::new();
         for step in scenario.clients.iter().flat_map(|client| &client.script) {
             if let Step::Acquire { resource, .. } = step {
@@ -57,7 +58,7 @@ impl Witness {
         let mut tasks = Vec::new();
         for process in processes {
             for resource in &resources {
-                let (process, resource) = (process.to_owned(), resource.clone());
+                let (process, resource) = (process.clone(), resource.clone());
                 tasks.push(Task { process, resource });
             }
         }
@@ -79,9 +80,9 @@ impl Witness {
     pub(super) fn next(
         &mut self,
         now: Ns,
-        gone: &BTreeSet<String>,
-        can: &BTreeMap<String, Vec<Can>>,
-    ) -> Option<(String, Op)> {
+        gone: &BTreeSet<Name>,
+        can: &BTreeMap<Name, Vec<Can>>,
+    ) -> Option<(Name, Op)> {
         // What does not answer is given up: the judge sees that nothing was granted.
         let late = match self.state {
             State::Acquiring(_, until) | State::Releasing(_, until) => now >= until,
@@ -140,7 +141,7 @@ impl Witness {
         self.state = State::Fresh;
     }
 
-    pub(super) fn is_done(&self, gone: &BTreeSet<String>) -> bool {
+    pub(super) fn is_done(&self, gone: &BTreeSet<Name>) -> bool {
         self.tasks.iter().all(|task| gone.contains(&task.process))
     }
 }

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::name::Name;
+
 /// What a command does to a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "kebab-case")]
@@ -9,34 +11,34 @@ pub enum Act {
     /// Sets it if it does not exist.
     Set {
         /// Which.
-        key: String,
+        key: Name,
         /// Its value.
-        token: String,
+        token: Name,
         /// For how long; none: for ever.
         ttl_ms: Option<u64>,
     },
     /// Prolongs it if it has this value; may create it.
     Keep {
         /// Which.
-        key: String,
+        key: Name,
         /// The value that it must have; none: any.
-        token: Option<String>,
+        token: Option<Name>,
         /// For how long from now.
         ttl_ms: Option<u64>,
     },
     /// Deletes it if it has this value.
     Delete {
         /// Which.
-        key: String,
+        key: Name,
         /// The value that it must have; none: any.
-        token: Option<String>,
+        token: Option<Name>,
     },
     /// Something else: who knows.
     Other {
         /// The first key that it names, if any.
-        key: Option<String>,
+        key: Option<Name>,
         /// Its name.
-        command: String,
+        command: Name,
     },
 }
 
@@ -70,19 +72,27 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
     /// Its name.
-    pub key: String,
+    pub key: Name,
     /// Its value, as in [`Event::Command`](super::Event::Command).
-    pub value: String,
+    pub value: Name,
     /// What is left of its TTL; none: it has none.
     pub ttl_ms: Option<u64>,
 }
 
 /// The text of a token or a key: itself if it is plain text, else `hex:…`.
-pub fn text_of(bytes: &[u8]) -> String {
+pub fn text_of(bytes: &[u8]) -> Name {
     match std::str::from_utf8(bytes) {
-        Ok(text) if !text.starts_with("hex:") && !text.chars().any(char::is_control) => {
-            text.to_owned()
+        Ok(text) if !text.starts_with("hex:") && !text.chars().any(char::is_control) => text.into(),
+        _ => {
+            let mut hex = vec![0; 4 + 2 * bytes.len()];
+            hex[..4].copy_from_slice(b"hex:");
+            let (pairs, _) = hex[4..].as_chunks_mut();
+            for (pair, byte) in pairs.iter_mut().zip(bytes) {
+                *pair = [byte >> 4, byte & 15].map(|half| DIGITS[usize::from(half)]);
+            }
+            String::from_utf8_lossy(&hex).as_ref().into()
         }
-        _ => bytes.iter().fold("hex:".to_owned(), |hex, byte| hex + &format!("{byte:02x}")),
     }
 }
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";

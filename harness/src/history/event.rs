@@ -1,8 +1,11 @@
 //! The events of a history.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Act, Left, Ns, Outcome, Window};
+use crate::name::Name;
 use crate::scenario::{Harm, Way};
 use crate::talk::{Can, Why};
 
@@ -18,21 +21,21 @@ pub enum Event {
     /// A client process is ready.
     Ready {
         /// Which.
-        process: String,
+        process: Name,
         /// What it can do.
         can: Vec<Can>,
     },
     /// A client is told to do something.
     Asked {
         /// Who.
-        client: String,
+        client: Name,
         /// The request's number, unique in a run.
         id: u64,
         /// `acquire`, `extend`, `keep_alive`, `release`, `cancel`, `step`.
-        op: String,
+        op: Cow<'static, str>,
         /// The resource of the lease; of a step the one that is checked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        resource: Option<String>,
+        resource: Option<Name>,
         /// The TTL.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ttl_ms: Option<u64>,
@@ -43,14 +46,14 @@ pub enum Event {
     /// A client answered.
     Answered {
         /// Who.
-        client: String,
+        client: Name,
         /// To which request.
         id: u64,
         /// Whether it was done.
         ok: bool,
         /// The lock's value, as in [`Event::Command`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        token: Option<String>,
+        token: Option<Name>,
         /// When it called its library, if it says so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Ns>,
@@ -76,27 +79,27 @@ pub enum Event {
     /// A client was told that its lease is lost.
     Lost {
         /// Who.
-        client: String,
+        client: Name,
         /// Which resource.
-        resource: String,
+        resource: Name,
         /// When, by its own stamp.
         at: Ns,
     },
     /// A client's watchdog extended its lease.
     Extended {
         /// Who.
-        client: String,
+        client: Name,
         /// Which resource.
-        resource: String,
+        resource: Name,
         /// The new deadline.
         deadline: Ns,
     },
     /// A register was touched, at this very time.
     Touched {
         /// By whom.
-        client: String,
+        client: Name,
         /// Which.
-        register: String,
+        register: Name,
         /// Which way.
         way: Way,
         /// Read: the version that was found. Write: the version that it was based on.
@@ -108,7 +111,7 @@ pub enum Event {
     /// Recorded when its fate is known.
     Command {
         /// Whose.
-        process: String,
+        process: Name,
         /// Which master.
         node: usize,
         /// The connection, unique in a run.
@@ -141,7 +144,7 @@ pub enum Event {
         nodes: Vec<usize>,
         /// The processes that it hit.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        processes: Vec<String>,
+        processes: Vec<Name>,
         /// When.
         at: Window,
         /// Why it failed.
@@ -180,7 +183,7 @@ pub enum Event {
     /// A client process came to an end that nobody asked for, or does not keep to the protocol.
     Broken {
         /// Which.
-        process: String,
+        process: Name,
         /// What it did.
         why: String,
     },

@@ -1,14 +1,15 @@
 //! A history made ready for judgement, and what several checkers ask of it.
 
-use std::collections::HashMap;
+use crate::judge::maps::Map;
 
 use crate::history::{History, Ns, Window};
 
 use super::clocks::Clocks;
 use super::commands;
 use super::faults::{Faults, Strike};
-use super::keys::Keys;
+use super::keys::{Keys, Presence};
 use super::leases::{self, Lease};
+use super::maps::count;
 use super::requests::{self, Request};
 use super::time::Span;
 use super::world::World;
@@ -21,9 +22,11 @@ pub(super) struct Case<'a> {
     pub(super) keys: Keys<'a>,
     pub(super) leases: Vec<Lease<'a>>,
     /// The leases of a client on a resource, in their order.
-    of_client: HashMap<(&'a str, &'a str), Vec<usize>>,
+    of_client: Map<(&'a str, &'a str), Vec<usize>>,
     /// The looks of a client at whether it still holds.
-    looks: HashMap<&'a str, Vec<Ns>>,
+    looks: Map<&'a str, Vec<Ns>>,
+    /// By the place of the lease.
+    hollow: Vec<Vec<Span>>,
 }
 
 impl<'a> Case<'a> {
@@ -35,11 +38,11 @@ impl<'a> Case<'a> {
         let commands = commands::of(&world, &faults);
         let keys = Keys::of(&world, &faults, &clocks, &commands);
         let leases = leases::of(&world, &faults, &requests, &keys);
-        let mut of_client: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+        let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
         for (index, lease) in leases.iter().enumerate() {
             of_client.entry((lease.client, lease.resource)).or_default().push(index);
         }
-        let mut looks: HashMap<&str, Vec<Ns>> = HashMap::new();
+        let mut looks: Map<&str, Vec<Ns>> = Map::default();
         for request in &requests {
             if let Some(answer) = request.answer.filter(|answer| answer.ok) {
                 // A step without a resource did not look.
@@ -52,7 +55,8 @@ impl<'a> Case<'a> {
             }
         }
         looks.values_mut().for_each(|looks| looks.sort_unstable());
-        Self { world, faults, clocks, requests, keys, leases, of_client, looks }
+        let hollow = leases.iter().map(|lease| hollow(&world, &keys, lease)).collect();
+        Self { world, faults, clocks, requests, keys, leases, of_client, looks, hollow }
     }
 
     /// m + q − N.
@@ -111,25 +115,37 @@ impl<'a> Case<'a> {
 
     /// When a lease was believed and certainly not true: fewer masters than a quorum can have had
     /// its key. Nothing, where its keys are not understood.
-    pub(super) fn hollow(&self, lease: &Lease<'_>) -> Vec<Span> {
-        if lease.token.is_none() {
+    pub(super) fn hollow(&self, lease: &Lease<'_>) -> &[Span] {
+        lease.holds.first().map_or(&[], |hold| &self.hollow[hold.lease])
+    }
+}
+
+/// See [`Case::hollow`].
+fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Span> {
+    if lease.token.is_none() {
+        return Vec::new();
+    }
+    let there = |key: &Presence<'_>| (key.node, key.possible);
+    // Mostly there were enough of them all the time.
+    let all = lease.holds.iter().map(|hold| hold.inner).reduce(Span::and_what_is_between);
+    if let Some(all) = all {
+        let through = |(_, span): &(usize, Span)| span.from <= all.from && all.to <= span.to;
+        let nodes = lease.keys(keys).map(there).filter(through).map(|(node, _)| node);
+        if count(nodes) >= world.q {
             return Vec::new();
         }
-        let mut there: Vec<(usize, Span)> = lease
-            .keys(&self.keys)
-            .map(|key| (key.node, Span::new(key.possible.from, key.possible.to)))
-            .collect();
-        there.sort_by_key(|(node, span)| (*node, span.from));
-        // Where a master may have had it twice, once is enough.
-        there.dedup_by(|later, earlier| {
-            let same = later.0 == earlier.0 && later.1.from <= earlier.1.to;
-            if same {
-                earlier.1.to = earlier.1.to.max(later.1.to);
-            }
-            same
-        });
-        lease.holds.iter().flat_map(|hold| gaps(hold.inner, &there, self.world.q)).collect()
     }
+    let mut there: Vec<(usize, Span)> = lease.keys(keys).map(there).collect();
+    there.sort_by_key(|(node, span)| (*node, span.from));
+    // Where a master may have had it twice, once is enough.
+    there.dedup_by(|later, earlier| {
+        let same = later.0 == earlier.0 && later.1.from <= earlier.1.to;
+        if same {
+            earlier.1.to = earlier.1.to.max(later.1.to);
+        }
+        same
+    });
+    lease.holds.iter().flat_map(|hold| gaps(hold.inner, &there, world.q)).collect()
 }
 
 /// The parts of a span in which fewer than so many of the others are there.

@@ -7,6 +7,7 @@ use crate::scenario::Cause;
 use super::Case;
 use super::keys::Presence;
 use super::leases::{Ending, Lease};
+use super::maps::count;
 use super::time::{self, MS, Ms};
 
 /// How long before the notice of a loss its owner may have begun to clean up.
@@ -91,10 +92,7 @@ fn supported(case: &Case<'_>, lease: &Lease<'_>) -> bool {
         let end = key.life.ttl.map_or(Ns::MAX, |ttl| key.life.set.from.saturating_add(ttl));
         key.sure && end >= until
     });
-    let mut nodes: Vec<usize> = long.map(|key| key.node).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    nodes.len() >= case.world.q
+    count(long.map(|key| key.node)) >= case.world.q
 }
 
 fn deletion(owner: &str, process: &str, at: Ns, did: &str) -> Why {

@@ -3,7 +3,7 @@
 //!
 //! Where it is not known exactly what a clock showed, both ends are carried along.
 
-use std::collections::HashMap;
+use crate::judge::maps::Map;
 
 use crate::history::{Event, Ns, Window};
 use crate::scenario::Cause;
@@ -87,12 +87,12 @@ pub(super) struct Gain {
 }
 
 pub(super) struct Clocks {
-    of: HashMap<usize, Vec<Setting>>,
+    of: Map<usize, Vec<Setting>>,
 }
 
 impl Clocks {
     pub(super) fn of(world: &World<'_>) -> Self {
-        let mut of: HashMap<usize, Vec<Setting>> = HashMap::new();
+        let mut of: Map<usize, Vec<Setting>> = Map::default();
         for record in world.records {
             if let Event::Clock { node, since, ahead, rate, strobe_by, .. } = record.event {
                 // What cannot be a rate is taken for a clock that stands.

@@ -1,8 +1,9 @@
 //! The commands, key by key, and when each took effect at the latest.
 
-use std::collections::{BTreeMap, HashMap};
+use crate::judge::maps::Map;
+use std::collections::BTreeMap;
 
-use crate::history::{Act, Event, Ns, Outcome, Window};
+use crate::history::{Act, Event, Ns, Outcome, Record, Window};
 
 use super::faults::Faults;
 use super::time::{self, MS, Span};
@@ -50,21 +51,9 @@ pub(super) type ByKey<'a> = BTreeMap<(usize, &'a str), Vec<Command<'a>>>;
 
 pub(super) fn of<'a>(world: &World<'a>, faults: &Faults<'a>) -> ByKey<'a> {
     let mut all = ByKey::new();
-    // Which reply, if any, came on a connection behind each command: masters answer in order.
-    let mut replies: HashMap<u64, Vec<(u64, Ns)>> = HashMap::new();
-    for record in world.records {
-        if let Event::Command { connection, number, replied: Some(replied), .. } = record.event {
-            replies.entry(connection).or_default().push((number, replied));
-        }
-    }
-    for on_one in replies.values_mut() {
-        on_one.sort_unstable();
-        let mut first = Ns::MAX;
-        for (_, replied) in on_one.iter_mut().rev() {
-            first = first.min(*replied);
-            *replied = first;
-        }
-    }
+    let silent = |record: &Record| matches!(record.event, Event::Command { replied: None, .. });
+    let replies =
+        if world.records.iter().any(silent) { replies(world.records) } else { Map::default() };
     for record in world.records {
         let Event::Command {
             process,
@@ -106,6 +95,26 @@ pub(super) fn of<'a>(world: &World<'a>, faults: &Faults<'a>) -> ByKey<'a> {
         of_key.sort_by_key(|command| command.when.from);
     }
     all
+}
+
+/// When a reply first came behind each command that was answered, on each connection: masters answer
+/// in order.
+fn replies(records: &[Record]) -> Map<u64, Vec<(u64, Ns)>> {
+    let mut replies: Map<u64, Vec<(u64, Ns)>> = Map::default();
+    for record in records {
+        if let Event::Command { connection, number, replied: Some(replied), .. } = record.event {
+            replies.entry(connection).or_default().push((number, replied));
+        }
+    }
+    for on_one in replies.values_mut() {
+        on_one.sort_unstable();
+        let mut first = Ns::MAX;
+        for (_, replied) in on_one.iter_mut().rev() {
+            first = first.min(*replied);
+            *replied = first;
+        }
+    }
+    replies
 }
 
 /// Until when a command that was never answered may be executed.

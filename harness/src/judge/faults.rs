@@ -1,6 +1,7 @@
 //! The faults as they struck: whom they hit, from when to when.
 
 use crate::history::{Event, Ns, Window};
+use crate::name::Name;
 use crate::scenario::{
     ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Side, Which,
 };
@@ -118,7 +119,7 @@ impl<'a> Faults<'a> {
         for record in world.records {
             match &record.event {
                 Event::Struck { fault, harm, nodes, processes, at, failed } => {
-                    let mut hit: Vec<&str> = processes.iter().map(String::as_str).collect();
+                    let mut hit: Vec<&str> = processes.iter().map(Name::as_str).collect();
                     if let (true, Some(Clients::Some(names))) = (hit.is_empty(), harm.clients()) {
                         hit.extend(names.iter().map(|name| world.process(name)));
                     }

@@ -4,7 +4,7 @@
 //! Of every key that was set it is known since when it was there for certain and until when, and
 //! since when it may have been there and until when: the truth lies between the two.
 
-use std::collections::HashMap;
+use crate::judge::maps::Map;
 
 use crate::history::{Ns, Window};
 
@@ -77,15 +77,15 @@ pub(super) struct Foreign<'a> {
 pub(super) struct Keys<'a> {
     pub(super) all: Vec<Presence<'a>>,
     pub(super) foreign: Vec<Foreign<'a>>,
-    by_token: HashMap<&'a str, Vec<usize>>,
+    by_token: Map<&'a str, Vec<usize>>,
     /// The sets of a process for a resource.
-    by_setter: HashMap<(&'a str, &'a str), Vec<usize>>,
+    by_setter: Map<(&'a str, &'a str), Vec<usize>>,
     /// When a process deleted (or tried to) its token.
-    deletes: HashMap<(&'a str, &'a str), Vec<Ns>>,
+    deletes: Map<(&'a str, &'a str), Vec<Ns>>,
     /// When a process did to the key of a resource what nobody understands.
-    opaque: HashMap<(&'a str, &'a str), Vec<Ns>>,
+    opaque: Map<(&'a str, &'a str), Vec<Ns>>,
     /// When a process prolonged its token.
-    keeps: HashMap<(&'a str, &'a str), Vec<Kept>>,
+    keeps: Map<(&'a str, &'a str), Vec<Kept>>,
     longest: Ns,
 }
 
@@ -162,7 +162,7 @@ impl<'a> Keys<'a> {
         let all = self.by_setter.get(&(process, resource))?;
         let begin = all.partition_point(|index| self.all[*index].made.from < within.from);
         let end = all.partition_point(|index| self.all[*index].made.from <= within.to);
-        let mut nodes: HashMap<&str, Vec<usize>> = HashMap::new();
+        let mut nodes: Map<&str, Vec<usize>> = Map::default();
         let tokens = all.get(begin..end)?.iter().map(|index| &self.all[*index]);
         tokens
             .enumerate()

@@ -7,6 +7,7 @@ use crate::talk::Why;
 
 use super::faults::Faults;
 use super::keys::{Keys, Presence};
+use super::maps::count;
 use super::requests::{Answer, Request};
 use super::time::Span;
 use super::world::World;
@@ -105,10 +106,7 @@ impl<'a> Lease<'a> {
     /// How many masters granted it: for certain, or with those that never answered.
     pub(super) fn grants(&self, keys: &Keys<'a>, sure: bool) -> usize {
         let granted = self.votes(keys).filter(|key| key.sure || !sure);
-        let mut nodes: Vec<usize> = granted.map(|key| key.node).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes.len()
+        count(granted.map(|key| key.node))
     }
 }
 

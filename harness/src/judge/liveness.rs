@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::history::Phase;
+use crate::name::Name;
 use crate::scenario::{Cause, Layer};
 
 use super::time::Ms;
@@ -42,8 +43,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             None => "had no answer".to_owned(),
         };
     }
-    let alive = |process: &&str| case.death(process).is_none();
-    let survivors: Vec<&str> = world.scenario.processes().into_iter().filter(alive).collect();
+    let alive = |process: &&Name| case.death(process).is_none();
+    let survivors: Vec<&Name> = world.scenario.processes().into_iter().filter(alive).collect();
     if survivors.is_empty() {
         return vec![finding(Seen::Violated, "no client process lives to bear witness".to_owned())];
     }

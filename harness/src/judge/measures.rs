@@ -18,7 +18,7 @@ pub(super) fn of(case: &Case<'_>) -> Measures {
     let hollow = granted.iter().flat_map(|lease| case.hollow(lease));
     Measures {
         grants: granted.len(),
-        hollow_ns: hollow.map(time::Span::length).fold(0, Ns::saturating_add),
+        hollow_ns: hollow.map(|span| span.length()).fold(0, Ns::saturating_add),
         margins: granted
             .iter()
             .filter(|lease| lease.token.is_some())

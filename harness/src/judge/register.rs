@@ -1,7 +1,7 @@
 //! The unfenced resource: is an update lost in a register that clients read, and then write on top
 //! of what they read? Every touch was applied the very moment it was recorded, so this is exact.
 
-use std::collections::HashMap;
+use crate::judge::maps::Map;
 
 use crate::history::{Event, Ns, Record};
 use crate::scenario::{Cause, Layer, Way};
@@ -25,12 +25,12 @@ struct Write<'a> {
 #[derive(Default)]
 struct Register<'a> {
     version: Option<u64>,
-    reads: HashMap<&'a str, Ns>,
+    reads: Map<&'a str, Ns>,
     writes: Vec<Write<'a>>,
 }
 
 pub(super) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Finding> {
-    let mut registers: HashMap<&str, Register<'_>> = HashMap::new();
+    let mut registers: Map<&str, Register<'_>> = Map::default();
     let mut findings = Vec::new();
     for Record { ns, event } in case.world.records {
         let Event::Touched { client, register, way, seen, version } = event else { continue };
@@ -45,8 +45,11 @@ pub(super) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Finding> {
                 let Some(read) = state.reads.get(client.as_str()).copied() else { continue };
                 let write = Write { client, read, at: *ns };
                 let others = state.writes.iter().rev().take_while(|other| other.at >= read);
-                let lost: Vec<Write<'_>> =
-                    others.filter(|other| other.client != client).take(TOLD).copied().collect();
+                let lost: Vec<Write<'_>> = others
+                    .filter(|other| other.client != client.as_str())
+                    .take(TOLD)
+                    .copied()
+                    .collect();
                 if known.is_some_and(|known| known != *seen) && !lost.is_empty() {
                     findings.push(told(case, clashes, register, *seen, write, &lost));
                 }

@@ -1,6 +1,6 @@
 //! What clients were asked, and what they answered: the pairs.
 
-use std::collections::HashMap;
+use crate::judge::maps::Map;
 
 use crate::history::{Event, Ns, Phase, Record};
 use crate::talk::Why;
@@ -56,7 +56,7 @@ impl Request<'_> {
 /// All of them, in the order in which they were asked.
 pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
     let mut all: Vec<Request<'a>> = Vec::new();
-    let mut open: HashMap<u64, usize> = HashMap::new();
+    let mut open: Map<u64, usize> = Map::default();
     let mut now = Phase::Run;
     for (record, Record { ns, event }) in world.records.iter().enumerate() {
         match event {

@@ -3,6 +3,7 @@
 use crate::history::{
     Act, Event, Header, History, Left, Ns, Outcome as Said, Phase, Record, SCHEMA, Window,
 };
+use crate::name::Name;
 use crate::scenario::{Cause, Layer, Scenario, Way};
 use crate::talk::{Can, Why};
 

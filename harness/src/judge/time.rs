@@ -36,6 +36,11 @@ impl Span {
         self.from <= other.to && other.from <= self.to
     }
 
+    /// From the beginning of the first to the end of the last.
+    pub(super) fn and_what_is_between(self, other: Self) -> Self {
+        Self::new(self.from.min(other.from), self.to.max(other.to))
+    }
+
     pub(super) fn length(self) -> Ns {
         if self.is_empty() { 0 } else { self.to.saturating_sub(self.from) }
     }

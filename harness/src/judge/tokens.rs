@@ -1,7 +1,7 @@
 //! Tokens: a value that proves the ownership of one attempt must not come again in another, or a late
 //! clean-up of the first takes away the key of the second.
 
-use std::collections::{HashMap, HashSet};
+use crate::judge::maps::{Map, Set};
 
 use crate::history::{Act, Event, Ns};
 use crate::scenario::{Cause, Layer};
@@ -14,8 +14,9 @@ type Place = (u64, u64);
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     // When and by which command it was set first, on each master.
-    let mut first: HashMap<(usize, &str, &str), (Ns, Place)> = HashMap::new();
-    let mut told = HashSet::new();
+    let mut first: Map<(usize, &str, &str), (Ns, Place)> = Map::default();
+    first.reserve(case.world.records.len() / 4);
+    let mut told = Set::default();
     let mut findings = Vec::new();
     for record in case.world.records {
         let Event::Command { process, node, connection, number, act, sent, .. } = &record.event

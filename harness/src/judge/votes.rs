@@ -7,6 +7,7 @@ use crate::scenario::{Cause, Layer};
 use super::causes;
 use super::exclusion::believed;
 use super::leases::{Extension, Lease};
+use super::maps::count;
 use super::time::{MS, Ms, Span};
 use super::{Case, Finding, Seen};
 
@@ -28,13 +29,6 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
 fn bug(story: Vec<String>, from: Ns, to: Ns) -> Finding {
     let causes = vec![Cause::Bug];
     Finding { layer: Layer::Validity, seen: Seen::Violated, story, causes, from, to }
-}
-
-fn count(nodes: impl Iterator<Item = usize>) -> usize {
-    let mut nodes: Vec<usize> = nodes.collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    nodes.len()
 }
 
 /// A lease that was handed out before a quorum had said yes.

@@ -1,7 +1,7 @@
 //! What a history is about: who lives where, what is locked, when each phase began. Every checker
 //! reads it; it judges nothing.
 
-use std::collections::{HashMap, HashSet};
+use crate::judge::maps::{Map, Set};
 
 use crate::history::{Event, History, Ns, Phase, Record};
 use crate::scenario::{Scenario, Step};
@@ -24,12 +24,12 @@ pub(super) struct World<'a> {
     pub(super) end: Ns,
     /// The client processes that came to a bad end, and when.
     pub(super) broken: Vec<(&'a str, Ns, &'a str)>,
-    processes: HashMap<&'a str, &'a str>,
+    processes: Map<&'a str, &'a str>,
     resources: Vec<&'a str>,
     phases: Vec<(Phase, Ns)>,
-    tells_losses: HashSet<&'a str>,
+    tells_losses: Set<&'a str>,
     /// The last thing that was heard of a process.
-    signs: HashMap<&'a str, Ns>,
+    signs: Map<&'a str, Ns>,
 }
 
 impl<'a> World<'a> {
@@ -44,11 +44,11 @@ impl<'a> World<'a> {
             node_timeout: time::of(scenario.lock.node_timeout.0),
             end: history.records.iter().map(|record| record.ns).max().unwrap_or(0),
             broken: Vec::new(),
-            processes: HashMap::new(),
+            processes: Map::default(),
             resources: Vec::new(),
             phases: Vec::new(),
-            tells_losses: HashSet::new(),
-            signs: HashMap::new(),
+            tells_losses: Set::default(),
+            signs: Map::default(),
         };
         for client in &scenario.clients {
             world.processes.insert(&client.id, client.process());

@@ -3,13 +3,14 @@
 
 use super::run::Run;
 use crate::director::Input;
+use crate::name::Name;
 use crate::process::{Word, shown};
 use crate::talk::{Notice, Said};
 
 impl Run {
     /// What a client process said, for the director.
-    pub(super) fn heard(&mut self, process: &str, word: &Word) -> Option<Input> {
-        let broken = |why: String| Some(Input::Broken { process: process.to_owned(), why });
+    pub(super) fn heard(&mut self, process: &Name, word: &Word) -> Option<Input> {
+        let broken = |why: String| Some(Input::Broken { process: process.clone(), why });
         let line = match word {
             Word::Line(line) => line,
             Word::TooLong => return broken("it said a line that is longer than 1 MiB".to_owned()),
@@ -24,7 +25,7 @@ impl Run {
         match said {
             Said::Answer(mut answer) => {
                 match self.asked.remove(&answer.id) {
-                    Some(asked) if asked == process => {}
+                    Some(asked) if asked == *process => {}
                     _ => {
                         let id = answer.id;
                         return broken(format!(

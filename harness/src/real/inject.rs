@@ -19,6 +19,7 @@ use super::wire::Scripts;
 use crate::director::Input;
 use crate::history::{Left, Window, text_of};
 use crate::mutex::unpoisoned;
+use crate::name::Name;
 use crate::process::ClientProcess;
 use crate::scenario::{ClientHarm, Harm, NodeHarm, Scenario};
 
@@ -30,7 +31,7 @@ pub(super) const NO_SUSPEND: &str =
     "a machine cannot be suspended from within: only the simulation does `client.suspend`";
 
 /// The client processes of a run, by name.
-pub(super) type Processes = BTreeMap<String, Mutex<ClientProcess>>;
+pub(super) type Processes = BTreeMap<Name, Mutex<ClientProcess>>;
 
 /// Which rule of the network is the gate of which fault.
 pub(super) type Gates = Arc<Mutex<HashMap<RuleId, usize>>>;
@@ -42,7 +43,7 @@ pub(super) struct Injector {
     pub(super) network: Arc<Network>,
     pub(super) processes: Arc<Processes>,
     /// The wall clocks of client processes that have one of their own.
-    pub(super) client_clocks: BTreeMap<String, Clock>,
+    pub(super) client_clocks: BTreeMap<Name, Clock>,
     pub(super) scripts: Arc<Scripts>,
     pub(super) gates: Gates,
     pub(super) clock: RunClock,
@@ -54,7 +55,7 @@ pub(super) struct Injector {
 #[derive(Default)]
 struct There {
     nodes: Vec<usize>,
-    processes: Vec<String>,
+    processes: Vec<Name>,
     rules: Vec<RuleId>,
 }
 
@@ -86,7 +87,7 @@ impl Injector {
         &mut self,
         fault: usize,
         nodes: Vec<usize>,
-        processes: Vec<String>,
+        processes: Vec<Name>,
         tell: &mut dyn FnMut(Input),
     ) {
         let from = self.clock.now();

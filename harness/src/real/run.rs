@@ -22,6 +22,7 @@ use super::{Failure, Ground, interrupted, start};
 use crate::director::{Director, Input, Order};
 use crate::history::{Header, History, Phase, Record, SCHEMA};
 use crate::mutex::unpoisoned;
+use crate::name::Name;
 use crate::process::Heard;
 use crate::scenario::Scenario;
 use crate::talk::{Can, Request};
@@ -32,14 +33,14 @@ pub(super) const GLANCE: Duration = Duration::from_millis(50);
 /// What comes through the channel.
 pub(super) enum Signal {
     /// A client process said something.
-    Heard(String, Heard),
+    Heard(Name, Heard),
     /// For the director.
     Told(Input),
 }
 
 /// What is done on the thread of faults.
 enum Task {
-    Strike { fault: usize, nodes: Vec<usize>, processes: Vec<String> },
+    Strike { fault: usize, nodes: Vec<usize>, processes: Vec<Name> },
     Cure(usize),
     Open(usize),
     Look,
@@ -149,9 +150,9 @@ pub(super) struct Run {
     pub(super) inbox: Receiver<Signal>,
     pub(super) processes: Arc<Processes>,
     /// The requests that are open, and whose they are.
-    pub(super) asked: BTreeMap<u64, String>,
+    pub(super) asked: BTreeMap<u64, Name>,
     /// The processes that a fault kills.
-    pub(super) expected_to_die: BTreeSet<String>,
+    pub(super) expected_to_die: BTreeSet<Name>,
     pub(super) clock: RunClock,
     pub(super) director: Director,
 }
@@ -162,7 +163,7 @@ impl Run {
         &mut self,
         injector: Injector,
         signals: Sender<Signal>,
-        can: BTreeMap<String, Vec<Can>>,
+        can: BTreeMap<Name, Vec<Can>>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
         let (tasks, todo) = channel();
@@ -188,7 +189,7 @@ impl Run {
 
     fn play(
         &mut self,
-        can: BTreeMap<String, Vec<Can>>,
+        can: BTreeMap<Name, Vec<Can>>,
         tasks: &Sender<Task>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Failure> {
@@ -250,9 +251,9 @@ impl Run {
         }
     }
 
-    fn ask(&mut self, process: &str, request: &Request) {
+    fn ask(&mut self, process: &Name, request: &Request) {
         let Some(client) = self.processes.get(process) else { return };
-        self.asked.insert(request.id, process.to_owned());
+        self.asked.insert(request.id, process.clone());
         let line = serde_json::to_string(request).unwrap_or_default();
         // A client that is gone is told of by its last word.
         let _ = unpoisoned(client).say(&line);

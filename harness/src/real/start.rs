@@ -16,6 +16,7 @@ use super::run::{GLANCE, Signal};
 use super::{Failure, Ground, interrupted};
 use crate::director::processes_of;
 use crate::mutex::unpoisoned;
+use crate::name::Name;
 use crate::process::{ClientProcess, Word, shown};
 use crate::scenario::{ClientHarm, Fault, Harm, Lock, Scenario};
 use crate::talk::{Can, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL, Said};
@@ -25,7 +26,7 @@ use crate::units::millis;
 const READY: Duration = Duration::from_secs(10);
 
 /// The wall clocks of client processes that have one of their own.
-type Clocks = BTreeMap<String, Clock>;
+type Clocks = BTreeMap<Name, Clock>;
 
 /// Starts a process for each that the scenario names, behind proxies of its own.
 pub(super) fn clients(
@@ -86,7 +87,7 @@ fn needs_clock(scenario: &Scenario, process: &str) -> bool {
 pub(super) fn all_ready(
     inbox: &Receiver<Signal>,
     processes: &Processes,
-) -> Result<BTreeMap<String, Vec<Can>>, Failure> {
+) -> Result<BTreeMap<Name, Vec<Can>>, Failure> {
     let until = Instant::now() + READY;
     let mut ready = BTreeMap::new();
     while ready.len() < processes.len() {
@@ -105,9 +106,9 @@ pub(super) fn all_ready(
             }
             None if Instant::now() >= until => {
                 let late = processes.keys().find(|name| !ready.contains_key(*name));
-                let late = late.cloned().unwrap_or_default();
+                let late = late.map_or("", Name::as_str);
                 let why = format!("it says nothing for {} s", READY.as_secs());
-                return Err(not_ready(processes, &late, &why));
+                return Err(not_ready(processes, late, &why));
             }
             None => {}
         }

@@ -11,6 +11,7 @@ use super::clock::RunClock;
 use super::wire::{Scripts, outcome};
 use crate::director::Input;
 use crate::history::{Act, Event, Outcome};
+use crate::name::Name;
 use crate::scenario::{Class, Side};
 
 /// What is known of commands whose fate is open. Before the run has begun nothing is told.
@@ -21,7 +22,7 @@ pub(super) struct Tap {
 }
 
 struct Pending {
-    process: Arc<str>,
+    process: Name,
     node: usize,
     act: Act,
     sent: Instant,
@@ -40,7 +41,7 @@ impl Tap {
                 let class = self.scripts.class(&command);
                 if let Some(act) = self.scripts.act(&command) {
                     let pending =
-                        Pending { process: client.clone(), node, act, sent: at, replied: None };
+                        Pending { process: (*client).into(), node, act, sent: at, replied: None };
                     self.open.insert((connection, number, duplicate), pending);
                 }
                 if !duplicate {
@@ -56,7 +57,7 @@ impl Tap {
                 let Some(result) = outcome(&pending.act, &reply) else { return };
                 pending.replied = Some((at, result));
                 tell(Input::Replied {
-                    process: pending.process.to_string(),
+                    process: pending.process.clone(),
                     node: pending.node,
                     act: pending.act.clone(),
                     result,
@@ -105,7 +106,7 @@ impl Tap {
             return;
         };
         tell(Input::Recorded(Event::Command {
-            process: pending.process.to_string(),
+            process: pending.process.clone(),
             node: pending.node,
             connection: key.0,
             number: key.1,
@@ -119,5 +120,5 @@ impl Tap {
 }
 
 fn passed(process: &str, side: Side, class: Class) -> Input {
-    Input::Passed { process: process.to_owned(), side, class }
+    Input::Passed { process: process.into(), side, class }
 }

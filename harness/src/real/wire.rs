@@ -35,7 +35,7 @@ impl Scripts {
     pub(super) fn act(&self, command: &[Vec<u8>]) -> Option<Act> {
         let (name, words) = command.split_first()?;
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
-        let key = || words.first().map(|word| text_of(word)).unwrap_or_default();
+        let key = || words.first().map_or_else(|| "".into(), |word| text_of(word));
         Some(match name.as_str() {
             "SET" => set(words),
             "SETNX" if words.len() == 2 => {
@@ -61,7 +61,7 @@ impl Scripts {
             | "INFO" | "SCRIPT" | "COMMAND" | "CONFIG" | "TIME" | "ECHO" | "QUIT" | "SUBSCRIBE"
             | "UNSUBSCRIBE" | "PSUBSCRIBE" | "PUBLISH" | "WATCH" | "UNWATCH" | "MULTI" | "EXEC"
             | "DISCARD" | "WAIT" | "STRLEN" | "TYPE" => return None,
-            _ => Act::Other { key: words.first().map(|word| text_of(word)), command: name },
+            _ => Act::Other { key: words.first().map(|word| text_of(word)), command: name.into() },
         })
     }
 
@@ -131,7 +131,7 @@ fn set(words: &[Vec<u8>]) -> Act {
         [key, token, ..] if new => Act::Set { key: text_of(key), token: text_of(token), ttl_ms },
         _ => {
             let key = words.first().map(|word| text_of(word));
-            Act::Other { key, command: "SET".to_owned() }
+            Act::Other { key, command: "SET".into() }
         }
     }
 }
@@ -155,7 +155,7 @@ fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
         (Kind::Delete { compares }, Some(key), token) => {
             Act::Delete { key, token: token.filter(|_| compares) }
         }
-        (_, key, _) => Act::Other { key, command: name.to_owned() },
+        (_, key, _) => Act::Other { key, command: name.into() },
     }
 }
 
@@ -191,6 +191,7 @@ mod tests {
     use redquorum_protocol::wire;
 
     use super::*;
+    use crate::name::Name;
 
     fn words(text: &str) -> Vec<Vec<u8>> {
         text.split(' ').map(|word| word.as_bytes().to_vec()).collect()
@@ -203,7 +204,7 @@ mod tests {
             let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source.into()];
             scripts.learn(&load, &Reply::Bulk(script.sha1.into()));
         }
-        let (key, token) = ("L".to_owned(), "t".to_owned());
+        let (key, token) = (Name::from("L"), Name::from("t"));
         assert_eq!(
             scripts.act(&words("SET L t NX PX 2000")),
             Some(Act::Set { key: key.clone(), token: token.clone(), ttl_ms: Some(2000) })
@@ -243,7 +244,7 @@ mod tests {
             b"if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end";
         let [key, token] = ["L", "t"].map(|word| word.as_bytes().to_vec());
         let eval = [b"EVAL".to_vec(), text.to_vec(), b"1".to_vec(), key.clone(), token.clone()];
-        let delete = Act::Delete { key: "L".to_owned(), token: Some("t".to_owned()) };
+        let delete = Act::Delete { key: "L".into(), token: Some("t".into()) };
         assert_eq!(scripts.act(&eval), Some(delete.clone()));
         scripts.learn(&eval, &Reply::Integer(0));
         let sha = sha1_smol::Sha1::from(text).digest().to_string().to_uppercase().into_bytes();
@@ -258,12 +259,12 @@ mod tests {
             (
                 "return redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2])",
                 ["L", "777", "2000"].as_slice(),
-                Act::Set { key: "L".to_owned(), token: "777".to_owned(), ttl_ms: Some(2000) },
+                Act::Set { key: "L".into(), token: "777".into(), ttl_ms: Some(2000) },
             ),
             (
                 "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end",
                 &["L", "777"],
-                Act::Delete { key: "L".to_owned(), token: Some("777".to_owned()) },
+                Act::Delete { key: "L".into(), token: Some("777".into()) },
             ),
         ] {
             let command = [&["EVAL", source, "1"], words].concat();
@@ -275,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_command_in_a_transaction_is_not_done_when_it_is_queued() {
-        let act = Act::Set { key: "L".to_owned(), token: "t".to_owned(), ttl_ms: None };
+        let act = Act::Set { key: "L".into(), token: "t".into(), ttl_ms: None };
         assert_eq!(outcome(&act, &Reply::Status("QUEUED".to_owned())), None);
         assert_eq!(outcome(&act, &Reply::Status("OK".to_owned())), Some(Outcome::Done));
     }

@@ -72,13 +72,13 @@ impl LyingClaim {
         out: &mut Vec<Effect>,
     ) -> Self {
         let now = clock(lie, clocks);
-        let mut effects = Vec::new();
+        let start = out.len();
         let claim = match lie {
             Lie::OneToken => {
                 let mut dice = HalfDice { root, dice };
-                Claim::acquire(now, terms, patience, &mut dice, &mut effects)
+                Claim::acquire(now, terms, patience, &mut dice, out)
             }
-            _ => Claim::acquire(now, terms, patience, dice, &mut effects),
+            _ => Claim::acquire(now, terms, patience, dice, out),
         };
         let liar = Self {
             lie,
@@ -91,7 +91,11 @@ impl LyingClaim {
             voting: true,
             acknowledged: (0, NodeSet::EMPTY),
         };
-        out.extend(effects.into_iter().filter(|effect| liar.wants(effect)));
+        if lie != Lie::None {
+            let wanted: Vec<Effect> =
+                out.drain(start..).filter(|effect| liar.wants(effect)).collect();
+            out.extend(wanted);
+        }
         liar
     }
 
@@ -103,6 +107,9 @@ impl LyingClaim {
         dice: &mut dyn Dice,
         out: &mut Vec<Effect>,
     ) {
+        if self.lie == Lie::None {
+            return self.claim.handle(clocks.monotonic, input, dice, out);
+        }
         for input in self.falsify(clocks, input) {
             let now = self.moment(clocks, &input);
             let mut effects = Vec::new();

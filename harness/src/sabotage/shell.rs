@@ -24,6 +24,7 @@ use super::talk::Lease;
 use super::wires::{Wire, dial, send_again};
 use crate::client::settings;
 use crate::client::voice::Voice;
+use crate::name::Name;
 use crate::stamp;
 use crate::talk::{Can, Notice, Options, PROTOCOL};
 
@@ -53,9 +54,9 @@ pub(super) struct Shell {
     wires: Vec<Vec<Wire>>,
     pub(super) leases: BTreeMap<u64, Lease>,
     /// Who holds what, by the number of the claim.
-    pub(super) held: HashMap<(String, String), u64>,
+    pub(super) held: HashMap<(Name, Name), u64>,
     /// One token for each client, of which its others are made if it has but one.
-    roots: HashMap<String, Token>,
+    roots: HashMap<Name, Token>,
     /// Answers that claims are yet to be told. Never told at once: a claim that fails in the middle of
     /// its own effects would have its clean-up written before its last SET.
     told: VecDeque<(u64, Input)>,
@@ -314,7 +315,7 @@ impl Shell {
     }
 
     pub(super) fn root(&mut self, client: &str) -> Token {
-        *self.roots.entry(client.to_owned()).or_insert_with(|| SystemDice.token())
+        *self.roots.entry(client.into()).or_insert_with(|| SystemDice.token())
     }
 }
 

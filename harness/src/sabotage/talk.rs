@@ -9,6 +9,7 @@ use super::claim::LyingClaim;
 use super::shell::{Shell, SystemDice, clocks};
 use crate::client::voice::Voice;
 use crate::history::text_of;
+use crate::name::Name;
 use crate::stamp;
 use crate::talk::{Answer, Notice, Op, Request, Why};
 
@@ -19,7 +20,7 @@ type Asked = (u64, i64);
 pub(super) struct Lease {
     pub(super) claim: LyingClaim,
     pub(super) key: Key,
-    whose: (String, String),
+    whose: (Name, Name),
     acquiring: Option<Asked>,
     /// With the number of the round.
     extending: Option<(Asked, u32)>,
@@ -89,7 +90,7 @@ impl Shell {
     }
 
     /// The claim that holds, or held, this; without one the request is refused.
-    fn find(&self, id: u64, whose: &(String, String)) -> Option<u64> {
+    fn find(&self, id: u64, whose: &(Name, Name)) -> Option<u64> {
         let number = self.held.get(whose).copied();
         if number.is_none() {
             Voice.refuse(id, Why::Lost, format!("{} has no lease of {}", whose.0, whose.1));
@@ -97,7 +98,7 @@ impl Shell {
         number
     }
 
-    fn acquire(&mut self, id: u64, whose: (String, String), ttl_ms: u64, wait: Duration) {
+    fn acquire(&mut self, id: u64, whose: (Name, Name), ttl_ms: u64, wait: Duration) {
         let terms = match self.terms(ttl_ms) {
             Ok(terms) => terms,
             Err(why) => return Voice.refuse(id, Why::Error, why),
@@ -123,7 +124,7 @@ impl Shell {
         self.send(id, &key, effects);
     }
 
-    fn extend(&mut self, id: u64, whose: (String, String), ttl_ms: u64) {
+    fn extend(&mut self, id: u64, whose: (Name, Name), ttl_ms: u64) {
         let Some(number) = self.find(id, &whose) else { return };
         let terms = match self.terms(ttl_ms) {
             Ok(terms) => terms,
@@ -171,7 +172,7 @@ impl Shell {
     }
 
     /// A lease that was lost and never released gives way to its client's next one.
-    fn replace(&mut self, whose: (String, String), number: u64) {
+    fn replace(&mut self, whose: (Name, Name), number: u64) {
         if let Some(old) = self.held.insert(whose, number) {
             self.advance(old, Input::Abandon);
             self.leases.remove(&old);

@@ -5,6 +5,7 @@
 use std::fmt;
 
 use super::length::Length;
+use crate::name::Name;
 
 mod moment;
 mod step;
@@ -32,7 +33,7 @@ impl<'a> Words<'a> {
         self.rest.next().ok_or_else(|| self.wrong(format_args!("{what} is missing")))
     }
 
-    fn name(&mut self, what: &str) -> Result<String, String> {
+    fn name(&mut self, what: &str) -> Result<Name, String> {
         let word = self.next(what)?;
         let good = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
         if !word.chars().all(good) {
@@ -40,7 +41,7 @@ impl<'a> Words<'a> {
                 "`{word}` is no name for {what}: use letters, digits and . _ : -"
             )));
         }
-        Ok(word.to_owned())
+        Ok(word.into())
     }
 
     fn length(&mut self, after: &str) -> Result<Length, String> {

@@ -5,8 +5,10 @@ use redquorum_protocol::Time;
 
 use super::PIPE;
 use super::process::{Around, Happening, Process, Wish};
+use super::wires::WireId;
 use super::world::{Actor, Instant, What, World};
 use crate::director::Input;
+use crate::name::Name;
 use crate::sabotage::Clocks;
 use crate::talk::{Notice, Options};
 use crate::units::millis;
@@ -22,17 +24,19 @@ impl World {
             drift_ms: millis(lock.drift.0),
             fencing: lock.fencing,
         };
-        let names: Vec<String> = self.scenario.processes().into_iter().map(str::to_owned).collect();
+        let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
         for (number, name) in names.into_iter().enumerate() {
             let mut wishes = Vec::new();
             let clocks = self.clocks(0, 0);
             let nodes = self.masters.len();
-            let mut around = Around { clocks, dice: self.dice.client(), out: &mut wishes };
+            let mut dice = self.seed.of_process(number);
+            let mut around = Around { clocks, dice: &mut dice.claims, out: &mut wishes };
             let process = Process::start(options.clone(), nodes, self.lie, &mut around);
             self.actors.push(Actor {
                 name,
                 process,
                 wires: Vec::new(),
+                dice,
                 paused: false,
                 dead: false,
                 inbox: std::collections::VecDeque::new(),
@@ -41,7 +45,7 @@ impl World {
                 suspended: 0,
                 wake: Instant::MAX,
             });
-            self.grant(number, wishes);
+            self.grant(number, &mut wishes);
         }
     }
 
@@ -76,31 +80,31 @@ impl World {
             return actor.inbox.push_back(happening);
         }
         let clocks = self.clocks_of(number);
-        let mut wishes = Vec::new();
-        let mut around = Around { clocks, dice: self.dice.client(), out: &mut wishes };
-        self.actors[number].process.handle(happening, &mut around);
-        self.grant(number, wishes);
+        let mut wishes = std::mem::take(&mut self.wishes);
+        let Actor { process, dice, .. } = &mut self.actors[number];
+        let mut around = Around { clocks, dice: &mut dice.claims, out: &mut wishes };
+        process.handle(happening, &mut around);
+        self.grant(number, &mut wishes);
+        self.wishes = wishes;
     }
 
     /// Does what a process wants, and sees to it that it is woken.
-    fn grant(&mut self, number: usize, wishes: Vec<Wish>) {
-        for wish in wishes {
+    fn grant(&mut self, number: usize, wishes: &mut Vec<Wish>) {
+        for wish in wishes.drain(..) {
             match wish {
                 Wish::Answer(mut answer) => {
                     for stamp in [&mut answer.from_ns, &mut answer.at_ns, &mut answer.deadline_ns] {
                         *stamp = stamp.map(|stamp| self.stamp(stamp));
                     }
-                    self.enter(self.now + PIPE, What::Tell(Input::Answered(answer)));
+                    self.tell(Input::Answered(answer));
                 }
                 Wish::Notice(Notice::Lost { client, resource, at_ns }) => {
                     let at = self.stamp(at_ns);
-                    let told = Input::Lost { client, resource, at };
-                    self.enter(self.now + PIPE, What::Tell(told));
+                    self.tell(Input::Lost { client, resource, at });
                 }
                 Wish::Notice(Notice::Extended { client, resource, deadline_ns, .. }) => {
                     let deadline = self.stamp(deadline_ns);
-                    let told = Input::Extended { client, resource, deadline };
-                    self.enter(self.now + PIPE, What::Tell(told));
+                    self.tell(Input::Extended { client, resource, deadline });
                 }
                 Wish::Notice(_) => {}
                 Wish::Write { node, epoch, command } => {
@@ -124,6 +128,11 @@ impl World {
         }
     }
 
+    /// The harness hears of it a little later.
+    fn tell(&mut self, input: Input) {
+        self.enter(self.now + PIPE, What::Tell(Box::new(input)));
+    }
+
     /// The time for which a process asked has come, or an older one.
     pub(super) fn wake(&mut self, number: usize) {
         let actor = &mut self.actors[number];
@@ -136,8 +145,8 @@ impl World {
 
     /// A process goes on, and finds at once all that came meanwhile; its timers before or after.
     pub(super) fn go_on(&mut self, number: usize) {
-        let timers_first = self.dice.below(2) == 0;
         let actor = &mut self.actors[number];
+        let timers_first = actor.dice.waking.below(2) == 0;
         actor.paused = false;
         if let Some(since) = actor.suspended_at.take() {
             actor.suspended += self.now - since;
@@ -155,13 +164,13 @@ impl World {
     /// A process dies: its kernel closes all that it had.
     pub(super) fn die(&mut self, number: usize) {
         self.actors[number].dead = true;
-        let wires: Vec<u64> = self.actors[number].wires.iter().map(|(_, _, id)| *id).collect();
+        let wires: Vec<WireId> = self.actors[number].wires.iter().map(|(_, _, id)| *id).collect();
         for id in wires {
             self.close(id);
         }
     }
 
-    fn wire_of(&self, number: usize, node: usize, epoch: u64) -> Option<u64> {
+    fn wire_of(&self, number: usize, node: usize, epoch: u64) -> Option<WireId> {
         let wires = &self.actors[number].wires;
         let found = wires.iter().find(|(n, e, _)| (*n, *e) == (node, epoch));
         found.map(|(_, _, id)| *id)

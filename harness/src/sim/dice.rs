@@ -1,5 +1,6 @@
-//! Chance, from one seed. Each purpose has a stream of its own, so that switching one fault off does
-//! not shift the rest. The generator is named, and its stream never changes with a version.
+//! Chance, from one seed. Each purpose has streams of its own, and of these each process, each master
+//! and each link: switching a fault off, or adding a client, does not shift what the others draw. The
+//! generator is named, and its streams never change with a version.
 
 use std::time::Duration;
 
@@ -7,42 +8,74 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use redquorum_protocol::{Backoff, Dice, TOKEN_LEN, Token};
 
-/// All chance of a run.
-#[derive(Clone, Debug)]
-pub(super) struct Streams {
-    latency: ChaCha8Rng,
-    /// In which order a master that goes on gets to its connections; what a client that wakes up
-    /// sees first.
-    order: ChaCha8Rng,
-    /// Tokens and pauses of clients.
-    client: ClientDice,
-    /// The jitter of links that try again.
-    retry: ChaCha8Rng,
+/// What chance is for. The numbers are part of what a seed means.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    /// The identity of a master's process.
+    Master = 1,
+    /// In which order a master that goes on gets to its connections.
+    Order = 2,
+    /// What a process that wakes up sees first.
+    Waking = 3,
+    Tokens = 4,
+    /// Between the attempts of a claim.
+    Pauses = 5,
+    /// Latency, from a process to a master and back.
+    Up = 6,
+    Down = 7,
+    /// The way of the second of a request that the network duplicated.
+    Copies = 8,
+    /// The jitter of a link that tries again.
+    Retries = 9,
 }
 
-/// The chance that a claim has.
-#[derive(Clone, Debug)]
-pub(super) struct ClientDice(ChaCha8Rng);
+/// The streams of one seed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seed(pub(super) u64);
 
-impl Streams {
-    pub(super) fn of(seed: u64) -> Self {
-        let stream = |number| {
-            let mut random = ChaCha8Rng::seed_from_u64(seed);
-            random.set_stream(number);
-            random
-        };
-        Self {
-            latency: stream(1),
-            order: stream(2),
-            client: ClientDice(stream(3)),
-            retry: stream(4),
+impl Seed {
+    fn stream(self, purpose: Purpose, of: usize) -> Stream {
+        let mut random = ChaCha8Rng::seed_from_u64(self.0);
+        random.set_stream((purpose as u64) << 32 | of as u64);
+        Stream(random)
+    }
+
+    pub(super) fn of_master(self, node: usize) -> MasterDice {
+        let id = self.stream(Purpose::Master, node).0.next_u64();
+        MasterDice { id, order: self.stream(Purpose::Order, node) }
+    }
+
+    pub(super) fn of_process(self, number: usize) -> ProcessDice {
+        ProcessDice {
+            waking: self.stream(Purpose::Waking, number),
+            claims: ClientDice {
+                tokens: self.stream(Purpose::Tokens, number),
+                pauses: self.stream(Purpose::Pauses, number),
+            },
         }
     }
 
+    /// Of the link between a process and a master.
+    pub(super) fn of_link(self, process: usize, node: usize) -> LinkDice {
+        let stream = |purpose| self.stream(purpose, process << 8 | node);
+        LinkDice {
+            up: stream(Purpose::Up),
+            down: stream(Purpose::Down),
+            copies: stream(Purpose::Copies),
+            retries: stream(Purpose::Retries),
+        }
+    }
+}
+
+/// One stream.
+#[derive(Clone, Debug)]
+pub(super) struct Stream(ChaCha8Rng);
+
+impl Stream {
     /// How long a message is under way on loopback: some hundred microseconds, one in a hundred
     /// ten times as long.
     pub(super) fn latency(&mut self) -> u64 {
-        let word = self.latency.next_u32();
+        let word = self.0.next_u32();
         let micros = 60 + u64::from(word & 0xff);
         let factor = if (word >> 8).is_multiple_of(100) { 10 } else { 1 };
         micros * 1_000 * factor
@@ -50,26 +83,53 @@ impl Streams {
 
     /// Something less than a bound.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.order.next_u64() % bound.max(1)
+        self.0.next_u64() % bound.max(1)
     }
 
-    pub(super) fn retry(&mut self) -> u64 {
-        self.retry.next_u64()
+    pub(super) fn any(&mut self) -> u64 {
+        self.0.next_u64()
     }
+}
 
-    pub(super) fn client(&mut self) -> &mut ClientDice {
-        &mut self.client
-    }
+/// The chance of a master.
+#[derive(Clone, Debug)]
+pub(super) struct MasterDice {
+    /// Makes its run ids others than another master's.
+    pub(super) id: u64,
+    pub(super) order: Stream,
+}
+
+/// The chance of a client process.
+#[derive(Clone, Debug)]
+pub(super) struct ProcessDice {
+    pub(super) waking: Stream,
+    pub(super) claims: ClientDice,
+}
+
+/// The chance that claims have.
+#[derive(Clone, Debug)]
+pub(super) struct ClientDice {
+    tokens: Stream,
+    pauses: Stream,
+}
+
+/// The chance of a link.
+#[derive(Clone, Debug)]
+pub(super) struct LinkDice {
+    pub(super) up: Stream,
+    pub(super) down: Stream,
+    pub(super) copies: Stream,
+    pub(super) retries: Stream,
 }
 
 impl Dice for ClientDice {
     fn token(&mut self) -> Token {
         let mut bytes = [0; TOKEN_LEN];
-        self.0.fill_bytes(&mut bytes);
+        self.tokens.0.fill_bytes(&mut bytes);
         Token::new(bytes)
     }
 
     fn pause(&mut self, attempt: u32) -> Duration {
-        Backoff::default().pause(attempt, self.0.next_u64())
+        Backoff::default().pause(attempt, self.pauses.any())
     }
 }

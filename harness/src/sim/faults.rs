@@ -2,10 +2,12 @@
 
 use super::clock::WallClock;
 use super::rules::{Harm as Ill, Rule};
+use super::wires::WireId;
 use super::world::{Instant, What, World};
 use super::{RESTART, TURN};
 use crate::director::Input;
 use crate::history::{Event, Left, Window, text_of};
+use crate::name::Name;
 use crate::scenario::{Class, ClientHarm, ClockHarm, Harm, NetHarm, NodeHarm, Side, Which};
 use crate::units::nanos;
 
@@ -40,7 +42,7 @@ impl World {
     }
 
     /// Lets a fault strike.
-    pub(super) fn strike(&mut self, fault: usize, nodes: &[usize], processes: &[String]) {
+    pub(super) fn strike(&mut self, fault: usize, nodes: &[usize], processes: &[Name]) {
         let nodes: Vec<usize> = nodes.iter().map(|node| node - 1).collect();
         let actors: Vec<usize> = processes.iter().filter_map(|name| self.actor(name)).collect();
         let harm = self.scenario.faults[fault].harm.clone();
@@ -159,7 +161,7 @@ impl World {
         self.masters[node].server.resume();
         let waiting: Vec<_> = self.masters[node].server.waiting().collect();
         for connection in waiting {
-            let at = self.now + self.dice.below(TURN);
+            let at = self.now + self.masters[node].order.below(TURN);
             self.enter(at, What::Serve(node, connection));
         }
     }
@@ -198,7 +200,7 @@ impl World {
         let open = self.wires.iter().filter(|(_, wire)| {
             rule.is_about(wire.actor, wire.node) && wire.client_open && wire.master_open
         });
-        let open: Vec<u64> = open.map(|(id, _)| *id).collect();
+        let open: Vec<WireId> = open.map(|(id, _)| id).collect();
         for wire in open {
             match rule.harm {
                 Ill::HalfOpen(end) => self.half_open(wire, end, id),

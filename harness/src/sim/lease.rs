@@ -4,11 +4,12 @@ use redquorum_protocol::{Claim, Extension, Failure, Hold, Key, Outcome, Time};
 
 use super::process::{Around, Wish};
 use crate::history::text_of;
+use crate::name::Name;
 use crate::sabotage::{Clocks, LyingClaim};
 use crate::talk::{Notice, Why};
 
 /// A client and a resource.
-pub(super) type Whose = (String, String);
+pub(super) type Whose = (Name, Name);
 
 /// A request under way: its number, and the stamp of the call.
 type Asked = (u64, i64);

@@ -5,7 +5,7 @@
 //! through the adapter of the saboteurs, which for the honest [`Lie::None`] passes everything on as it
 //! is.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use redquorum_protocol::{
 };
 
 use super::lease::{Lease, Whose};
+use crate::name::Name;
 use crate::sabotage::{Clocks, Lie, LyingClaim};
 use crate::talk::{Answer, Can, Notice, Op, Options, Request, Why};
 
@@ -61,16 +62,18 @@ pub(super) struct Process {
     lie: Lie,
     options: Options,
     links: Vec<Link<Tag>>,
-    leases: BTreeMap<u64, Lease>,
+    /// By the numbers of their claims, which grow.
+    leases: Vec<(u64, Lease)>,
     /// Who holds what, by the number of the claim.
     held: Vec<(Whose, u64)>,
     /// One token for each client, of which its others are made if it has but one.
-    roots: Vec<(String, Token)>,
+    roots: Vec<(Name, Token)>,
     /// Answers that claims are yet to be told. Never told at once: a claim that fails in the middle of
     /// its own effects would have its clean-up written before its last SET.
     told: VecDeque<(u64, Input)>,
     /// For reuse.
     effects: Vec<Effect>,
+    link_effects: Vec<LinkEffect<Tag>>,
 }
 
 /// What surrounds one input: the clocks, randomness, and where the wishes go.
@@ -119,17 +122,18 @@ impl Process {
             lie,
             options,
             links: Vec::with_capacity(nodes),
-            leases: BTreeMap::new(),
+            leases: Vec::new(),
             held: Vec::new(),
             roots: Vec::new(),
             told: VecDeque::new(),
             effects: Vec::new(),
+            link_effects: Vec::new(),
         };
         let bounds = Bounds::for_node_timeout(process.node_timeout());
         for node in 0..nodes {
             let mut effects = Vec::new();
             process.links.push(Link::start(bounds, &mut effects));
-            process.carry_out(node, effects, around);
+            process.carry_out(node, &mut effects, around);
         }
         process
     }
@@ -142,7 +146,7 @@ impl Process {
     /// When to say [`Happening::Wake`], by the monotonic clock.
     pub(super) fn next_wake(&self, clocks: Clocks) -> Time {
         let links = self.links.iter().map(Link::next_wake).min().unwrap_or(Time::NEVER);
-        let sleeps = self.leases.values().filter_map(|lease| lease.claim.sleeps(clocks)).min();
+        let sleeps = self.leases.iter().filter_map(|(_, lease)| lease.claim.sleeps(clocks)).min();
         sleeps.map_or(links, |sleep| links.min(clocks.monotonic.plus(sleep)))
     }
 
@@ -185,13 +189,19 @@ impl Process {
     }
 
     fn link(&mut self, node: usize, input: LinkInput<Tag>, around: &mut Around<'_>) {
-        let mut effects = Vec::new();
+        let mut effects = std::mem::take(&mut self.link_effects);
         self.links[node].handle(around.clocks.monotonic, input, &mut effects);
-        self.carry_out(node, effects, around);
+        self.carry_out(node, &mut effects, around);
+        self.link_effects = effects;
     }
 
-    fn carry_out(&mut self, node: usize, effects: Vec<LinkEffect<Tag>>, around: &mut Around<'_>) {
-        for effect in effects {
+    fn carry_out(
+        &mut self,
+        node: usize,
+        effects: &mut Vec<LinkEffect<Tag>>,
+        around: &mut Around<'_>,
+    ) {
+        for effect in effects.drain(..) {
             match effect {
                 LinkEffect::Write(command) => {
                     if let Some(epoch) = self.links[node].epoch() {
@@ -217,8 +227,8 @@ impl Process {
 
     /// Gives a claim one input and carries out what it says.
     fn advance(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
-        let Some(lease) = self.leases.get_mut(&number) else { return };
         let mut effects = std::mem::take(&mut self.effects);
+        let Some(lease) = self.lease(number) else { return };
         lease.claim.handle(around.clocks, input, around.dice, &mut effects);
         let key = lease.key.clone();
         self.send(number, &key, &mut effects, around);
@@ -253,7 +263,7 @@ impl Process {
                 let Some(number) = self.find(id, &(client, resource), around) else { return };
                 let most = Duration::from_millis(max_ms);
                 self.advance(number, Input::KeepAlive(most), around);
-                if let Some(lease) = self.leases.get_mut(&number) {
+                if let Some(lease) = self.lease(number) {
                     lease.watch();
                 }
                 around.done(id);
@@ -263,7 +273,7 @@ impl Process {
                 let whose = (client, resource);
                 let Some(number) = self.find(id, &whose, around) else { return };
                 self.held.retain(|(held, _)| *held != whose);
-                if let Some(lease) = self.leases.get_mut(&number) {
+                if let Some(lease) = self.lease(number) {
                     lease.release(id, around);
                 }
                 self.drive(number, Input::Release, around);
@@ -273,15 +283,14 @@ impl Process {
                 let found = self.leases.iter().find(|(_, lease)| lease.is_acquiring(request));
                 if let Some(number) = found.map(|(number, _)| *number) {
                     self.advance(number, Input::Abandon, around);
-                    self.leases.remove(&number);
+                    self.end(number);
                     around.refuse(request, Why::Cancelled);
                 }
             }
             Op::Step { check: None, .. } => around.done(id),
             Op::Step { check: Some(resource), .. } => {
                 let Some(number) = self.find(id, &(client, resource), around) else { return };
-                let held =
-                    self.leases.get(&number).is_some_and(|lease| lease.is_held(around.clocks));
+                let held = self.lease(number).is_some_and(|lease| lease.is_held(around.clocks));
                 if held { around.done(id) } else { around.refuse(id, Why::Lost) }
             }
         }
@@ -312,7 +321,8 @@ impl Process {
             LyingClaim::acquire(lie, around.clocks, terms, patience, around.dice, &mut effects);
         let key: Key = Arc::from(whose.1.as_bytes());
         // Requests are numbered by the harness, so a claim can have the number of its own.
-        self.leases.insert(id, Lease::new(claim, key.clone(), whose, (id, around.stamp())));
+        let lease = Lease::new(claim, key.clone(), whose, (id, around.stamp()));
+        self.leases.push((id, lease));
         self.send(id, &key, &mut effects, around);
         self.effects = effects;
     }
@@ -321,11 +331,11 @@ impl Process {
         let Some(number) = self.find(id, &whose, around) else { return };
         let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, Why::Error) };
         let from = around.stamp();
-        if self.leases.get(&number).is_some_and(Lease::is_extending) {
+        if self.lease(number).is_some_and(|lease| lease.is_extending()) {
             return around.refuse(id, Why::Error);
         }
         self.advance(number, Input::Extend(terms), around);
-        if let Some(lease) = self.leases.get_mut(&number) {
+        if let Some(lease) = self.lease(number) {
             lease.extend((id, from));
         }
         self.attend(number, around);
@@ -333,7 +343,7 @@ impl Process {
 
     /// Tells what came of a claim, to whoever waits for it.
     fn attend(&mut self, number: u64, around: &mut Around<'_>) {
-        let Some(lease) = self.leases.get_mut(&number) else { return };
+        let Some(lease) = self.lease(number) else { return };
         match lease.claim.claim() {
             Claim::Acquiring(acquire) if acquire.is_won() => {
                 self.drive(number, Input::Collect, around);
@@ -341,7 +351,7 @@ impl Process {
             Claim::Acquiring(acquire) => {
                 if let Some(why) = acquire.failure() {
                     lease.fail(why, around);
-                    self.leases.remove(&number);
+                    self.end(number);
                 }
             }
             Claim::Holding(_) => {
@@ -353,10 +363,10 @@ impl Process {
             Claim::Releasing(release) => {
                 if let Some(outcome) = release.outcome() {
                     lease.released(outcome, around);
-                    self.leases.remove(&number);
+                    self.end(number);
                 }
             }
-            Claim::Ended => drop(self.leases.remove(&number)),
+            Claim::Ended => self.end(number),
         }
     }
 
@@ -367,10 +377,19 @@ impl Process {
             Some((_, of)) => {
                 let old = std::mem::replace(of, number);
                 self.advance(old, Input::Abandon, around);
-                self.leases.remove(&old);
+                self.end(old);
             }
             None => self.held.push((whose, number)),
         }
+    }
+
+    fn lease(&mut self, number: u64) -> Option<&mut Lease> {
+        let place = self.leases.iter().position(|(known, _)| *known == number)?;
+        Some(&mut self.leases[place].1)
+    }
+
+    fn end(&mut self, number: u64) {
+        self.leases.retain(|(known, _)| *known != number);
     }
 
     fn node_timeout(&self) -> Duration {
@@ -385,7 +404,7 @@ impl Process {
         Terms::new(self.links.len(), ttl, drift, self.node_timeout())
     }
 
-    fn root(&mut self, client: &str, around: &mut Around<'_>) -> Token {
+    fn root(&mut self, client: &Name, around: &mut Around<'_>) -> Token {
         if let Some((_, root)) = self.roots.iter().find(|(known, _)| known == client) {
             return *root;
         }
@@ -395,7 +414,7 @@ impl Process {
         } else {
             Token::new([0; redquorum_protocol::TOKEN_LEN])
         };
-        self.roots.push((client.to_owned(), root));
+        self.roots.push((client.clone(), root));
         root
     }
 }

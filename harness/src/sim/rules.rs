@@ -111,10 +111,6 @@ impl Rules {
         self.all.iter().find(|(_, rule)| rule.gate == Some(fault)).map(|(id, _)| *id)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.all.is_empty()
-    }
-
     /// The rule that keeps a process from connecting to a master, if one does.
     pub(super) fn apart(&self, actor: usize, node: usize) -> Option<u64> {
         let mut all = self.all.iter();

@@ -1,16 +1,18 @@
-//! The world of a run in virtual time: what is going to happen, in order, and who is there. `wires.rs`
-//! moves messages, `actors.rs` drives the client processes, `faults.rs` carries out faults.
+//! The world of a run in virtual time: what is going to happen, and who is there. `queue.rs` has it in
+//! order, `wires.rs` moves messages, `actors.rs` drives the client processes, `faults.rs` carries out faults.
 
-use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use super::dice::Streams;
-use super::process::{Happening, Process};
+use super::dice::{LinkDice, ProcessDice, Seed, Stream};
+use super::process::{Happening, Process, Wish};
+use super::queue::Queue;
 use super::rules::Rules;
 use super::server::{self, Connection, Server};
-use super::wires::{Lane, Message, Reply};
+use super::wires::{Message, Reply, Texts, WireId, Wires};
 use crate::director::{Director, Input, Order};
 use crate::history::Ns;
+use crate::name::Name;
 use crate::sabotage::Lie;
 use crate::scenario::Scenario;
 use crate::talk::Request;
@@ -22,29 +24,29 @@ pub(super) type Instant = u64;
 #[derive(Clone, Debug)]
 pub(super) enum What {
     /// A request is in the master's socket buffer.
-    ToMaster(u64, Message),
+    ToMaster(WireId, Message),
     /// A master that went on gets to this connection.
     Serve(usize, Connection),
     /// The client's end of a connection reaches the master.
-    Hangup(u64),
+    Hangup(WireId),
     /// A reply is with the client.
-    ToClient(u64, Reply),
+    ToClient(WireId, Reply),
     /// The master's end of a connection reaches the client.
-    Ended(u64, &'static str),
+    Ended(WireId, &'static str),
     /// A connection is to be made.
-    Connect(u64),
+    Connect(WireId),
     /// A try to connect has had its time.
-    GiveUp(u64),
+    GiveUp(WireId),
     /// The harness's words reach a process.
     Ask(usize, Request),
     /// A process wakes up.
     Wake(usize),
     /// Something reaches the director.
-    Tell(Input),
+    Tell(Box<Input>),
     /// The director wakes up.
     Direct,
     /// A fault strikes, or is cured, or both ends of its doing are reached.
-    Strike(usize, Vec<usize>, Vec<String>),
+    Strike(usize, Vec<usize>, Vec<Name>),
     Cure(usize),
     /// Masters that were killed are up again, for this fault: struck, or cured.
     Up {
@@ -58,39 +60,9 @@ pub(super) enum What {
     /// The masters' keys are looked at.
     Look,
     /// A process that does not keep to the protocol is killed.
-    Kill(String),
+    Kill(Name),
     /// The masters look for keys that have expired.
     Tick,
-}
-
-/// Something that is going to happen, and when. Of what happens at the same time the first that was
-/// entered is the first.
-#[derive(Clone, Debug)]
-struct Entry {
-    at: Instant,
-    number: u64,
-    what: What,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    /// The heap's first is the earliest.
-    fn cmp(&self, other: &Self) -> Ordering {
-        (other.at, other.number).cmp(&(self.at, self.number))
-    }
 }
 
 /// A master, and what its wall clock shows.
@@ -99,16 +71,19 @@ pub(super) struct Master {
     pub(super) server: Server,
     pub(super) clock: super::clock::WallClock,
     /// Which wire each of its connections is the end of.
-    pub(super) wires: BTreeMap<Connection, u64>,
+    pub(super) wires: BTreeMap<Connection, WireId>,
+    /// In which order it gets to its connections when it goes on.
+    pub(super) order: Stream,
 }
 
 /// A client process.
 #[derive(Clone, Debug)]
 pub(super) struct Actor {
-    pub(super) name: String,
+    pub(super) name: Name,
     pub(super) process: Process,
     /// The wires that it has not closed: master, epoch, number.
-    pub(super) wires: Vec<(usize, u64, u64)>,
+    pub(super) wires: Vec<(usize, u64, WireId)>,
+    pub(super) dice: ProcessDice,
     pub(super) paused: bool,
     pub(super) dead: bool,
     /// What came while it was paused.
@@ -122,33 +97,22 @@ pub(super) struct Actor {
     pub(super) wake: Instant,
 }
 
-/// A connection between a process and a master, with the proxy in the middle.
+/// The chance of each link, from a process to a master.
 #[derive(Clone, Debug)]
-pub(super) struct Wire {
-    pub(super) actor: usize,
-    pub(super) node: usize,
-    pub(super) epoch: u64,
-    /// The number by which the history knows it: that of the first, if it is a duplicate's.
-    pub(super) shown: u64,
-    /// At the master, once it is there.
-    pub(super) connection: Option<Connection>,
-    /// How many requests were written.
-    pub(super) requests: u64,
-    /// Each end, as long as it does not know that the connection is over.
-    pub(super) client_open: bool,
-    pub(super) master_open: bool,
-    /// It was greeted.
-    pub(super) greeted: bool,
-    pub(super) up: Lane<Message>,
-    pub(super) down: Lane<Reply>,
-    /// What the master has, or will have, to answer.
-    pub(super) awaiting: VecDeque<super::wires::Pending>,
-    /// The rules that will reset it when they are healed.
-    pub(super) suffers: Vec<u64>,
-    /// The rule that keeps it from being made.
-    pub(super) apart: Option<u64>,
-    /// The client's end waits behind what is held.
-    pub(super) hangup_waits: bool,
+pub(super) struct Links {
+    nodes: usize,
+    all: Vec<LinkDice>,
+}
+
+impl Links {
+    fn of(seed: Seed, processes: usize, nodes: usize) -> Self {
+        let each = |process| (0..nodes).map(move |node| seed.of_link(process, node));
+        Self { nodes, all: (0..processes).flat_map(each).collect() }
+    }
+
+    pub(super) fn of_mut(&mut self, process: usize, node: usize) -> &mut LinkDice {
+        &mut self.all[process * self.nodes + node]
+    }
 }
 
 /// See the [module](self).
@@ -157,69 +121,73 @@ pub(super) struct World {
     pub(super) now: Instant,
     /// When the run began.
     pub(super) origin: Instant,
-    queue: BinaryHeap<Entry>,
-    entered: u64,
-    pub(super) scenario: Scenario,
+    queue: Queue<What>,
+    pub(super) scenario: Arc<Scenario>,
     pub(super) director: Director,
     pub(super) direct_at: Instant,
     pub(super) masters: Vec<Master>,
     pub(super) actors: Vec<Actor>,
-    pub(super) wires: BTreeMap<u64, Wire>,
-    pub(super) last_wire: u64,
+    pub(super) wires: Wires,
+    pub(super) links: Links,
+    pub(super) texts: Texts,
     pub(super) rules: Rules,
     pub(super) there: BTreeMap<usize, super::faults::There>,
-    pub(super) dice: Streams,
+    pub(super) seed: Seed,
     pub(super) lie: Lie,
     pub(super) began: bool,
     /// For reuse.
     pub(super) orders: Vec<Order>,
     pub(super) events: Vec<server::Event>,
+    pub(super) wishes: Vec<Wish>,
 }
 
 impl World {
     pub(super) fn new(scenario: &Scenario, seed: u64, lie: Lie) -> Self {
-        let mut dice = Streams::of(seed);
-        let masters = (0..scenario.cluster.nodes).map(|node| Master {
-            server: Server::new(
-                dice.below(1 << 32) << 8 | node as u64,
-                scenario.cluster.persistence,
-            ),
-            clock: super::clock::WallClock::REAL,
-            wires: BTreeMap::new(),
+        let seed = Seed(seed);
+        let nodes = scenario.cluster.nodes;
+        let masters = (0..nodes).map(|node| {
+            let dice = seed.of_master(node);
+            Master {
+                server: Server::new(dice.id, scenario.cluster.persistence),
+                clock: super::clock::WallClock::REAL,
+                wires: BTreeMap::new(),
+                order: dice.order,
+            }
         });
         let masters = masters.collect();
+        let scenario = Arc::new(scenario.clone());
         Self {
             now: 0,
             origin: 0,
-            queue: BinaryHeap::new(),
-            entered: 0,
-            scenario: scenario.clone(),
-            director: Director::new(scenario),
+            queue: Queue::new(),
+            director: Director::new(&scenario),
+            links: Links::of(seed, scenario.processes().len(), nodes),
+            scenario,
             direct_at: Instant::MAX,
             masters,
             actors: Vec::new(),
-            wires: BTreeMap::new(),
-            last_wire: 0,
+            wires: Wires::default(),
+            texts: Texts::default(),
             rules: Rules::default(),
             there: BTreeMap::new(),
-            dice,
+            seed,
             lie,
             began: false,
             orders: Vec::new(),
             events: Vec::new(),
+            wishes: Vec::new(),
         }
     }
 
     pub(super) fn enter(&mut self, at: Instant, what: What) {
-        self.entered += 1;
-        self.queue.push(Entry { at: at.max(self.now), number: self.entered, what });
+        self.queue.enter(at.max(self.now), what);
     }
 
     /// What happens next; time goes on to it.
     pub(super) fn next(&mut self) -> Option<What> {
-        let entry = self.queue.pop()?;
-        self.now = entry.at;
-        Some(entry.what)
+        let (at, what) = self.queue.next()?;
+        self.now = at;
+        Some(what)
     }
 
     /// Nanoseconds of the run.

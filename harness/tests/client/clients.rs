@@ -62,7 +62,7 @@ fn a_client_that_is_hung_up_on_cleans_nothing_up() {
 fn a_watchdog_tells_each_extension_and_its_end() {
     each(|mut client, _| {
         let mut deadline = client.granted("c1", "r").deadline_ns.unwrap();
-        let op = Op::KeepAlive { resource: "r".to_owned(), max_ms: 2000 };
+        let op = Op::KeepAlive { resource: "r".into(), max_ms: 2000 };
         assert!(client.ask("c1", op).ok);
         let end = stamp::later(stamp::now(), Duration::from_millis(2000));
         assert!(client.is_told_lost(Duration::from_secs(4)));
@@ -90,7 +90,7 @@ fn clients_of_one_process_are_rivals() {
         assert_eq!(client.acquire("c2", "r").why, Some(Why::Taken));
         assert_eq!(client.ask("c2", step(Some("r"))).why, Some(Why::Lost));
         assert!(client.ask("c1", step(Some("r"))).ok);
-        let op = Op::Acquire { resource: "r".to_owned(), ttl_ms: 1000, wait_ms: 5000 };
+        let op = Op::Acquire { resource: "r".into(), ttl_ms: 1000, wait_ms: 5000 };
         let waiting = client.say("c2", op);
         sleep(Duration::from_millis(50));
         assert!(client.release("c1", "r").ok);

@@ -55,7 +55,7 @@ impl Client {
     /// Asks for something and does not wait.
     pub(crate) fn say(&mut self, client: &str, op: Op) -> u64 {
         self.last += 1;
-        let request = Request { id: self.last, client: client.to_owned(), op };
+        let request = Request { id: self.last, client: client.into(), op };
         self.process.say(&serde_json::to_string(&request).unwrap()).unwrap();
         self.last
     }
@@ -85,11 +85,11 @@ impl Client {
     }
 
     pub(crate) fn extend(&mut self, client: &str, resource: &str) -> Answer {
-        self.ask(client, Op::Extend { resource: resource.to_owned(), ttl_ms: 1000 })
+        self.ask(client, Op::Extend { resource: resource.into(), ttl_ms: 1000 })
     }
 
     pub(crate) fn release(&mut self, client: &str, resource: &str) -> Answer {
-        self.ask(client, Op::Release { resource: resource.to_owned() })
+        self.ask(client, Op::Release { resource: resource.into() })
     }
 
     /// Listens for this time.
@@ -120,11 +120,11 @@ impl Client {
 }
 
 pub(crate) fn acquire(resource: &str, ttl_ms: u64) -> Op {
-    Op::Acquire { resource: resource.to_owned(), ttl_ms, wait_ms: 0 }
+    Op::Acquire { resource: resource.into(), ttl_ms, wait_ms: 0 }
 }
 
 pub(crate) fn step(check: Option<&str>) -> Op {
-    Op::Step { name: "write R".to_owned(), check: check.map(str::to_owned) }
+    Op::Step { name: "write R".into(), check: check.map(Into::into) }
 }
 
 /// How many masters have the key.

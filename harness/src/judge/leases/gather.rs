@@ -1,7 +1,7 @@
 //! The leases as they were handed out, extended, given back and lost: from the records, in their
 //! order. Where their holds end is found out in `leases.rs`.
 
-use std::collections::HashMap;
+use crate::judge::maps::Map;
 
 use super::{Ending, Lease};
 use crate::history::{Event, Ns, Record, Window};
@@ -21,24 +21,25 @@ pub(super) fn gather<'a>(
     requests: &[Request<'a>],
     keys: &Keys<'a>,
 ) -> Vec<Lease<'a>> {
-    let mut turns: HashMap<usize, Turn> = HashMap::new();
+    let mut turns: Vec<Option<Turn>> = Vec::new();
+    turns.resize_with(world.records.len(), || None);
     for (index, request) in requests.iter().enumerate() {
         match (request.op, request.answer) {
             ("release", _) => {
-                turns.insert(request.record, Turn::Released(index));
+                turns[request.record] = Some(Turn::Released(index));
             }
             ("acquire" | "extend", Some(answer)) if answer.ok => {
-                turns.insert(answer.record, Turn::Answered(index));
+                turns[answer.record] = Some(Turn::Answered(index));
             }
             _ => {}
         }
     }
     let mut leases: Vec<Lease<'a>> = Vec::new();
-    let mut of_client: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
+    let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
     for (record, Record { event, .. }) in world.records.iter().enumerate() {
         match event {
             Event::Asked { .. } | Event::Answered { .. } => {
-                let Some(turn) = turns.get(&record) else { continue };
+                let Some(turn) = &turns[record] else { continue };
                 let (Turn::Answered(index) | Turn::Released(index)) = turn;
                 let request = &requests[*index];
                 let Some(resource) = request.resource else { continue };

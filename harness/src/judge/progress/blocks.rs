@@ -1,6 +1,6 @@
 //! The keys that are in the way, and rightly so.
 
-use std::collections::HashMap;
+use crate::judge::maps::Map;
 
 use crate::history::Ns;
 use crate::judge::Case;
@@ -16,13 +16,13 @@ const WAKES_UP: Ns = 500 * MS;
 /// The keys that may be in the way, by master.
 pub(super) struct Blocks {
     /// Places among all keys, sorted by when they may have been there first.
-    of_node: HashMap<usize, Vec<usize>>,
+    of_node: Map<usize, Vec<usize>>,
     longest: Ns,
 }
 
 impl Blocks {
     pub(super) fn of(case: &Case<'_>) -> Self {
-        let mut of_node: HashMap<usize, Vec<usize>> = HashMap::new();
+        let mut of_node: Map<usize, Vec<usize>> = Map::default();
         for (index, key) in case.keys.all.iter().enumerate() {
             of_node.entry(key.node).or_default().push(index);
         }

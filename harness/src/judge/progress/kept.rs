@@ -4,6 +4,7 @@
 use crate::history::{Ns, Phase};
 use crate::judge::Case;
 use crate::judge::leases::{Ending, Lease};
+use crate::judge::maps::count;
 use crate::judge::requests::Request;
 use crate::judge::time::{self, Ms, Span};
 use crate::judge::{Finding, Seen};
@@ -42,17 +43,15 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     let by = request.asked.saturating_add(case.world.node_timeout / 2);
     let kept = case.keys.kept(request.process, lease.token?, request.asked);
     let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
-    let mut nodes: Vec<usize> = yes.map(|kept| kept.node).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    (nodes.len() >= case.world.q).then(|| {
+    let nodes = count(yes.map(|kept| kept.node));
+    (nodes >= case.world.q).then(|| {
         let story = vec![format!(
             "{} asked at {} to extend its lease of {}, {} of {} masters did so, and at {} it was \
              told that it failed",
             request.client,
             Ms(request.asked),
             lease.resource,
-            nodes.len(),
+            nodes,
             case.world.n,
             Ms(answer.ns)
         )];
@@ -89,22 +88,20 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     }
     // The keys were there when it was time for that: what a master forgot cannot be extended.
     let middle = end.saturating_sub(ttl / 2);
-    let mut nodes: Vec<usize> = lease
+    let nodes = lease
         .keys(&case.keys)
         .filter(|key| key.certain.from <= middle && key.certain.to >= middle)
         .filter(|key| case.faults.reachable(lease.process, key.node, through))
-        .map(|key| key.node)
-        .collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    (nodes.len() >= case.world.q).then(|| {
+        .map(|key| key.node);
+    let nodes = count(nodes);
+    (nodes >= case.world.q).then(|| {
         let story = vec![format!(
             "the lease of {} that {} kept alive ended at {}, though {} of {} masters had its key and \
              could be reached for a TTL before",
             lease.resource,
             lease.client,
             Ms(end),
-            nodes.len(),
+            nodes,
             case.world.n
         )];
         bug(story, through.from, end)

@@ -1,6 +1,6 @@
 //! Who else asked for a resource, held it or was releasing it, and when.
 
-use std::collections::HashMap;
+use crate::judge::maps::Map;
 
 use crate::history::Ns;
 use crate::judge::Case;
@@ -18,18 +18,18 @@ struct Occupied {
 /// What is in the way of whom.
 pub(super) struct Occupants<'a> {
     /// By resource; the owner is a client.
-    all: HashMap<&'a str, Occupied>,
+    all: Map<&'a str, Occupied>,
     /// By client and resource: what is in its own way; the owner is a request.
-    own: HashMap<(&'a str, &'a str), Occupied>,
+    own: Map<(&'a str, &'a str), Occupied>,
     /// By resource: who held it, or gave it back.
-    held: HashMap<&'a str, Occupied>,
-    clients: HashMap<&'a str, usize>,
+    held: Map<&'a str, Occupied>,
+    clients: Map<&'a str, usize>,
 }
 
 impl<'a> Occupants<'a> {
     pub(super) fn of(case: &Case<'a>, slack: Ns) -> Self {
-        let (all, own, held) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let mut occupants = Self { all, own, held, clients: HashMap::new() };
+        let (all, own, held) = (Map::default(), Map::default(), Map::default());
+        let mut occupants = Self { all, own, held, clients: Map::default() };
         for (index, request) in case.requests.iter().enumerate() {
             let Some(resource) = request.resource else { continue };
             if !matches!(request.op, "acquire" | "release") {

@@ -84,7 +84,7 @@ fn an_extension_moves_the_end() {
     // The watchdog's, too.
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-    let (client, resource) = ("c1".to_owned(), "L".to_owned());
+    let (client, resource) = ("c1".into(), "L".into());
     run.record(600.0, Event::Extended { client, resource, deadline: ns(2578.0) });
     run.grant("c2", "t2", 2300.0, 4000.0, &[3, 4, 5]);
     assert_eq!(run.judge().seen(ME), Seen::Violated);

@@ -19,19 +19,19 @@ fn windows() -> impl Strategy<Value = Window> {
     (time(), time()).prop_map(|(from, to)| Window { from, to })
 }
 
-fn name(of: &'static [&'static str]) -> impl Strategy<Value = String> {
-    prop::sample::select(of).prop_map(str::to_owned)
+fn name(of: &'static [&'static str]) -> impl Strategy<Value = Name> {
+    prop::sample::select(of).prop_map(Name::from)
 }
 
-fn client() -> impl Strategy<Value = String> {
+fn client() -> impl Strategy<Value = Name> {
     name(&["c1", "c2", "nobody"])
 }
 
-fn resource() -> impl Strategy<Value = String> {
+fn resource() -> impl Strategy<Value = Name> {
     name(&["L", "M", "x:L", ""])
 }
 
-fn token() -> impl Strategy<Value = String> {
+fn token() -> impl Strategy<Value = Name> {
     name(&["t1", "t2", "t3", "ü…"])
 }
 
@@ -65,7 +65,7 @@ fn act() -> impl Strategy<Value = Act> {
         2 => (resource(), prop::option::of(token()))
             .prop_map(|(key, token)| Act::Delete { key, token }),
         1 => prop::option::of(resource())
-            .prop_map(|key| Act::Other { key, command: "GETDEL".to_owned() }),
+            .prop_map(|key| Act::Other { key, command: "GETDEL".into() }),
     ]
 }
 
@@ -83,7 +83,7 @@ fn event() -> impl Strategy<Value = Event> {
                 move |(resource, ttl_ms, wait_ms)| Event::Asked {
                     client: client.clone(),
                     id,
-                    op: op.clone(),
+                    op: op.to_string().into(),
                     resource,
                     ttl_ms,
                     wait_ms,
@@ -146,7 +146,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (client(), any::<bool>(), any::<u64>(), 0..3u64).prop_map(
             |(client, write, seen, version)| Event::Touched {
                 client,
-                register: "R".to_owned(),
+                register: "R".into(),
                 way: if write { Way::Write } else { Way::Read },
                 seen: seen % 3,
                 version,

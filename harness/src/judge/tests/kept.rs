@@ -14,7 +14,7 @@ fn an_extension_that_a_quorum_did_must_not_fail() {
         run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3, 4, 5]);
         let id = run.ask(999.0, "c1", "extend", Some("L"), 0);
         for node in nodes {
-            let (key, token) = ("L".to_owned(), Some("t1".to_owned()));
+            let (key, token) = ("L".into(), Some("t1".into()));
             let act = Act::Keep { key, token, ttl_ms: Some(2000) };
             run.command("c1", *node, act, 999.5, Some(delivered), Said::Done);
         }

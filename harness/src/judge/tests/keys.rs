@@ -113,7 +113,7 @@ fn a_key_that_is_prolonged_was_set() {
 fn a_repair_counts_as_a_key_and_not_as_a_grant() {
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-    let act = Act::Keep { key: "L".to_owned(), token: Some("t1".to_owned()), ttl_ms: Some(2000) };
+    let act = Act::Keep { key: "L".into(), token: Some("t1".into()), ttl_ms: Some(2000) };
     run.command("c1", 4, act, 100.0, Some(100.2), Said::Created);
     run.delete("c1", 3, Some("t1"), 200.0, Some(200.2), Said::Done);
     let verdict = run.judge();
@@ -160,7 +160,7 @@ fn prefixes_of_drivers_are_seen_through() {
         let mut run = Run::two();
         let id = run.ask(9.0, "c1", "acquire", Some("L"), 0);
         for node in [1, 2, 3] {
-            let act = Act::Set { key: key.to_owned(), token: "t1".to_owned(), ttl_ms: Some(2000) };
+            let act = Act::Set { key: key.into(), token: "t1".into(), ttl_ms: Some(2000) };
             run.command("c1", node, act, 9.4, Some(9.6), Said::Done);
         }
         run.granted(10.0, "c1", id, "t1", 1988.0);
@@ -171,7 +171,7 @@ fn prefixes_of_drivers_are_seen_through() {
         let mut run = Run::of(&super::TWO.replace("\"acquire L\"", "\"acquire L\", \"acquire M\""));
         let id = run.ask(9.0, "c1", "acquire", Some("L"), 0);
         for node in [1, 2, 3] {
-            let act = Act::Set { key: key.to_owned(), token: "t1".to_owned(), ttl_ms: Some(2000) };
+            let act = Act::Set { key: key.into(), token: "t1".into(), ttl_ms: Some(2000) };
             run.command("c1", node, act, 9.4, Some(9.6), Said::Done);
         }
         run.granted(10.0, "c1", id, "t1", 1988.0);

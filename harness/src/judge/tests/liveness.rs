@@ -79,7 +79,7 @@ fn hit(silent: bool, own: bool, act: &str, at: f64) -> Verdict {
     if own {
         run.set("c2", 1, "t2", at - 2.0, None);
     }
-    let (key, token) = ("L".to_owned(), None);
+    let (key, token) = ("L".into(), None);
     let act = if act == "delete" {
         Act::Delete { key, token }
     } else {

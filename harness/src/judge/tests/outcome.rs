@@ -50,7 +50,7 @@ fn a_violation_that_did_not_show_is_not_seen() {
     let because = format!("{VIOLATED}\nbecause = [\"clock.step\"]");
     expect(&run(&because, false), Outcome::NotSeen, &[line]);
     // A process that broke does not change that, a violation does.
-    let broken = Event::Broken { process: "c1".to_owned(), why: "it left".to_owned() };
+    let broken = Event::Broken { process: "c1".into(), why: "it left".into() };
     let mut blind = run(VIOLATED, false);
     blind.record(4000.0, broken);
     expect(&blind, Outcome::NotSeen, &[line, "process c1: it left"]);
@@ -180,7 +180,7 @@ fn every_fault_must_strike() {
 fn a_process_that_breaks_differs() {
     let mut broken = run("", false);
     let why = "it ended with status 101".to_owned();
-    broken.record(5000.0, Event::Broken { process: "c1".to_owned(), why });
+    broken.record(5000.0, Event::Broken { process: "c1".into(), why });
     expect(&broken, Outcome::Differs, &["process c1: it ended with status 101"]);
 }
 

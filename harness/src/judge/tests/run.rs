@@ -34,7 +34,7 @@ impl Run {
     }
 
     pub(super) fn ready(&mut self, process: &str, can: &[Can]) -> &mut Self {
-        self.record(0.0, Event::Ready { process: process.to_owned(), can: can.to_vec() })
+        self.record(0.0, Event::Ready { process: process.into(), can: can.to_vec() })
     }
 
     /// Asks; the number of the request.
@@ -51,10 +51,10 @@ impl Run {
         self.record(
             ms,
             Event::Asked {
-                client: client.to_owned(),
+                client: client.into(),
                 id,
-                op: op.to_owned(),
-                resource: resource.map(str::to_owned),
+                op: op.to_owned().into(),
+                resource: resource.map(Name::from),
                 ttl_ms: Some(2000),
                 wait_ms: Some(wait),
             },
@@ -73,10 +73,10 @@ impl Run {
         self.record(
             ms,
             Event::Answered {
-                client: client.to_owned(),
+                client: client.into(),
                 id,
                 ok,
-                token: token.map(str::to_owned),
+                token: token.map(Name::from),
                 from: from.map(ns),
                 at: at.map(ns),
                 deadline: deadline.map(ns),
@@ -141,11 +141,7 @@ impl Run {
     ) {
         let id = self.ask(at - 1.0, client, "extend", Some("L"), 0);
         for node in nodes {
-            let act = Act::Keep {
-                key: "L".to_owned(),
-                token: Some(token.to_owned()),
-                ttl_ms: Some(2000),
-            };
+            let act = Act::Keep { key: "L".into(), token: Some(token.into()), ttl_ms: Some(2000) };
             self.command(client, *node, act, at - 0.6, Some(at - 0.4), Said::Done);
         }
         let answer = Answer { at: Some(at), deadline: Some(deadline), ..Answer::default() };
@@ -169,7 +165,7 @@ impl Run {
     }
 
     pub(super) fn lost(&mut self, client: &str, at: f64) -> &mut Self {
-        let (client, resource) = (client.to_owned(), "L".to_owned());
+        let (client, resource) = (client.into(), "L".into());
         self.record(at, Event::Lost { client, resource, at: ns(at) })
     }
 
@@ -187,7 +183,7 @@ impl Run {
         self.record(
             replied.unwrap_or(sent),
             Event::Command {
-                process: process.to_owned(),
+                process: process.into(),
                 node,
                 connection: node as u64,
                 number,
@@ -209,7 +205,7 @@ impl Run {
         sent: f64,
         replied: Option<f64>,
     ) -> &mut Self {
-        let act = Act::Set { key: "L".to_owned(), token: token.to_owned(), ttl_ms: Some(2000) };
+        let act = Act::Set { key: "L".into(), token: token.into(), ttl_ms: Some(2000) };
         let result = if replied.is_some() { Said::Done } else { Said::Silent };
         self.command(process, node, act, sent, replied, result)
     }
@@ -223,7 +219,7 @@ impl Run {
         replied: Option<f64>,
         result: Said,
     ) -> &mut Self {
-        let act = Act::Delete { key: "L".to_owned(), token: token.map(str::to_owned) };
+        let act = Act::Delete { key: "L".into(), token: token.map(Name::from) };
         self.command(process, node, act, sent, replied, result)
     }
 
@@ -255,7 +251,7 @@ impl Run {
                 fault,
                 harm,
                 nodes: nodes.to_vec(),
-                processes: processes.iter().map(|&name| name.to_owned()).collect(),
+                processes: processes.iter().map(|&name| name.into()).collect(),
                 at: window(at, at + 0.5),
                 failed: failed.map(str::to_owned),
             },
@@ -305,7 +301,7 @@ impl Run {
         seen: u64,
         version: u64,
     ) -> &mut Self {
-        let (client, register) = (client.to_owned(), "R".to_owned());
+        let (client, register) = (client.into(), "R".into());
         self.record(at, Event::Touched { client, register, way, seen, version })
     }
 
@@ -321,8 +317,8 @@ impl Run {
     ) -> &mut Self {
         let keys = left.map(|left| {
             let of = |&(key, value): &(&str, &str)| Left {
-                key: key.to_owned(),
-                value: value.to_owned(),
+                key: key.into(),
+                value: value.into(),
                 ttl_ms: Some(100),
             };
             left.iter().map(of).collect()

@@ -42,7 +42,7 @@ fn what_is_called_is_called_after_it_was_asked_and_told_before_it_is_heard() {
 fn a_loss_is_not_told_before_it_is_stamped() {
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-    let (client, resource) = ("c1".to_owned(), "L".to_owned());
+    let (client, resource) = ("c1".into(), "L".into());
     run.record(500.0, Event::Lost { client, resource, at: ns(5000.0) });
     let told = run.ended(3000.0).differences;
     assert!(told.iter().any(|line| line.contains("its loss, heard of at 500 ms")), "{told:?}");

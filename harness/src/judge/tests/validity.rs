@@ -103,7 +103,7 @@ fn keys_that_nobody_understands_prove_nothing() {
     let mut run = Run::two();
     let id = run.ask(99.0, "c1", "acquire", Some("L"), 0);
     for node in 1..=5 {
-        let act = Act::Other { key: Some("L".to_owned()), command: "EVALSHA".to_owned() };
+        let act = Act::Other { key: Some("L".into()), command: "EVALSHA".into() };
         run.command("c1", node, act, 99.2, Some(99.4), Said::Done);
     }
     run.granted(100.0, "c1", id, "t1", 2078.0);

@@ -34,7 +34,7 @@ fn an_extension_takes_a_quorum_that_still_has_the_key() {
     let mut run = Run::two();
     run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
     run.extend("c1", "t1", 1000.0, 2078.0, &[1, 2]);
-    let (key, token) = ("L".to_owned(), Some("t1".to_owned()));
+    let (key, token) = ("L".into(), Some("t1".into()));
     let act = Act::Keep { key, token, ttl_ms: Some(2000) };
     run.command("c1", 4, act, 999.4, Some(999.6), Said::Created);
     run.judge().tells(VALIDITY, "when 2 of 5 masters had said that they still have the key");
@@ -46,7 +46,7 @@ fn an_extension_by_commands_without_a_token_proves_nothing() {
     run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
     let id = run.ask(999.0, "c1", "extend", Some("L"), 0);
     for node in 1..=3 {
-        let act = Act::Keep { key: "L".to_owned(), token: None, ttl_ms: Some(2000) };
+        let act = Act::Keep { key: "L".into(), token: None, ttl_ms: Some(2000) };
         run.command("c1", node, act, 999.4, Some(999.6), Said::Done);
     }
     let answer = Answer { at: Some(1000.0), deadline: Some(2978.0), ..Answer::default() };

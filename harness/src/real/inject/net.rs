@@ -7,6 +7,7 @@ use redquorum_rig::network::{self, Message, Rule};
 
 use super::Injector;
 use crate::mutex::unpoisoned;
+use crate::name::Name;
 use crate::scenario::{Class, End, NetHarm, Side, Which};
 
 impl Injector {
@@ -14,13 +15,13 @@ impl Injector {
     pub(in crate::real) fn gate(
         &mut self,
         fault: usize,
-        process: String,
+        process: Name,
         side: Side,
         class: Class,
         number: u64,
     ) {
         let rule = Rule {
-            clients: Some(vec![process]),
+            clients: Some(vec![process.to_string()]),
             side: wire_side(side),
             matches: self.matches(class),
             from: number,
@@ -45,7 +46,7 @@ impl Injector {
     /// Strikes a rule; of the links of all clients, or of those that the fault is about.
     pub(super) fn net(&mut self, fault: usize, rule: Rule, of_clients: bool) {
         let Some(there) = self.there.get_mut(&fault) else { return };
-        let clients = of_clients.then(|| there.processes.clone());
+        let clients = of_clients.then(|| there.processes.iter().map(Name::to_string).collect());
         let rule = Rule { clients, nodes: Some(there.nodes.clone()), ..rule };
         there.rules.push(self.network.strike(rule));
     }

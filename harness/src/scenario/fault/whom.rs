@@ -8,6 +8,8 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::name::Name;
+
 /// Masters: by number, or by the part that they play when the fault strikes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Nodes {
@@ -48,7 +50,7 @@ impl FromStr for Nodes {
             }
             None => (inside, None),
         };
-        let client = client.trim().to_owned();
+        let client: Name = client.trim().into();
         let (granted, first) = match (part.trim(), first) {
             ("holder", None) => (true, Some(1)),
             ("holders", first) => (true, first),
@@ -145,7 +147,7 @@ impl JsonSchema for Nodes {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Role {
     /// Of which client.
-    pub client: String,
+    pub client: Name,
     /// Those that granted its latest lease, or those that did not.
     pub granted: bool,
     /// The first so many of them; `None`: all.
@@ -172,7 +174,7 @@ pub enum Clients {
     #[default]
     All,
     /// These.
-    Some(Vec<String>),
+    Some(Vec<Name>),
 }
 
 impl Clients {
@@ -212,12 +214,12 @@ impl<'de> Deserialize<'de> for Clients {
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Clients, E> {
-                Ok(if text == "all" { Clients::All } else { Clients::Some(vec![text.to_owned()]) })
+                Ok(if text == "all" { Clients::All } else { Clients::Some(vec![text.into()]) })
             }
 
             fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Clients, A::Error> {
                 let mut names = Vec::new();
-                while let Some(name) = list.next_element::<String>()? {
+                while let Some(name) = list.next_element::<Name>()? {
                     names.push(name);
                 }
                 if names.is_empty() {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::tree::Place;
+use crate::name::Name;
 use crate::scenario::{Client, Cluster, Expect, Fault, Lock, Scenario, Step, Variant};
 
 mod clients;
@@ -184,7 +185,7 @@ impl<'a> Run<'a> {
     }
 
     /// Every name that a client can be called by, and its place among the clients.
-    fn names(&self) -> BTreeMap<String, usize> {
+    fn names(&self) -> BTreeMap<Name, usize> {
         let all = self.clients.iter().enumerate();
         // A count out of bounds is told elsewhere, and must not fill the memory here.
         let few = all.filter(|(_, (_, client))| client.count <= clients::MOST);
@@ -206,8 +207,7 @@ impl<'a> Run<'a> {
                     format!("`{name}` stands for `{name}1` to `{last}`: name one of those")
                 }
                 None => {
-                    let guess =
-                        crate::scenario::near::guess(name, names.keys().map(String::as_str));
+                    let guess = crate::scenario::near::guess(name, names.keys().map(Name::as_str));
                     let list: Vec<String> =
                         names.keys().take(8).map(|name| format!("`{name}`")).collect();
                     let more = if names.len() > list.len() { ", …" } else { "" };

@@ -45,8 +45,8 @@ impl Place {
     }
 
     /// A word of the string that is here.
-    pub(super) fn word(&self, word: impl Into<String>) -> Self {
-        Self { word: Some(word.into()), ..self.clone() }
+    pub(super) fn word(&self, word: impl AsRef<str>) -> Self {
+        Self { word: Some(word.as_ref().to_owned()), ..self.clone() }
     }
 
     pub(super) fn is_within(&self, outer: &Self) -> bool {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{Words, compact};
+use crate::name::Name;
 use crate::scenario::fault::Class;
 use crate::scenario::length::{Length, as_text};
 
@@ -11,7 +12,7 @@ use crate::scenario::length::{Length, as_text};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Moment {
     /// Whose moment.
-    pub client: String,
+    pub client: Name,
     /// What happens.
     pub what: What,
     /// How long after it.
@@ -23,23 +24,23 @@ pub struct Moment {
 #[non_exhaustive]
 pub enum What {
     /// `c1 asks L`: it is told to acquire.
-    Asks(String),
+    Asks(Name),
     /// `c1 granted L`: its acquire returned a lease.
-    Granted(String),
+    Granted(Name),
     /// `c1 refused L`: its acquire returned none.
-    Refused(String),
+    Refused(Name),
     /// `c1 extended L`.
-    Extended(String),
+    Extended(Name),
     /// `c1 lost L`: it was told of a loss.
-    Lost(String),
+    Lost(Name),
     /// `c1 releases L`: it is told to release.
-    Releases(String),
+    Releases(Name),
     /// `c1 released L`: its release returned.
-    Released(String),
+    Released(Name),
     /// `c1 reads R`.
-    Reads(String),
+    Reads(Name),
     /// `c1 writes R`.
-    Writes(String),
+    Writes(Name),
     /// `c1 request 3 [of extend]`: the third request of a class leaves it, over all masters.
     Request(u32, Class),
     /// `c1 reply 3 [of extend]`: the third reply to requests of a class reaches it.

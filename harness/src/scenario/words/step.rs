@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Words, compact};
+use crate::name::Name;
 use crate::scenario::length::{Length, as_text};
 
 /// One step of a client's script.
@@ -16,7 +17,7 @@ pub enum Step {
     /// (default: one attempt); give the request up after so long.
     Acquire {
         /// What to lock.
-        resource: String,
+        resource: Name,
         /// How long to wait while it is taken.
         wait: Length,
         /// Another TTL than the lock's.
@@ -27,31 +28,31 @@ pub enum Step {
     /// `extend L [ttl 2s]`.
     Extend {
         /// Which lease.
-        resource: String,
+        resource: Name,
         /// Another TTL than the lock's.
         ttl: Option<Length>,
     },
     /// `keep L for 10s`: let the watchdog extend it, at most so long.
     Keep {
         /// Which lease.
-        resource: String,
+        resource: Name,
         /// At most so long.
         most: Length,
     },
     /// `release L`.
     Release {
         /// Which lease.
-        resource: String,
+        resource: Name,
     },
     /// `read R` or `write R`, `write R if L`: touch the register R that the lock protects; with
     /// `if`, only when the client finds that it still holds the lease.
     Touch {
         /// Which register.
-        register: String,
+        register: Name,
         /// Read or write.
         way: Way,
         /// The lease that it checks first.
-        held: Option<String>,
+        held: Option<Name>,
     },
     /// `work 1s`: go on after so long.
     Work(Length),

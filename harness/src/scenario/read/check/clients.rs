@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Found, Run};
+use crate::name::Name;
 use crate::scenario::near::guess;
 use crate::scenario::read::tree::Place;
 use crate::scenario::{Client, Rounds, Step, Way};
@@ -19,7 +20,7 @@ impl<'a> Run<'a> {
                         \"work 1s\", \"release L\"]`";
             self.wrong(&Place::default().key("client"), "there is no client", mend);
         }
-        let mut names: Vec<(String, Place)> = Vec::new();
+        let mut names: Vec<(Name, Place)> = Vec::new();
         for (place, client) in self.clients.clone() {
             self.client(&place, client);
             if client.count > MOST {

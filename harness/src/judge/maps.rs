@@ -1,0 +1,98 @@
+//! Maps and sets for histories: of tokens, names and numbers, of which there are many and none is
+//! hostile, so that a quick hash is better than one that withstands an attack. It is the same in every
+//! run of the program.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A map.
+pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
+/// A set.
+pub(super) type Set<T> = HashSet<T, BuildHasherDefault<Quick>>;
+
+/// 2⁶⁴ divided by the golden ratio, odd.
+const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Multiplies and rotates, eight bytes at a time.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Quick(u64);
+
+impl Quick {
+    const fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(FACTOR);
+    }
+}
+
+impl Hasher for Quick {
+    fn write(&mut self, bytes: &[u8]) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.add(u64::from_le_bytes(*word));
+        }
+        if !rest.is_empty() {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            self.add(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.add(u64::from(value));
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.add(value);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.add(value as u64);
+    }
+
+    fn finish(&self) -> u64 {
+        // The map looks at the upper bits and at the lower ones.
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+/// How many masters there are among these, each counted once.
+pub(super) fn count(nodes: impl Iterator<Item = usize>) -> usize {
+    let mut few: u64 = 0;
+    let mut others = Vec::new();
+    for node in nodes {
+        if node < 64 {
+            few |= 1 << node;
+        } else {
+            others.push(node);
+        }
+    }
+    others.sort_unstable();
+    others.dedup();
+    few.count_ones() as usize + others.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_counts_once() {
+        assert_eq!(count([3, 1, 3, 700, 64, 700, 1].into_iter()), 4);
+        assert_eq!(count(std::iter::empty()), 0);
+    }
+
+    #[test]
+    fn names_that_differ_are_told_apart() {
+        let names: Vec<String> = (0..10_000).map(|number| format!("hex:{number:040x}")).collect();
+        let set: Set<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(set.len(), 10_000);
+        let hashes: Set<u64> = names
+            .iter()
+            .map(|name| {
+                let mut hash = Quick::default();
+                hash.write(name.as_bytes());
+                hash.finish()
+            })
+            .collect();
+        assert_eq!(hashes.len(), 10_000);
+    }
+}

@@ -1,0 +1,235 @@
+//! How connections come up and end, and what becomes of them when a fault is healed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{Lane, Message, Wire, WireId};
+use crate::history::Outcome;
+use crate::scenario::{Class, End, Side};
+use crate::sim::process::Happening;
+use crate::sim::rules::Fate;
+use crate::sim::server::{self, Close};
+use crate::sim::world::{Instant, What, World};
+use crate::sim::{CONNECT, GREETING};
+
+impl Wire {
+    pub(super) const fn new(
+        actor: usize,
+        node: usize,
+        epoch: u64,
+        shown: WireId,
+        now: Instant,
+    ) -> Self {
+        Self {
+            actor,
+            node,
+            epoch,
+            shown,
+            connection: None,
+            requests: 0,
+            client_open: true,
+            master_open: false,
+            greeted: false,
+            up: Lane::new(now),
+            down: Lane::new(now),
+            awaiting: VecDeque::new(),
+            suffers: Vec::new(),
+            apart: None,
+            hangup_waits: false,
+        }
+    }
+}
+
+impl World {
+    /// A process wants a connection.
+    pub(in crate::sim) fn dial(&mut self, actor: usize, node: usize, epoch: u64) {
+        let id = self.wires.next();
+        let apart = self.rules.apart(actor, node);
+        let mut wire = Wire::new(actor, node, epoch, id, self.now);
+        wire.requests = GREETING;
+        wire.apart = apart;
+        wire.suffers.extend(apart);
+        self.wires.add(wire);
+        self.actors[actor].wires.push((node, epoch, id));
+        if apart.is_none() {
+            let at = self.now + self.links.of_mut(actor, node).up.latency();
+            self.enter(at, What::Connect(id));
+        }
+        let patience = CONNECT.max(self.scenario.lock.node_timeout.0);
+        let until = self.now + u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+        self.enter(until, What::GiveUp(id));
+    }
+
+    pub(in crate::sim) fn connect(&mut self, id: WireId) {
+        let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
+        let master = &mut self.masters[wire.node];
+        let Some(connection) = master.server.connect() else {
+            let at = self.now + self.links.of_mut(wire.actor, wire.node).down.latency();
+            return self.enter(at, What::Ended(id, "refused"));
+        };
+        master.wires.insert(connection, id);
+        wire.connection = Some(connection);
+        wire.master_open = true;
+        let (number, request, class) = (wire.requests, server::Request::Hello, Class::Any);
+        self.pass_up(id, Message { number, request, class, act: None, duplicate: false });
+    }
+
+    /// A try to connect that has had its time is over.
+    pub(in crate::sim) fn give_up(&mut self, id: WireId) {
+        let Some(wire) = self.wires.get(id).filter(|wire| wire.client_open && !wire.greeted) else {
+            return;
+        };
+        let (actor, node, epoch) = (wire.actor, wire.node, wire.epoch);
+        self.close(id);
+        self.closed(actor, node, epoch, "no greeting in time");
+    }
+
+    /// The client closes its end, by a reset.
+    pub(in crate::sim) fn close(&mut self, id: WireId) {
+        let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
+        wire.client_open = false;
+        let (actor, node) = (wire.actor, wire.node);
+        self.actors[actor].wires.retain(|(_, _, known)| *known != id);
+        if self.rules.swallow_ends(actor, node, Side::Request) || wire.up.lost {
+            return;
+        }
+        if wire.up.held.is_some() {
+            wire.hangup_waits = true;
+            return;
+        }
+        self.hangs_up(id);
+    }
+
+    /// The client's end is on its way to the master.
+    fn hangs_up(&mut self, id: WireId) {
+        let Some(wire) = self.wires.get_mut(id) else { return };
+        let latency = self.links.of_mut(wire.actor, wire.node).up.latency();
+        let at = wire.up.arrives(self.now, latency, &Fate::default(), 0);
+        self.enter(at, What::Hangup(id));
+    }
+
+    /// The client's end reaches the master.
+    pub(in crate::sim) fn hang_up(&mut self, id: WireId) {
+        let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.master_open) else { return };
+        let Some(connection) = wire.connection else { return };
+        wire.master_open = false;
+        let node = wire.node;
+        self.masters[node].server.close(connection, Close::Reset);
+        self.serve(node, connection);
+        self.masters[node].wires.remove(&connection);
+        self.forget(id);
+    }
+
+    /// The master dropped a connection.
+    pub(super) fn dropped(&mut self, id: WireId) {
+        let Some(wire) = self.wires.get_mut(id) else { return };
+        wire.master_open = false;
+        let (actor, node) = (wire.actor, wire.node);
+        let told = wire.client_open && !wire.down.lost;
+        if told && !self.rules.swallow_ends(actor, node, Side::Reply) {
+            let latency = self.links.of_mut(actor, node).down.latency();
+            let at = wire.down.arrives(self.now, latency, &Fate::default(), 0);
+            self.enter(at, What::Ended(id, "reset by the master"));
+        }
+        self.forget(id);
+    }
+
+    /// Nothing more will come of what was not answered.
+    fn forget(&mut self, id: WireId) {
+        let Some(wire) = self.wires.get_mut(id) else { return };
+        for pending in std::mem::take(&mut wire.awaiting) {
+            self.record(id, pending, Outcome::Silent, None);
+        }
+        let Some(wire) = self.wires.get(id) else { return };
+        if !wire.client_open && !wire.master_open && wire.up.held.is_none() {
+            self.wires.remove(id);
+        }
+    }
+
+    /// The master's end reaches the client.
+    pub(in crate::sim) fn ended(&mut self, id: WireId, why: &'static str) {
+        let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
+        wire.client_open = false;
+        let (actor, node, epoch, master_open) =
+            (wire.actor, wire.node, wire.epoch, wire.master_open);
+        self.actors[actor].wires.retain(|(_, _, known)| *known != id);
+        if !master_open {
+            self.forget(id);
+        }
+        self.closed(actor, node, epoch, why);
+    }
+
+    fn closed(&mut self, actor: usize, node: usize, epoch: u64, why: &'static str) {
+        let random = self.links.of_mut(actor, node).retries.any();
+        self.happen(actor, Happening::Closed { node, epoch, why: Arc::from(why), random });
+    }
+
+    /// Both ends are reset, at once.
+    pub(in crate::sim) fn reset(&mut self, id: WireId) {
+        let Some(wire) = self.wires.get_mut(id) else { return };
+        wire.up.held = None;
+        wire.up.lost = true;
+        let open = wire.client_open;
+        let at = self.now + self.links.of_mut(wire.actor, wire.node).down.latency();
+        let held = wire.down.held.take();
+        for reply in held.into_iter().flat_map(|(_, held)| held) {
+            self.record(id, reply.to, reply.result, None);
+        }
+        if open {
+            self.enter(at, What::Ended(id, "reset by the network"));
+        }
+        self.enter(at, What::Hangup(id));
+    }
+
+    /// One end is reset, and the other is told nothing until the rule is healed.
+    pub(in crate::sim) fn half_open(&mut self, id: WireId, end: End, rule: u64) {
+        let Some(wire) = self.wires.get_mut(id) else { return };
+        wire.suffers.push(rule);
+        wire.up.lost = true;
+        wire.down.lost = true;
+        let at = self.now + self.links.of_mut(wire.actor, wire.node).down.latency();
+        match end {
+            End::Client => self.enter(at, What::Ended(id, "reset by the network")),
+            End::Master => self.enter(at, What::Hangup(id)),
+        }
+    }
+
+    /// A rule is healed: what it held goes on, what suffered from it is reset.
+    pub(in crate::sim) fn heal(&mut self, rule: u64) {
+        self.rules.heal(rule);
+        for id in 0..self.wires.next() {
+            let Some(wire) = self.wires.get_mut(id) else { continue };
+            if wire.apart == Some(rule) && wire.up.held.is_none() {
+                wire.apart = None;
+            }
+            if wire.suffers.contains(&rule) {
+                self.reset(id);
+                continue;
+            }
+            if wire.up.held.as_ref().is_some_and(|(of, _)| *of == rule) {
+                let (_, held) = wire.up.held.take().unwrap_or_default();
+                let hangup = std::mem::take(&mut wire.hangup_waits);
+                for message in held {
+                    self.forward(id, message, &Fate::default());
+                }
+                if hangup {
+                    self.hangs_up(id);
+                }
+            }
+            let Some(wire) = self.wires.get_mut(id) else { continue };
+            if wire.down.held.as_ref().is_some_and(|(of, _)| *of == rule) {
+                let (_, held) = wire.down.held.take().unwrap_or_default();
+                for reply in held {
+                    self.send_back(id, reply, &Fate::default());
+                }
+            }
+        }
+    }
+
+    /// The run is over: what is known of all that is open.
+    pub(in crate::sim) fn finish(&mut self) {
+        for id in 0..self.wires.next() {
+            self.forget(id);
+        }
+    }
+}

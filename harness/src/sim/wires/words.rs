@@ -1,0 +1,117 @@
+//! What the commands of a client are on the wire, and what they and their replies mean to a key.
+
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{Answer, Key, Token};
+
+use crate::history::{Act, Outcome, text_of};
+use crate::name::Name;
+use crate::sabotage::Lie;
+use crate::scenario::Class;
+use crate::sim::server::{Reply, Request};
+
+/// How many tokens are remembered: those of a few clients that are asking for something.
+const TOKENS: usize = 8;
+
+/// The texts of keys and tokens that were seen last: each is on its way to every master.
+#[derive(Clone, Debug, Default)]
+pub(in crate::sim) struct Texts {
+    keys: Vec<(Key, Name)>,
+    tokens: Vec<(Token, Name)>,
+    /// The one that is forgotten next.
+    oldest: usize,
+}
+
+impl Texts {
+    /// What a command does to a key, as the wire shows it; none: it touches none.
+    pub(super) fn act(&mut self, lie: Lie, command: &Command) -> Option<Act> {
+        Some(match command {
+            Command::Set { key, token, ttl_ms } => {
+                let token = self.token(lie.on_the_wire(*token));
+                Act::Set { key: self.key(key), token, ttl_ms: Some(*ttl_ms) }
+            }
+            Command::Keep { key, token, ttl_ms, .. } => {
+                let compares = lie != Lie::ExtendWithoutTokenCheck;
+                let token = compares.then(|| self.token(lie.on_the_wire(*token)));
+                Act::Keep { key: self.key(key), token, ttl_ms: Some(*ttl_ms) }
+            }
+            Command::Delete { key, token } => {
+                let compares = lie != Lie::PlainDel;
+                let token = compares.then(|| self.token(lie.on_the_wire(*token)));
+                Act::Delete { key: self.key(key), token }
+            }
+            Command::Kill { .. } | Command::Load(_) | Command::Ping => return None,
+        })
+    }
+
+    fn key(&mut self, key: &Key) -> Name {
+        if let Some((_, text)) = self.keys.iter().find(|(known, _)| known == key) {
+            return text.clone();
+        }
+        let text = text_of(key);
+        self.keys.push((key.clone(), text.clone()));
+        text
+    }
+
+    fn token(&mut self, token: Token) -> Name {
+        if let Some((_, text)) = self.tokens.iter().find(|(known, _)| *known == token) {
+            return text.clone();
+        }
+        let text = text_of(token.as_bytes());
+        if self.tokens.len() < TOKENS {
+            self.tokens.push((token, text.clone()));
+        } else {
+            self.tokens[self.oldest] = (token, text.clone());
+            self.oldest = (self.oldest + 1) % TOKENS;
+        }
+        text
+    }
+}
+
+/// What a command is for.
+pub(super) const fn class_of(command: &Command) -> Class {
+    match command {
+        Command::Set { .. } => Class::Acquire,
+        Command::Keep { .. } => Class::Extend,
+        Command::Delete { .. } => Class::Release,
+        _ => Class::Any,
+    }
+}
+
+/// The bytes that a liar makes of a command, as a request.
+pub(super) fn request(lie: Lie, command: Command) -> Request {
+    match (lie, command) {
+        (Lie::PlainDel, Command::Delete { key, .. }) => Request::Del(key),
+        (Lie::ExtendWithoutTokenCheck, Command::Keep { key, ttl_ms, .. }) => {
+            Request::PExpire(key, ttl_ms)
+        }
+        (Lie::OneToken, command) => Request::Lock(lie.with_token(&command)),
+        (_, command) => Request::Lock(command),
+    }
+}
+
+/// About how many bytes a request has.
+pub(super) fn size_of(request: &Request) -> u64 {
+    match request {
+        Request::Lock(command) => command.size_hint() as u64,
+        _ => 400,
+    }
+}
+
+/// What a master said to a command.
+pub(super) fn outcome(act: &Act, reply: &Reply) -> Outcome {
+    let Reply::Answer(answer) = reply else { return Outcome::Refused };
+    match (act, answer) {
+        (Act::Keep { .. }, Answer::Created) => Outcome::Created,
+        (_, Answer::Created | Answer::Kept | Answer::Deleted) => Outcome::Done,
+        (_, Answer::Unknown(_)) => Outcome::Error,
+        _ => Outcome::Refused,
+    }
+}
+
+/// What a client makes of a reply.
+pub(super) fn answer_of(reply: Reply) -> Answer {
+    match reply {
+        Reply::Answer(answer) => answer,
+        _ => Answer::Alive,
+    }
+}
