@@ -25,8 +25,10 @@ fn every_lie_is_caught_within_a_second() {
     let runs = runs();
     for lie in Lie::ALL.into_iter().filter(|lie| *lie != Lie::None) {
         let start = Instant::now();
-        let caught =
-            runs.iter().find(|run| judge(&sim::run(run, 1, lie)).outcome == Outcome::Differs);
+        // What takes a hair's breadth to see may take another seed.
+        let differs =
+            |run: &&Scenario, seed| judge(&sim::run(run, seed, lie)).outcome == Outcome::Differs;
+        let caught = (1..=3).find_map(|seed| runs.iter().find(|run| differs(run, seed)));
         let took = start.elapsed();
         assert!(caught.is_some(), "{lie} passes everything");
         // A debug build on a busy machine is some ten times slower.
