@@ -4,8 +4,8 @@
 //! Nothing here reads a clock, opens a socket or draws a random number that is not from the seed, so
 //! the same seed gives the same history, to the byte. The state of a run can be cloned.
 //!
-//! Reading order: [`run`]; `world.rs` with `queue.rs`, what is going to happen; `process.rs` with `lease.rs`, a client
-//! process as a machine; [`server`], the model of Redis; `wires.rs` with `rules.rs`, messages and the
+//! Reading order: [`run`]; `world.rs` with `queue.rs`, what is going to happen; `sabotage/process.rs`, a
+//! client process as a machine; [`server`], the model of Redis; `wires.rs` with `rules.rs`, messages and the
 //! faults of the network; `faults.rs`, the others; `actors.rs`, pauses and deaths of processes.
 
 use std::time::Duration;
@@ -19,8 +19,6 @@ mod actors;
 mod clock;
 mod dice;
 mod faults;
-mod lease;
-mod process;
 mod queue;
 mod rules;
 pub mod server;
@@ -76,7 +74,10 @@ impl World {
     fn begin(&mut self) {
         self.began = true;
         self.origin = self.now;
-        let can = self.actors.iter().map(|actor| (actor.name.clone(), process::CAN.to_vec()));
+        let can = self
+            .actors
+            .iter()
+            .map(|actor| (actor.name.clone(), crate::sabotage::process::CAN.to_vec()));
         let can = can.collect();
         for order in self.director.gates() {
             if let crate::director::Order::Gate { fault, process, side, class, number } = order {
@@ -95,7 +96,9 @@ impl World {
             What::Ended(id, why) => self.ended(id, why),
             What::Connect(id) => self.connect(id),
             What::GiveUp(id) => self.give_up(id),
-            What::Ask(actor, request) => self.happen(actor, process::Happening::Asked(request)),
+            What::Ask(actor, request) => {
+                self.happen(actor, crate::sabotage::process::Happening::Asked(request))
+            }
             What::Wake(actor) => self.wake(actor),
             What::Tell(input) => self.direct(*input),
             What::Direct => {

@@ -4,12 +4,12 @@
 use redquorum_protocol::Time;
 
 use super::PIPE;
-use super::process::{Around, Happening, Process, Wish};
 use super::wires::WireId;
 use super::world::{Actor, Instant, What, World};
 use crate::director::Input;
 use crate::name::Name;
 use crate::sabotage::Clocks;
+use crate::sabotage::process::{Around, Happening, Process, Wish};
 use crate::talk::{Notice, Options};
 use crate::units::millis;
 

@@ -15,13 +15,13 @@ use std::sync::Arc;
 use redquorum_protocol::RunId;
 use redquorum_protocol::wire::Command;
 
-use super::process::Happening;
 use super::rules::{Fate, Harm};
 use super::server::{self, Connection};
 use super::world::{Instant, What, World};
 use crate::director::Input;
 use crate::history::{Act, Event, Outcome};
 use crate::sabotage::Lie;
+use crate::sabotage::process::Happening;
 use crate::scenario::{Class, Side};
 use words::{answer_of, class_of, outcome, size_of};
 
@@ -326,7 +326,12 @@ impl World {
             server::Reply::Greeting { client_id, run_id } => {
                 wire.greeted = true;
                 let run_id = RunId(Arc::from(format!("{run_id:016x}")));
-                Happening::Connected { node, epoch, client_id, run_id }
+                Happening::Connected {
+                    node,
+                    epoch,
+                    client_id: Some(client_id),
+                    run_id: Some(run_id),
+                }
             }
             other => Happening::Answered { node, epoch, answer: answer_of(other) },
         };

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::dice::{LinkDice, ProcessDice, Seed, Stream};
-use super::process::{Happening, Process, Wish};
 use super::queue::Queue;
 use super::rules::Rules;
 use super::server::{self, Connection, Server};
@@ -14,6 +13,7 @@ use crate::director::{Director, Input, Order};
 use crate::history::Ns;
 use crate::name::Name;
 use crate::sabotage::Lie;
+use crate::sabotage::process::{Happening, Process, Wish};
 use crate::scenario::Scenario;
 use crate::talk::Request;
 

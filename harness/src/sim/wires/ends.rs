@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::{Lane, Message, Wire, WireId};
 use crate::history::Outcome;
+use crate::sabotage::process::Happening;
 use crate::scenario::{Class, End, Side};
-use crate::sim::process::Happening;
 use crate::sim::rules::Fate;
 use crate::sim::server::{self, Close};
 use crate::sim::world::{Instant, What, World};

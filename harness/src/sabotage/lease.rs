@@ -3,9 +3,9 @@
 use redquorum_protocol::{Claim, Extension, Failure, Hold, Key, Outcome, Time};
 
 use super::process::{Around, Wish};
+use super::{Clocks, LyingClaim};
 use crate::history::text_of;
 use crate::name::Name;
-use crate::sabotage::{Clocks, LyingClaim};
 use crate::talk::{Notice, Why};
 
 /// A client and a resource.

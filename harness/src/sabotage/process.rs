@@ -1,38 +1,40 @@
 //! A client process as a machine: it speaks the client protocol, drives the shipped claims and links,
 //! and says what it wants done. It reads no clock and opens no socket.
 //!
-//! It is what the Tokio shell and the built-in client are together, in virtual time. Every claim goes
-//! through the adapter of the saboteurs, which for the honest [`Lie::None`] passes everything on as it
-//! is.
+//! It is what the Tokio shell and the built-in client are together, without Tokio: the simulation has
+//! them in virtual time, and `shell.rs` drives one on real masters. Every claim goes through the
+//! adapter that lies, which for the honest [`Lie::None`] passes everything on as it is.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum_protocol::wire::Command;
+#[cfg(all(unix, feature = "real"))]
+use redquorum_protocol::wire::Expect;
 use redquorum_protocol::{
     Answer as Vote, Bounds, Claim, Dice, Drift, Effect, Input, Key, Link, LinkEffect, LinkInput,
     NodeId, Patience, RunId, Step, Terms, Time, Token,
 };
 
 use super::lease::{Lease, Whose};
+use super::{Clocks, Lie, LyingClaim};
 use crate::name::Name;
-use crate::sabotage::{Clocks, Lie, LyingClaim};
 use crate::talk::{Answer, Can, Notice, Op, Options, Request, Why};
 
 /// What a link gets back with an answer: the number of the claim, and what was asked.
 type Tag = (u64, Step);
 
 /// What a process can do.
-pub(super) const CAN: [Can; 5] = [Can::Deadline, Can::Extend, Can::Wait, Can::KeepAlive, Can::Lost];
+pub(crate) const CAN: [Can; 5] = [Can::Deadline, Can::Extend, Can::Wait, Can::KeepAlive, Can::Lost];
 
 /// What happens to a process.
 #[derive(Clone, Debug)]
-pub(super) enum Happening {
+pub(crate) enum Happening {
     /// The harness said something.
     Asked(Request),
     /// A connection was greeted.
-    Connected { node: usize, epoch: u64, client_id: u64, run_id: RunId },
+    Connected { node: usize, epoch: u64, client_id: Option<u64>, run_id: Option<RunId> },
     /// A connection did not come up, or broke.
     Closed { node: usize, epoch: u64, why: Arc<str>, random: u64 },
     /// A master answered the oldest unanswered command of a connection.
@@ -43,7 +45,7 @@ pub(super) enum Happening {
 
 /// What a process wants.
 #[derive(Clone, Debug)]
-pub(super) enum Wish {
+pub(crate) enum Wish {
     /// Tell the harness.
     Answer(Answer),
     /// Tell the harness unasked.
@@ -58,7 +60,7 @@ pub(super) enum Wish {
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     lie: Lie,
     options: Options,
     links: Vec<Link<Tag>>,
@@ -77,18 +79,18 @@ pub(super) struct Process {
 }
 
 /// What surrounds one input: the clocks, randomness, and where the wishes go.
-pub(super) struct Around<'a> {
-    pub(super) clocks: Clocks,
-    pub(super) dice: &'a mut dyn Dice,
-    pub(super) out: &'a mut Vec<Wish>,
+pub(crate) struct Around<'a> {
+    pub(crate) clocks: Clocks,
+    pub(crate) dice: &'a mut dyn Dice,
+    pub(crate) out: &'a mut Vec<Wish>,
 }
 
 impl Around<'_> {
-    pub(super) fn stamp(&self) -> i64 {
+    pub(crate) fn stamp(&self) -> i64 {
         i64::try_from(self.clocks.monotonic.as_nanos()).unwrap_or(i64::MAX)
     }
 
-    pub(super) fn answer(
+    pub(crate) fn answer(
         &mut self,
         (id, from): (u64, i64),
         result: Result<(), Why>,
@@ -110,14 +112,14 @@ impl Around<'_> {
         self.answer((id, self.stamp()), Ok(()), |_| ());
     }
 
-    pub(super) fn refuse(&mut self, id: u64, why: Why) {
+    pub(crate) fn refuse(&mut self, id: u64, why: Why) {
         self.answer((id, self.stamp()), Err(why), |_| ());
     }
 }
 
 impl Process {
     /// Starts, and dials all masters.
-    pub(super) fn start(options: Options, nodes: usize, lie: Lie, around: &mut Around<'_>) -> Self {
+    pub(crate) fn start(options: Options, nodes: usize, lie: Lie, around: &mut Around<'_>) -> Self {
         let mut process = Self {
             lie,
             options,
@@ -138,25 +140,45 @@ impl Process {
         process
     }
 
+    /// Whether its options fit each other.
+    ///
+    /// # Errors
+    /// The first that does not.
+    #[cfg(all(unix, feature = "real"))]
+    pub(crate) fn fits(&self) -> Result<(), redquorum_protocol::BadOption> {
+        self.terms(self.options.ttl_ms).map(drop)
+    }
+
     /// Whether every master was tried.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         !self.links.iter().any(Link::is_first_dial)
     }
 
+    /// How the next answer of a master is to be read.
+    #[cfg(all(unix, feature = "real"))]
+    pub(crate) fn expects(&self, node: usize) -> Option<Expect> {
+        self.links[node].oldest().map(|(expect, _)| expect)
+    }
+
+    /// Whether a connection with this number is still wanted.
+    #[cfg(all(unix, feature = "real"))]
+    pub(crate) fn awaits(&self, node: usize, epoch: u64) -> bool {
+        self.links[node].awaits(epoch)
+    }
+
     /// When to say [`Happening::Wake`], by the monotonic clock.
-    pub(super) fn next_wake(&self, clocks: Clocks) -> Time {
+    pub(crate) fn next_wake(&self, clocks: Clocks) -> Time {
         let links = self.links.iter().map(Link::next_wake).min().unwrap_or(Time::NEVER);
         let sleeps = self.leases.iter().filter_map(|(_, lease)| lease.claim.sleeps(clocks)).min();
         sleeps.map_or(links, |sleep| links.min(clocks.monotonic.plus(sleep)))
     }
 
     /// Takes in what happens, and says what it wants.
-    pub(super) fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
+    pub(crate) fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
         match happening {
             Happening::Asked(request) => self.request(request, around),
             Happening::Connected { node, epoch, client_id, run_id } => {
                 if self.links[node].awaits(epoch) {
-                    let (client_id, run_id) = (Some(client_id), Some(run_id));
                     self.link(node, LinkInput::Connected { epoch, client_id, run_id }, around);
                 }
             }
