@@ -324,8 +324,8 @@ impl Section {
                     steps.push(touch(way));
                 }
                 Inner::Work(ms) => steps.push(Step::Work(length(ms))),
-                // Not beside a watchdog: from the record alone the judge cannot tell which masters
-                // had a vote when rounds of both overlap, and calls a failed extension a bug.
+                // Not beside a watchdog yet: an extension then failed though a quorum had said yes,
+                // and whether the judge or the lock is wrong there is not understood.
                 Inner::Extend(_) if keeps => {}
                 Inner::Extend(longer) => {
                     steps.push(Step::Extend { resource: resource.clone(), ttl: ttl(longer) });
