@@ -31,6 +31,10 @@ impl Director {
 
     /// Does what is due, until nothing is.
     pub(super) fn go_on(&mut self, now: Ns, orders: &mut Vec<Order>) {
+        if self.phase == Some(Phase::Heal) {
+            // What was still striking when the healing began is there only now.
+            orders.extend(self.faults.cure_all().into_iter().map(Order::Cure));
+        }
         match self.phase {
             Some(Phase::Run) => self.go_on_running(now, orders),
             Some(Phase::Heal) if self.faults.all_cured() || now >= self.limit => {
@@ -68,7 +72,12 @@ impl Director {
         if self.faults.are_set_up() {
             self.play(now, orders);
         }
-        self.strike(now, orders);
+        while self.strike(now, orders) {
+            // Whoever waited for a fault that failed goes on, or waits for the next.
+            if self.faults.are_set_up() {
+                self.play(now, orders);
+            }
+        }
         let played = self.players.iter().all(Player::is_done);
         if (played && self.faults.nothing_due()) || now >= self.limit {
             self.enter(now, Phase::Heal);
@@ -90,8 +99,10 @@ impl Director {
         }
     }
 
-    /// Every fault whose moment has come strikes; every one that had its time is cured.
-    fn strike(&mut self, now: Ns, orders: &mut Vec<Order>) {
+    /// Every fault whose moment has come strikes; every one that had its time is cured. Returns
+    /// whether one failed at once.
+    fn strike(&mut self, now: Ns, orders: &mut Vec<Order>) -> bool {
+        let mut failed = false;
         for fault in self.faults.due(now) {
             let harm = &self.scenario.faults[fault].harm;
             let nodes = match nodes_of(harm, self.scenario.cluster.nodes, |client| {
@@ -102,6 +113,7 @@ impl Director {
                 Err(why) => {
                     let at = Window { from: now, to: now };
                     self.struck(now, fault, at, Some(why), orders);
+                    failed = true;
                     continue;
                 }
             };
@@ -110,6 +122,7 @@ impl Director {
             orders.push(Order::Strike { fault, nodes, processes });
         }
         orders.extend(self.faults.over(now).into_iter().map(Order::Cure));
+        failed
     }
 
     /// The keys of a master.

@@ -92,12 +92,15 @@ impl Strike<'_> {
     }
 
     /// How long the link may be down after the cure.
-    const fn grace(&self) -> Ns {
-        match self.harm {
+    fn grace(&self) -> Ns {
+        // What was delayed as it ended still comes late.
+        let late = self.delay().unwrap_or_default();
+        let grace = match self.harm {
             Harm::Node(NodeHarm::Pause { .. } | NodeHarm::Slow { .. } | NodeHarm::Full { .. })
             | Harm::Net(NetHarm::Hold(_) | NetHarm::Delay { .. } | NetHarm::Duplicate(_)) => GO_ON,
             _ => RECONNECT,
-        }
+        };
+        grace.saturating_add(late)
     }
 
     /// `fault 2, clock.step`.

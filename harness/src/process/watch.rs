@@ -35,6 +35,8 @@ struct Ended {
     exit: Option<String>,
     /// Its output has ended, or is not waited for any more.
     silent: bool,
+    /// Its standard error has ended.
+    done_complaining: bool,
 }
 
 impl Shared {
@@ -94,7 +96,8 @@ impl Shared {
         let _ = kill_process_group(group, Signal::KILL);
         self.change(|ended| ended.exit = Some(exit.clone()));
         // What it said before it ended comes first.
-        let _ = self.wait_for(ENDING, |ended| ended.silent.then_some(()));
+        let _ =
+            self.wait_for(ENDING, |ended| (ended.silent && ended.done_complaining).then_some(()));
         self.close(exit);
     }
 
@@ -120,6 +123,7 @@ impl Shared {
             let surplus = kept.len().saturating_sub(COMPLAINTS);
             kept.drain(..surplus);
         }
+        self.change(|ended| ended.done_complaining = true);
     }
 
     fn tell(&self, what: Word) {

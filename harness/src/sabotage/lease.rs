@@ -108,7 +108,7 @@ impl Lease {
         if lost {
             self.lose(around);
         }
-        if self.seen.is_some_and(|seen| moved > seen) {
+        if self.seen.is_some_and(|seen| moved != seen) {
             self.seen = Some(moved);
             let (client, resource) = self.whose.clone();
             let at_ns = Some(around.stamp());

@@ -151,7 +151,11 @@ impl<'w, 'a> OneKey<'w, 'a> {
                     kept.made.to = kept.made.to.min(when.to);
                 }
                 kept.certain.to = certain_to.max(kept.certain.from);
-                kept.possible.to = possible_to;
+                // Not every lock shortens the life of a key that it extends for a shorter time.
+                kept.possible.to = match kept.possible.to {
+                    Ns::MAX => possible_to,
+                    before => before.max(possible_to),
+                };
                 kept.life = life;
             }
             (Outcome::Created, Some(token)) => {

@@ -42,7 +42,23 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     // Whoever is told so late may have given up before, on a busy machine.
     let by = request.asked.saturating_add(case.world.node_timeout / 2);
     let kept = case.keys.kept(request.process, lease.token?, request.asked);
+    // Only those count of which the client knew that they had granted when it first extended: for
+    // a grant that was still under way then it may wait for the next round, or for ever.
+    let all = case.keys.kept(request.process, lease.token?, lease.asked);
+    let first = all.iter().map(|kept| kept.sent).min().unwrap_or(request.asked);
+    let asked = case.requests.iter().filter(|other| {
+        other.op == "extend"
+            && other.client == lease.client
+            && other.resource == Some(lease.resource)
+            && other.asked >= lease.start.from
+    });
+    let first = asked.map(|other| other.asked).min().map_or(first, |asked| asked.min(first));
+    let knew = |node: usize| {
+        let learnt = |at: Option<Ns>| at.is_some_and(|at| at <= first);
+        lease.keys(&case.keys).any(|key| key.node == node && learnt(key.delivered))
+    };
     let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
+    let yes = yes.filter(|kept| knew(kept.node));
     let nodes = count(yes.map(|kept| kept.node));
     (nodes >= case.world.q).then(|| {
         let story = vec![format!(
@@ -74,7 +90,10 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     })?;
     let end = lease.span().to;
     let ttl = ttl(case, lease);
-    let most = keep.asked.saturating_add(shortest_keep(case, lease)?);
+    // A watchdog does not ask again for what is less than a round may take and drift deducts.
+    let longest = time::of(case.world.scenario.longest_ttl());
+    let least = case.world.node_timeout.saturating_add(case.world.drift_of(longest));
+    let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
     let next = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
     let over = case.world.began(Phase::Heal).unwrap_or(case.world.end);
     // For one TTL before its end nothing kept it from being extended.
