@@ -17,7 +17,8 @@ fn main() -> std::process::ExitCode {
             cases.push(with_masters(&run.name.clone(), move || {
                 let setup = Setup { choice: Choice::Process, ..Setup::default() };
                 let client = [env!("CARGO_BIN_EXE_redquorum-chaos").into(), "client".into()];
-                let ground = Ground::prepare(&setup).unwrap().with_command("built-in", client.into());
+                let ground =
+                    Ground::prepare(&setup).unwrap().with_command("built-in", client.into());
                 let real = judge(&ground.run(&run, 1, &mut |_| {}).unwrap());
                 let virtual_ = judge(&sim::run(&run, 1, Lie::None));
                 assert_eq!(
