@@ -41,14 +41,19 @@ fn table() -> Result<bool, String> {
     for lie in Lie::ALL.into_iter().filter(|lie| chosen(&asked, *lie)) {
         let start = Instant::now();
         let mut caught = BTreeMap::new();
-        for run in &runs {
+        let possible = |run: &&Scenario| !real || can(run);
+        for run in runs.iter().filter(possible) {
             eprint!("\r\x1b[K{lie}: {}", run.name);
-            let history = if real { played(run, lie)? } else { sim::run(run, 1, lie) };
-            let verdict = judge(&history);
-            // What was not seen is no catch: a lie must be seen.
-            if verdict.outcome == Outcome::Differs {
-                let layer = verdict.findings.first().map_or("-", |finding| finding.layer.name());
-                caught.insert(run.name.clone(), layer);
+            // What takes a hair's breadth to see may take another seed.
+            for seed in 1..=if real { 1 } else { 3 } {
+                let history = if real { played(run, lie)? } else { sim::run(run, seed, lie) };
+                let verdict = judge(&history);
+                // What was not seen is no catch: a lie must be seen.
+                if verdict.outcome == Outcome::Differs {
+                    let layer = verdict.findings.first().map(|finding| finding.layer.name());
+                    caught.insert(run.name.clone(), layer.unwrap_or("-"));
+                    break;
+                }
             }
         }
         eprintln!("\r\x1b[K{lie}: {} caught it, {:.1?}", caught.len(), start.elapsed());
@@ -60,6 +65,12 @@ fn table() -> Result<bool, String> {
         all_well &= caught.is_empty() == (lie == Lie::None);
     }
     Ok(all_well)
+}
+
+/// Whether real masters can be broken so.
+fn can(run: &Scenario) -> bool {
+    let setup = Setup { choice: Choice::Process, ..Setup::default() };
+    Ground::prepare(&setup).is_ok_and(|ground| ground.can(run).is_ok())
 }
 
 /// On real masters.

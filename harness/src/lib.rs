@@ -2,7 +2,7 @@
 //! what the lock did.
 //!
 //! ```text
-//!              orders ─▶ real: masters, clients, network, clocks
+//!              orders ─▶ real: masters, clients, network, clocks; or sim: all that in virtual time
 //! scenario ─▶ director                    │
 //!    ▲         ▲      ◀─ what happens ────┘
 //!    │         └─▶ history ─▶ judge ─▶ verdict ─▶ reports, exit code
@@ -17,6 +17,7 @@
 //! | [`director`] | follows it: told what happens, says what to do |
 //! | [`history`] | the record of a run |
 //! | [`judge`] | from a history to a verdict, a layer at a time |
+//! | [`sim`] | a run in virtual time, from a seed: a second opinion, and the default where no Redis is |
 //! | [`talk`] | the client protocol: what the harness and a client process say to each other |
 //! | `real` | where it happens: masters, proxies, faults |
 //! | `process` | a client process: started, heard, paused, killed, never left behind |
@@ -26,7 +27,7 @@
 //! | `cli`, `report` | the command line, and what comes out of it |
 //!
 //! Those without a link need the feature `real` (on by default) and a Unix. The others build without
-//! Tokio and Redis, and whatever drives masters in virtual time can use them as they are.
+//! Tokio and Redis.
 //!
 //! # What is deliberately absent
 //!
@@ -39,7 +40,7 @@
 //!   masters hold is computed from the commands that passed.
 //! - **No lock runs in the harness's own process.** Clients are processes that can be stopped as a
 //!   garbage collector stops them, and speak a protocol that any lock can be taught.
-//! - **A seed does not make a run on real masters repeat itself**; it is recorded for what may.
+//! - **A seed does not make a run on real masters repeat itself**; it makes the simulation do so.
 
 #[cfg(all(unix, feature = "real"))]
 pub mod cli;

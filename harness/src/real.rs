@@ -15,7 +15,7 @@ use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
 
 use crate::history::History;
 use crate::sabotage::Lie;
-use crate::scenario::{Persistence, Scenario};
+use crate::scenario::{ClientHarm, Harm, Persistence, Scenario};
 use crate::sim;
 
 mod clock;
@@ -159,6 +159,12 @@ impl Ground {
         if !matches!(self.kind, Kind::Sim) && needs_clocks(scenario) {
             clocks_supported().map_err(|error| error.to_string())?;
         }
+        let suspends = |fault: &crate::scenario::Fault| {
+            matches!(fault.harm, Harm::Client(ClientHarm::Suspend { .. }))
+        };
+        if !matches!(self.kind, Kind::Sim) && scenario.faults.iter().any(suspends) {
+            return Err(inject::NO_SUSPEND.to_owned());
+        }
         Ok(())
     }
 
@@ -240,7 +246,14 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
             Some(image) => builder.image(image),
             None => builder,
         };
-        builder.prepare().map_err(|error| error.to_string())
+        let what = builder.prepare().map_err(|error| error.to_string())?;
+        // What a run that was killed has left with the engine is removed now, and told.
+        let swept = redquorum_rig::Containers::sweep().map_err(|error| error.to_string())?;
+        Ok::<_, String>(match swept.len() {
+            0 => what,
+            1 => format!("{what}; removed a container that an earlier run had left"),
+            many => format!("{what}; removed {many} containers that an earlier run had left"),
+        })
     };
     let image = setup.image.clone();
     match setup.choice {

@@ -193,10 +193,9 @@ impl<'a> Faults<'a> {
 
     /// The pauses of a client process.
     pub(super) fn pauses(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
-        self.strikes.iter().filter(move |strike| {
-            matches!(strike.harm, Harm::Client(ClientHarm::Pause { .. }))
-                && strike.hits_process(process)
-        })
+        self.strikes
+            .iter()
+            .filter(move |strike| strike.harm.pauses_clients() && strike.hits_process(process))
     }
 
     /// When a client process was killed.

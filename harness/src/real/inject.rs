@@ -26,6 +26,10 @@ use crate::scenario::{ClientHarm, Harm, NodeHarm, Scenario};
 mod clocks;
 mod net;
 
+/// Why no real client is suspended.
+pub(super) const NO_SUSPEND: &str =
+    "a machine cannot be suspended from within: only the simulation does `client.suspend`";
+
 /// The client processes of a run, by name.
 pub(super) type Processes = BTreeMap<Name, Mutex<ClientProcess>>;
 
@@ -127,6 +131,7 @@ impl Injector {
                 self.net(fault, rule, true);
                 Ok(())
             }
+            Harm::Client(ClientHarm::Suspend { .. }) => Err(NO_SUSPEND.to_owned()),
             Harm::Client(ClientHarm::Pause { .. }) => self.clients(fault, ClientProcess::pause),
             Harm::Client(ClientHarm::Kill { .. }) => self.clients(fault, ClientProcess::kill),
             Harm::Client(ClientHarm::Clock { by, .. }) => {
@@ -142,6 +147,7 @@ impl Injector {
             Harm::Node(NodeHarm::Pause { .. }) => self.each(&nodes, |rig, node| rig.resume(node)),
             Harm::Node(NodeHarm::Full { .. }) => self.memory(&nodes, "0"),
             Harm::Clock(_) => self.set_clocks(&nodes, ClockChange::Cure, tell),
+            Harm::Client(ClientHarm::Suspend { .. }) => Ok(()),
             Harm::Client(ClientHarm::Pause { .. }) => self.clients(fault, ClientProcess::resume),
             Harm::Client(ClientHarm::Clock { .. }) => {
                 self.set_client_clocks(fault, ClockChange::Cure)

@@ -16,6 +16,8 @@ use super::votes::{Theft, Votes};
 pub struct Clocks {
     /// The one that only goes forward.
     pub monotonic: Time,
+    /// The same, but it stops while the machine is suspended.
+    pub awake: Time,
     /// The one that can be set.
     pub wall: Time,
 }
@@ -302,7 +304,11 @@ impl LyingClaim {
 
 /// The clock that it measures by.
 fn clock(lie: Lie, clocks: Clocks) -> Time {
-    if lie == Lie::WallClock { clocks.wall } else { clocks.monotonic }
+    match lie {
+        Lie::WallClock => clocks.wall,
+        Lie::ForgetsSuspend => clocks.awake,
+        _ => clocks.monotonic,
+    }
 }
 
 fn told(step: Step, answers: Vec<(NodeId, Answer)>) -> Vec<Input> {

@@ -48,11 +48,17 @@ pub enum Lie {
     ExtendsFromReply,
     /// It gives back a majority of the masters, and leaves the others to time.
     ReleasesMajority,
+    /// It measures by a clock that stops while the machine is suspended.
+    ForgetsSuspend,
+    /// It deducts a tenth less than the drift allowance.
+    DriftShort,
+    /// It sends every SET once more, later, on another connection.
+    SendsAgain,
 }
 
 impl Lie {
     /// All of them, the honest one first.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::None,
         Self::NoDeadlineCheck,
         Self::T0AfterFirstReply,
@@ -71,6 +77,9 @@ impl Lie {
         Self::LeaksCancelled,
         Self::ExtendsFromReply,
         Self::ReleasesMajority,
+        Self::ForgetsSuspend,
+        Self::DriftShort,
+        Self::SendsAgain,
     ];
 
     /// Its name on the command line.
@@ -94,6 +103,9 @@ impl Lie {
             Self::LeaksCancelled => "leaks-cancelled",
             Self::ExtendsFromReply => "extends-from-reply",
             Self::ReleasesMajority => "releases-majority",
+            Self::ForgetsSuspend => "forgets-suspend",
+            Self::DriftShort => "drift-short",
+            Self::SendsAgain => "sends-again",
         }
     }
 
@@ -118,6 +130,9 @@ impl Lie {
             Self::LeaksCancelled => "leaves behind what a cancelled acquire has set",
             Self::ExtendsFromReply => "counts the TTL of an extension from the first reply",
             Self::ReleasesMajority => "gives back a majority of the masters only",
+            Self::ForgetsSuspend => "measures by a clock that stops while the machine is suspended",
+            Self::DriftShort => "deducts a tenth less than the drift allowance",
+            Self::SendsAgain => "sends every SET once more, later, on another connection",
         }
     }
 
@@ -127,6 +142,12 @@ impl Lie {
         match self {
             // The least that the machines take.
             Self::DriftIgnored => Drift { ppm: 0, fixed: Duration::from_millis(1) },
+            Self::DriftShort => Drift {
+                ppm: honest.ppm - honest.ppm / 10,
+                fixed: honest
+                    .fixed
+                    .saturating_sub(Duration::from_nanos(honest.fixed.subsec_nanos() as u64 / 10)),
+            },
             _ => honest,
         }
     }

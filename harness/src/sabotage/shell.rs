@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redquorum_protocol::wire::Greeting;
+use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     Answer, Backoff, Bounds, Cause, Dice, Drift, Effect, Input, Key, Link, LinkEffect, LinkInput,
     NodeId, Step, TOKEN_LEN, Terms, Time, Token,
@@ -21,7 +21,7 @@ use redquorum_protocol::{
 use super::claim::{Clocks, LyingClaim};
 use super::lie::Lie;
 use super::talk::Lease;
-use super::wires::{Wire, dial};
+use super::wires::{Wire, dial, send_again};
 use crate::client::settings;
 use crate::client::voice::Voice;
 use crate::name::Name;
@@ -217,6 +217,11 @@ impl Shell {
             match effect {
                 LinkEffect::Write(command) => {
                     let lie = self.lie;
+                    if lie == Lie::SendsAgain && matches!(command, Command::Set { .. }) {
+                        let mut bytes = Vec::new();
+                        lie.encode(&command, &mut bytes);
+                        send_again(self.urls[node].clone(), bytes, CONNECT);
+                    }
                     if let Some(epoch) = self.links[node].epoch()
                         && let Some(wire) = self.wire(node, epoch)
                     {
@@ -321,5 +326,6 @@ fn now() -> Time {
 /// What the clocks show. The wall clock is asked through libc, where it can be preloaded.
 pub(super) fn clocks() -> Clocks {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Clocks { monotonic: now(), wall: Time::ZERO.plus(wall) }
+    // Nobody suspends the machine of a real run.
+    Clocks { monotonic: now(), awake: now(), wall: Time::ZERO.plus(wall) }
 }

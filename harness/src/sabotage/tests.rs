@@ -50,7 +50,8 @@ impl Run {
 
     fn start_with(lie: Lie, nodes: usize, wait: Duration, root: Token) -> Self {
         let (mut dice, mut wanted) = (Counter(0), Vec::new());
-        let clocks = Clocks { monotonic: Time::ZERO, wall: Time::from_millis(1_000_000) };
+        let clocks =
+            Clocks { monotonic: Time::ZERO, awake: Time::ZERO, wall: Time::from_millis(1_000_000) };
         let patience = Patience { wait, explain: false };
         let terms = terms(lie, nodes);
         let claim =
@@ -60,7 +61,7 @@ impl Run {
 
     fn clocks(&self, ms: u64) -> Clocks {
         let wall = Time::from_millis(ms + self.wall_ahead);
-        Clocks { monotonic: Time::from_millis(ms), wall }
+        Clocks { monotonic: Time::from_millis(ms), awake: Time::from_millis(ms), wall }
     }
 
     fn give(&mut self, ms: u64, input: Input) {

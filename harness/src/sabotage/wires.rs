@@ -57,6 +57,9 @@ impl Drop for Wire {
     }
 }
 
+/// How much later a SET is sent again: behind the release of a short hold.
+pub(crate) const AGAIN: Duration = Duration::from_millis(300);
+
 /// Opens a connection in a thread, says hello, and then passes on what comes.
 pub(super) fn dial(
     url: String,
@@ -71,6 +74,20 @@ pub(super) fn dial(
         let told = events.send(Event::Dialled { node, epoch, opened });
         if let (Ok(()), Some(stream)) = (told, reader) {
             read(stream, (node, epoch), &events);
+        }
+    });
+}
+
+/// Sends these bytes once more, later, on a connection of their own, in a thread; what is answered
+/// nobody wants to know.
+pub(super) fn send_again(url: String, bytes: Vec<u8>, limit: Duration) {
+    thread::spawn(move || {
+        thread::sleep(AGAIN);
+        if let Ok((mut stream, _)) = open(&url, limit)
+            && stream.write_all(&bytes).is_ok()
+        {
+            // Until the master has answered: before that it may not have read them.
+            let _ = stream.read(&mut [0; 64]);
         }
     });
 }

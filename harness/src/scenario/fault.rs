@@ -86,6 +86,7 @@ impl Harm {
             Self::Net(NetHarm::HalfOpen { .. }) => "net.half-open",
             Self::Net(NetHarm::Reset(_)) => "net.reset",
             Self::Client(ClientHarm::Pause { .. }) => "client.pause",
+            Self::Client(ClientHarm::Suspend { .. }) => "client.suspend",
             Self::Client(ClientHarm::Kill { .. }) => "client.kill",
             Self::Client(ClientHarm::Clock { .. }) => "client.clock",
         }
@@ -106,7 +107,7 @@ impl Harm {
 
     /// Whether the client processes that it hits stand still until it is cured.
     pub const fn pauses_clients(&self) -> bool {
-        matches!(self, Self::Client(ClientHarm::Pause { .. }))
+        matches!(self, Self::Client(ClientHarm::Pause { .. } | ClientHarm::Suspend { .. }))
     }
 
     /// Whether it sets a wall clock.

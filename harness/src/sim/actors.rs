@@ -29,7 +29,7 @@ impl World {
         let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
         for (number, name) in names.into_iter().enumerate() {
             let mut wishes = Vec::new();
-            let clocks = self.clocks(0);
+            let clocks = self.clocks(0, 0);
             let nodes = self.masters.len();
             let mut dice = self.seed.of_process(number);
             let mut around = Around { clocks, dice: &mut dice.claims, out: &mut wishes };
@@ -44,6 +44,8 @@ impl World {
                 asked: VecDeque::new(),
                 inbox: VecDeque::new(),
                 wall_ahead: 0,
+                suspended_at: None,
+                suspended: 0,
                 wake: Instant::MAX,
             });
             self.grant(number, &mut wishes);
@@ -55,11 +57,20 @@ impl World {
         self.actors.iter().all(|actor| actor.process.is_ready())
     }
 
-    fn clocks(&self, wall_ahead: i64) -> Clocks {
+    fn clocks_of(&self, number: usize) -> Clocks {
+        let actor = &self.actors[number];
+        self.clocks(actor.wall_ahead, actor.suspended)
+    }
+
+    fn clocks(&self, wall_ahead: i64, suspended: u64) -> Clocks {
         /// Far enough from zero to be set back.
         const EPOCH: u64 = 1_000_000_000 * 1_000_000_000;
         let wall = EPOCH.saturating_add(self.now).saturating_add_signed(wall_ahead);
-        Clocks { monotonic: Time::from_nanos(self.now), wall: Time::from_nanos(wall) }
+        Clocks {
+            monotonic: Time::from_nanos(self.now),
+            awake: Time::from_nanos(self.now - suspended),
+            wall: Time::from_nanos(wall),
+        }
     }
 
     /// Something happens to a process.
@@ -71,7 +82,7 @@ impl World {
         if actor.paused {
             return actor.inbox.push_back(happening);
         }
-        let clocks = self.clocks(self.actors[number].wall_ahead);
+        let clocks = self.clocks_of(number);
         let mut wishes = std::mem::take(&mut self.wishes);
         let Actor { process, dice, .. } = &mut self.actors[number];
         let mut around = Around { clocks, dice: &mut dice.claims, out: &mut wishes };
@@ -113,7 +124,7 @@ impl World {
             }
         }
         let actor = &self.actors[number];
-        let wake = actor.process.next_wake(self.clocks(actor.wall_ahead));
+        let wake = actor.process.next_wake(self.clocks_of(number));
         if wake != Time::NEVER && wake.as_nanos() < self.actors[number].wake {
             self.actors[number].wake = wake.as_nanos();
             self.enter(wake.as_nanos(), What::Wake(number));
@@ -141,6 +152,9 @@ impl World {
         let actor = &mut self.actors[number];
         let timers_first = actor.dice.waking.below(2) == 0;
         actor.paused = false;
+        if let Some(since) = actor.suspended_at.take() {
+            actor.suspended += self.now - since;
+        }
         let inbox = std::mem::take(&mut actor.inbox);
         if timers_first {
             self.happen(number, Happening::Wake);

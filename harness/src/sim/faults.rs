@@ -81,6 +81,12 @@ impl World {
             Harm::Client(ClientHarm::Pause { .. }) => {
                 actors.iter().for_each(|actor| self.actors[*actor].paused = true);
             }
+            Harm::Client(ClientHarm::Suspend { .. }) => {
+                for actor in actors {
+                    self.actors[actor].paused = true;
+                    self.actors[actor].suspended_at = Some(self.now);
+                }
+            }
             Harm::Client(ClientHarm::Kill { .. }) => {
                 actors.iter().for_each(|actor| self.die(*actor));
             }
@@ -106,7 +112,7 @@ impl World {
                 nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(false));
             }
             Harm::Clock(_) => nodes.iter().for_each(|node| self.set_clock(*node, None)),
-            Harm::Client(ClientHarm::Pause { .. }) => {
+            Harm::Client(ClientHarm::Pause { .. } | ClientHarm::Suspend { .. }) => {
                 actors.iter().for_each(|actor| self.go_on(*actor));
             }
             Harm::Client(ClientHarm::Clock { .. }) => {

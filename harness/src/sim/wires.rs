@@ -21,6 +21,7 @@ use super::server::{self, Connection};
 use super::world::{Instant, What, World};
 use crate::director::Input;
 use crate::history::{Act, Event, Outcome};
+use crate::sabotage::Lie;
 use crate::scenario::{Class, Side};
 use words::{answer_of, class_of, outcome, size_of};
 
@@ -90,6 +91,9 @@ impl Wires {
         self.0.iter().enumerate().filter_map(|(id, wire)| Some((id, wire.as_ref()?)))
     }
 }
+
+/// How much later a client that sends twice does so: behind the release of a short hold.
+const AGAIN: u64 = 300_000_000;
 
 /// A request on its way.
 #[derive(Clone, Debug)]
@@ -196,6 +200,9 @@ impl World {
         let (actor, class) = (wire.actor, message.class);
         if fate.duplicate && message.act.is_some() {
             self.duplicate(id, at, &message);
+        }
+        if self.lie == Lie::SendsAgain && class == Class::Acquire {
+            self.duplicate(id, at + AGAIN, &message);
         }
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.up.under_way.push_back(message);

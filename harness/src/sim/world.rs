@@ -98,6 +98,9 @@ pub(super) struct Actor {
     pub(super) inbox: VecDeque<Happening>,
     /// How far its wall clock is ahead.
     pub(super) wall_ahead: i64,
+    /// Since when its machine is suspended, and for how long it was, all together.
+    pub(super) suspended_at: Option<Instant>,
+    pub(super) suspended: u64,
     /// When it is to be woken next, as entered.
     pub(super) wake: Instant,
 }

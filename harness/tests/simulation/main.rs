@@ -1,6 +1,5 @@
-//! The simulation from outside: every scenario in virtual time, the same again from the same seed;
-//! clients that lie are caught; and what lies within the lock's assumptions never breaks it.
+//! The simulation from outside: a seed says everything, and what lies within the lock's assumptions
+//! never breaks it. That lies are caught is in `tests/lies.rs`.
 
 mod determinism;
-mod mutants;
 mod support;

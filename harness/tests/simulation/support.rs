@@ -1,10 +1,7 @@
 //! What the tests share.
 
 use redquorum_harness::history::{Event, History};
-use redquorum_harness::judge::{Verdict, judge};
-use redquorum_harness::sabotage::Lie;
 use redquorum_harness::scenario::{Scenario, embedded};
-use redquorum_harness::sim;
 
 /// Every run of every scenario that comes with the program.
 pub(crate) fn runs() -> Vec<Scenario> {
@@ -15,20 +12,6 @@ pub(crate) fn runs() -> Vec<Scenario> {
 /// A scenario from its text; it has no variants.
 pub(crate) fn scenario(text: &str) -> Scenario {
     toml::from_str::<Scenario>(text).unwrap().runs().remove(0)
-}
-
-/// Plays a scenario, and judges it.
-pub(crate) fn played(scenario: &Scenario, seed: u64, lie: Lie) -> (History, Verdict) {
-    let history = sim::run(scenario, seed, lie);
-    let verdict = judge(&history);
-    (history, verdict)
-}
-
-/// What happened, as it is written.
-pub(crate) fn bytes(history: &History) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    history.write(&mut bytes).unwrap();
-    bytes
 }
 
 /// A line for each event that is about one client, which lives in a process of its own.

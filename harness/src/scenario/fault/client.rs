@@ -17,6 +17,13 @@ pub enum ClientHarm {
         #[serde(alias = "client")]
         clients: Clients,
     },
+    /// The machine that it is on is suspended: it stops, and so does every clock that does not count
+    /// suspended time. Cure: it goes on. Only in virtual time.
+    Suspend {
+        /// Which.
+        #[serde(alias = "client")]
+        clients: Clients,
+    },
     /// It dies. There is no cure.
     Kill {
         /// Which.
@@ -36,9 +43,10 @@ pub enum ClientHarm {
 impl ClientHarm {
     pub(super) const fn clients(&self) -> &Clients {
         match self {
-            Self::Pause { clients } | Self::Kill { clients } | Self::Clock { clients, .. } => {
-                clients
-            }
+            Self::Pause { clients }
+            | Self::Suspend { clients }
+            | Self::Kill { clients }
+            | Self::Clock { clients, .. } => clients,
         }
     }
 }

@@ -1,0 +1,64 @@
+//! In virtual time: every client that lies is caught by some scenario, within a second of real time;
+//! the honest one passes all, with any seed; and the same seed gives the same history, to the byte.
+
+use std::time::{Duration, Instant};
+
+use redquorum_harness::history::History;
+use redquorum_harness::judge::{Outcome, judge};
+use redquorum_harness::sabotage::Lie;
+use redquorum_harness::scenario::{Scenario, embedded};
+use redquorum_harness::sim;
+
+fn runs() -> Vec<Scenario> {
+    let read = |text| toml::from_str::<Scenario>(text).expect("it is read elsewhere, too");
+    embedded().flat_map(|(_, text)| read(text).runs()).collect()
+}
+
+fn bytes(history: &History) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    history.write(&mut bytes).expect("memory takes everything");
+    bytes
+}
+
+#[test]
+fn every_lie_is_caught_within_a_second() {
+    let runs = runs();
+    for lie in Lie::ALL.into_iter().filter(|lie| *lie != Lie::None) {
+        let start = Instant::now();
+        // What takes a hair's breadth to see may take another seed.
+        let differs =
+            |run: &&Scenario, seed| judge(&sim::run(run, seed, lie)).outcome == Outcome::Differs;
+        let caught = (1..=3).find_map(|seed| runs.iter().find(|run| differs(run, seed)));
+        let took = start.elapsed();
+        assert!(caught.is_some(), "{lie} passes everything");
+        // A debug build on a busy machine is some ten times slower.
+        let within = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 1 });
+        assert!(took < within, "{lie} was caught after {took:?}");
+    }
+}
+
+#[test]
+fn the_honest_client_passes_everything_with_any_seed() {
+    for run in runs() {
+        for seed in 0..10 {
+            let verdict = judge(&sim::run(&run, seed, Lie::None));
+            assert_eq!(
+                verdict.outcome,
+                Outcome::AsExpected,
+                "{} with seed {seed}: {:?}\n{:#?}",
+                run.name,
+                verdict.differences,
+                verdict.findings
+            );
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_history_and_another_seed_another() {
+    for run in runs() {
+        let first = bytes(&sim::run(&run, 7, Lie::None));
+        assert_eq!(first, bytes(&sim::run(&run, 7, Lie::None)), "{}", run.name);
+        assert_ne!(first, bytes(&sim::run(&run, 8, Lie::None)), "{}", run.name);
+    }
+}
