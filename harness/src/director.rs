@@ -63,7 +63,7 @@ pub struct Director {
     gone: BTreeSet<Name>,
     next_id: u64,
     /// Who was asked, by the number of the request.
-    asked: BTreeMap<u64, Name>,
+    asked: Vec<(u64, Name)>,
     /// When the run is healed, whatever is still under way.
     limit: Ns,
     settle: Settle,
@@ -91,13 +91,13 @@ impl Director {
             can: BTreeMap::new(),
             gone: BTreeSet::new(),
             next_id: 1,
-            asked: BTreeMap::new(),
+            asked: Vec::new(),
             limit: limit(scenario),
             settle: Settle::default(),
             wake: None,
             follows_messages: Faults::follow_messages(&scenario.faults),
             follows_grants: Faults::follow_grants(&scenario.faults),
-            records: Vec::with_capacity(1024),
+            records: Vec::with_capacity(2048),
         }
     }
 
@@ -152,6 +152,11 @@ impl Director {
     /// The phase that the run is in; none before it begins.
     pub fn phase(&self) -> Option<Phase> {
         self.phase
+    }
+
+    /// Writes down what is for the history alone.
+    pub fn note(&mut self, now: Ns, event: Event) {
+        self.record(now, event);
     }
 
     /// Takes in what happened, and says what to do.
@@ -240,7 +245,17 @@ impl Director {
             self.paused(now, &processes, true);
         }
         let fault_number = fault + 1;
-        self.record(now, Event::Struck { fault: fault_number, harm, nodes, processes, at, failed });
+        self.record(
+            now,
+            Event::Struck {
+                fault: fault_number,
+                harm: Box::new(harm),
+                nodes,
+                processes,
+                at,
+                failed,
+            },
+        );
         if self.faults.has_gate(fault) {
             orders.push(Order::Open(fault));
         }

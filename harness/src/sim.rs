@@ -69,6 +69,32 @@ pub fn run(scenario: &Scenario, seed: u64, lie: Lie) -> History {
     .with(records)
 }
 
+/// A number that stands for all that happened, to the byte: two runs of the same scenario from the
+/// same seed have the same.
+pub fn trace_hash(history: &History) -> u64 {
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    match history.write(&mut hash) {
+        Ok(()) => hash.0,
+        Err(error) => unreachable!("a hash takes everything: {error}"),
+    }
+}
+
+/// FNV-1a, of all that is written to it.
+struct Fnv(u64);
+
+impl std::io::Write for Fnv {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl World {
     /// All clients are ready: the run begins.
     fn begin(&mut self) {
@@ -89,27 +115,37 @@ impl World {
 
     fn let_happen(&mut self, what: What) {
         match what {
-            What::ToMaster(id, message) => self.at_master(id, message),
+            What::AtMaster(id) => self.at_master(id),
             What::Serve(node, connection) => self.serve(node, connection),
             What::Hangup(id) => self.hang_up(id),
-            What::ToClient(id, reply) => self.at_client(id, reply),
+            What::AtClient(id) => self.at_client(id),
             What::Ended(id, why) => self.ended(id, why),
             What::Connect(id) => self.connect(id),
             What::GiveUp(id) => self.give_up(id),
-            What::Ask(actor, request) => {
-                self.happen(actor, crate::sabotage::process::Happening::Asked(request))
+            What::Ask(actor) => {
+                if let Some(request) = self.actors[actor].asked.pop_front() {
+                    self.happen(actor, crate::sabotage::process::Happening::Asked(request));
+                }
             }
             What::Wake(actor) => self.wake(actor),
-            What::Tell(input) => self.direct(*input),
+            What::Tell => {
+                if let Some(input) = self.said.pop_front() {
+                    self.direct(input);
+                }
+            }
+            What::Gated(fault) => self.direct(crate::director::Input::Gated(fault)),
             What::Direct => {
                 if self.now >= self.direct_at {
                     self.direct_at = u64::MAX;
                     self.direct(crate::director::Input::Wake);
                 }
             }
-            What::Strike(fault, nodes, processes) => self.strike(fault, &nodes, &processes),
+            What::Strike(what) => {
+                let (fault, nodes, processes) = *what;
+                self.strike(fault, &nodes, &processes);
+            }
             What::Cure(fault) => self.cure(fault),
-            What::Up { fault, nodes, since, cured } => self.up(fault, &nodes, since, cured),
+            What::Up(up) => self.up(&up),
             What::Open(fault) => self.open(fault),
             What::Look => self.look(),
             What::Kill(process) => {

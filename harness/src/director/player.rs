@@ -38,6 +38,8 @@ pub(super) struct Player {
     read: BTreeMap<Name, u64>,
     /// The TTL of a request that names none.
     ttl: Length,
+    /// The steps of its script, for people.
+    steps: Vec<Name>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,7 @@ impl Player {
             paused: false,
             read: BTreeMap::new(),
             ttl: lock.ttl,
+            steps: client.script.iter().map(|step| step.to_string().into()).collect(),
         }
     }
 
@@ -180,7 +183,7 @@ impl Player {
             Step::Keep { resource, most } => Op::KeepAlive { resource, max_ms: millis(most.0) },
             Step::Release { resource } => Op::Release { resource },
             Step::Touch { ref held, .. } => {
-                Op::Step { name: step.to_string().into(), check: held.clone() }
+                Op::Step { name: self.steps[self.at].clone(), check: held.clone() }
             }
             Step::Work(_) => unreachable!("work is not asked for"),
         }

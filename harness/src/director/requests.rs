@@ -27,7 +27,7 @@ impl Director {
         let asked =
             Event::Asked { client: client.clone(), id, op: name, resource, ttl_ms, wait_ms };
         self.record(now, asked);
-        self.asked.insert(id, client.clone());
+        self.asked.push((id, client.clone()));
         let process = process_of(&self.scenario, &client).unwrap_or(&client).clone();
         orders.push(Order::Ask { process, request: Request { id, client, op } });
         id
@@ -35,7 +35,8 @@ impl Director {
 
     pub(super) fn answered(&mut self, now: Ns, answer: Answer) {
         // The backend saw to it that each request is answered once.
-        let Some(client) = self.asked.remove(&answer.id) else { return };
+        let Some(place) = self.asked.iter().position(|(id, _)| *id == answer.id) else { return };
+        let (_, client) = self.asked.swap_remove(place);
         let player = self.players.iter().position(|player| player.awaits(answer.id));
         self.record(
             now,

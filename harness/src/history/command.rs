@@ -50,6 +50,15 @@ impl Act {
             Self::Other { key, .. } => key.as_deref(),
         }
     }
+
+    /// The value that it sets or compares with.
+    pub fn token(&self) -> Option<&str> {
+        match self {
+            Self::Set { token, .. } => Some(token),
+            Self::Keep { token, .. } | Self::Delete { token, .. } => token.as_deref(),
+            Self::Other { .. } => None,
+        }
+    }
 }
 
 /// What a master said to a command.
@@ -90,7 +99,10 @@ pub fn text_of(bytes: &[u8]) -> Name {
             for (pair, byte) in pairs.iter_mut().zip(bytes) {
                 *pair = [byte >> 4, byte & 15].map(|half| DIGITS[usize::from(half)]);
             }
-            String::from_utf8_lossy(&hex).as_ref().into()
+            match std::str::from_utf8(&hex) {
+                Ok(hex) => hex.into(),
+                Err(_) => unreachable!("digits are text"),
+            }
         }
     }
 }

@@ -138,7 +138,7 @@ pub enum Event {
         /// Its number in the scenario, from 1.
         fault: usize,
         /// What it does.
-        harm: Harm,
+        harm: Box<Harm>,
         /// The masters that it hit.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         nodes: Vec<usize>,

@@ -1,7 +1,5 @@
 //! A history made ready for judgement, and what several checkers ask of it.
 
-use crate::judge::maps::Map;
-
 use crate::history::{History, Ns, Window};
 
 use super::clocks::Clocks;
@@ -9,7 +7,7 @@ use super::commands;
 use super::faults::{Faults, Strike};
 use super::keys::{Keys, Presence};
 use super::leases::{self, Lease};
-use super::maps::count;
+use super::maps::{Map, Numbers, count};
 use super::requests::{self, Request};
 use super::time::Span;
 use super::world::World;
@@ -35,8 +33,9 @@ impl<'a> Case<'a> {
         let faults = Faults::of(&world);
         let clocks = Clocks::of(&world);
         let requests = requests::of(&world);
-        let commands = commands::of(&world, &faults);
-        let keys = Keys::of(&world, &faults, &clocks, &commands);
+        let mut tokens = Numbers::default();
+        let commands = commands::of(&world, &faults, &mut tokens);
+        let keys = Keys::of(&world, &faults, &clocks, &commands, tokens);
         let leases = leases::of(&world, &faults, &requests, &keys);
         let mut of_client: Map<(&str, &str), Vec<usize>> = Map::default();
         for (index, lease) in leases.iter().enumerate() {

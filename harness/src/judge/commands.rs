@@ -1,11 +1,11 @@
 //! The commands, key by key, and when each took effect at the latest.
 
-use crate::judge::maps::Map;
 use std::collections::BTreeMap;
 
 use crate::history::{Act, Event, Ns, Outcome, Record, Window};
 
 use super::faults::Faults;
+use super::maps::{Map, Numbers};
 use super::time::{self, MS, Span};
 use super::world::World;
 
@@ -23,6 +23,8 @@ pub(super) struct Command<'a> {
     pub(super) process: &'a str,
     pub(super) node: usize,
     pub(super) act: &'a Act,
+    /// The number of the token that it is about.
+    pub(super) token: Option<usize>,
     pub(super) result: Outcome,
     pub(super) delivered: Option<Ns>,
     /// When it took effect, if it did.
@@ -49,7 +51,11 @@ impl Command<'_> {
 /// The commands of each key on each master, in the order in which they were sent.
 pub(super) type ByKey<'a> = BTreeMap<(usize, &'a str), Vec<Command<'a>>>;
 
-pub(super) fn of<'a>(world: &World<'a>, faults: &Faults<'a>) -> ByKey<'a> {
+pub(super) fn of<'a>(
+    world: &World<'a>,
+    faults: &Faults<'a>,
+    tokens: &mut Numbers<'a>,
+) -> ByKey<'a> {
     let mut all = ByKey::new();
     let silent = |record: &Record| matches!(record.event, Event::Command { replied: None, .. });
     let replies =
@@ -86,13 +92,16 @@ pub(super) fn of<'a>(world: &World<'a>, faults: &Faults<'a>) -> ByKey<'a> {
             process,
             node: *node,
             act,
+            token: act.token().map(|token| tokens.of(token)),
             result,
             delivered: *delivered,
             when: time::tidy(Window { from: *sent, to: by }),
         });
     }
     for of_key in all.values_mut() {
-        of_key.sort_by_key(|command| command.when.from);
+        if !of_key.is_sorted_by_key(|command| command.when.from) {
+            of_key.sort_by_key(|command| command.when.from);
+        }
     }
     all
 }

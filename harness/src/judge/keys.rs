@@ -4,13 +4,12 @@
 //! Of every key that was set it is known since when it was there for certain and until when, and
 //! since when it may have been there and until when: the truth lies between the two.
 
-use crate::judge::maps::Map;
-
 use crate::history::{Ns, Window};
 
 use super::clocks::Clocks;
 use super::commands::{ByKey, Command};
 use super::faults::Faults;
+use super::maps::{Map, Numbers};
 use super::time::Span;
 use super::world::World;
 use walk::OneKey;
@@ -22,6 +21,8 @@ pub(super) struct Presence<'a> {
     pub(super) node: usize,
     pub(super) resource: Option<&'a str>,
     pub(super) token: &'a str,
+    /// The token's number.
+    number: usize,
     /// Who set it.
     pub(super) process: &'a str,
     /// When it was set, if it was.
@@ -77,16 +78,25 @@ pub(super) struct Foreign<'a> {
 pub(super) struct Keys<'a> {
     pub(super) all: Vec<Presence<'a>>,
     pub(super) foreign: Vec<Foreign<'a>>,
-    by_token: Map<&'a str, Vec<usize>>,
-    /// The sets of a process for a resource.
-    by_setter: Map<(&'a str, &'a str), Vec<usize>>,
-    /// When a process deleted (or tried to) its token.
-    deletes: Map<(&'a str, &'a str), Vec<Ns>>,
+    tokens: Numbers<'a>,
+    /// By the number of the token, in the order in which they were set.
+    by_token: Vec<Vec<usize>>,
+    /// What was certainly granted, in the order in which it was.
+    granted: Vec<usize>,
+    /// Who deleted (or tried to) which token, and when.
+    deletes: Vec<Delete<'a>>,
     /// When a process did to the key of a resource what nobody understands.
     opaque: Map<(&'a str, &'a str), Vec<Ns>>,
     /// When a process prolonged its token.
-    keeps: Map<(&'a str, &'a str), Vec<Kept>>,
+    keeps: Map<(&'a str, usize), Vec<Kept>>,
     longest: Ns,
+}
+
+/// A process sent a deletion of a token, by its number.
+struct Delete<'a> {
+    token: usize,
+    process: &'a str,
+    sent: Ns,
 }
 
 /// A master said that it prolonged a token.
@@ -106,8 +116,9 @@ impl<'a> Keys<'a> {
         faults: &Faults<'a>,
         clocks: &Clocks,
         commands: &ByKey<'a>,
+        tokens: Numbers<'a>,
     ) -> Self {
-        let mut keys = Self::default();
+        let mut keys = Self { by_token: vec![Vec::new(); tokens.count()], ..Self::default() };
         for ((_, key), of_key) in commands {
             let resource = world.resource(key);
             let mut one = OneKey::new(resource, faults, clocks);
@@ -117,18 +128,20 @@ impl<'a> Keys<'a> {
         }
         let lives = keys.all.iter().map(|all| all.possible.length());
         keys.longest = lives.max().unwrap_or(0);
-        let mut order: Vec<usize> = (0..keys.all.len()).collect();
-        order.sort_by_key(|index| keys.all[*index].made.from);
-        for index in order {
-            let presence = &keys.all[index];
-            keys.by_token.entry(presence.token).or_default().push(index);
-            if let (Some(resource), true) = (presence.resource, presence.sure && presence.granted) {
-                keys.by_setter.entry((presence.process, resource)).or_default().push(index);
-            }
+        for (index, presence) in keys.all.iter().enumerate() {
+            keys.by_token[presence.number].push(index);
         }
-        let times = keys.deletes.values_mut().chain(keys.opaque.values_mut());
-        times.for_each(|times| times.sort_unstable());
+        for of_one in &mut keys.by_token {
+            of_one.sort_by_key(|index| keys.all[*index].made.from);
+        }
+        keys.granted.extend((0..keys.all.len()).filter(|index| {
+            let presence = &keys.all[*index];
+            presence.sure && presence.granted
+        }));
+        keys.granted.sort_by_key(|index| keys.all[*index].made.from);
+        keys.opaque.values_mut().for_each(|times| times.sort_unstable());
         keys.keeps.values_mut().for_each(|times| times.sort_unstable());
+        keys.tokens = tokens;
         keys
     }
 
@@ -139,7 +152,7 @@ impl<'a> Keys<'a> {
         resource: &str,
         within: Span,
     ) -> impl Iterator<Item = &Presence<'a>> {
-        let all = self.by_token.get(token).map_or(&[][..], Vec::as_slice);
+        let all = self.tokens.known(token).map_or(&[][..], |number| &self.by_token[number]);
         let end = all.partition_point(|index| self.all[*index].made.from <= within.to);
         let oldest = within.from.saturating_sub(self.longest);
         let begin = all.partition_point(|index| self.all[*index].made.from < oldest);
@@ -159,11 +172,12 @@ impl<'a> Keys<'a> {
         within: Span,
         quorum: usize,
     ) -> Option<&'a str> {
-        let all = self.by_setter.get(&(process, resource))?;
-        let begin = all.partition_point(|index| self.all[*index].made.from < within.from);
-        let end = all.partition_point(|index| self.all[*index].made.from <= within.to);
+        let begin = self.granted.partition_point(|index| self.all[*index].made.from < within.from);
+        let end = self.granted.partition_point(|index| self.all[*index].made.from <= within.to);
         let mut nodes: Map<&str, Vec<usize>> = Map::default();
-        let tokens = all.get(begin..end)?.iter().map(|index| &self.all[*index]);
+        let own = |key: &&Presence<'_>| key.process == process && key.resource == Some(resource);
+        let tokens = self.granted.get(begin..end)?.iter().map(|index| &self.all[*index]);
+        let tokens = tokens.filter(own);
         tokens
             .enumerate()
             .map(|(place, key)| {
@@ -179,19 +193,21 @@ impl<'a> Keys<'a> {
 
     /// Whether anything is known of a token.
     pub(super) fn knows(&self, token: &str) -> bool {
-        self.by_token.contains_key(token)
+        self.tokens.known(token).is_some_and(|number| !self.by_token[number].is_empty())
     }
 
     /// Who set a token.
     pub(super) fn setter(&self, token: &str) -> Option<&'a str> {
-        let first = self.by_token.get(token)?.first()?;
+        let first = self.by_token[self.tokens.known(token)?].first()?;
         Some(self.all[*first].process)
     }
 
     /// When a process first sent a deletion of a token, from an instant on.
     pub(super) fn first_delete(&self, process: &str, token: &str, from: Ns) -> Option<Ns> {
-        let all = self.deletes.get(&(process, token))?;
-        all.get(all.partition_point(|sent| *sent < from)).copied()
+        let token = self.tokens.known(token)?;
+        let own = |delete: &&Delete<'_>| delete.token == token && delete.process == process;
+        let sent = self.deletes.iter().filter(own).map(|delete| delete.sent);
+        sent.filter(|sent| *sent >= from).min()
     }
 
     /// Whether a process did something to the key of a resource that nobody understands.
@@ -204,7 +220,9 @@ impl<'a> Keys<'a> {
 
     /// Which masters told a process that its token was prolonged, by commands from an instant on.
     pub(super) fn kept(&self, process: &str, token: &str, from: Ns) -> Vec<Kept> {
-        let all = self.keeps.get(&(process, token)).map_or(&[][..], Vec::as_slice);
+        let number = self.tokens.known(token);
+        let all = number.and_then(|number| self.keeps.get(&(process, number)));
+        let all = all.map_or(&[][..], Vec::as_slice);
         all[all.partition_point(|kept| kept.sent < from)..].to_vec()
     }
 }

@@ -54,6 +54,37 @@ impl Hasher for Quick {
     }
 }
 
+/// Texts by number, in the order in which they first came.
+#[derive(Default)]
+pub(super) struct Numbers<'a> {
+    all: Map<&'a str, usize>,
+    latest: Option<(&'a str, usize)>,
+}
+
+impl<'a> Numbers<'a> {
+    /// The number of a text, which is given one if it has none.
+    pub(super) fn of(&mut self, text: &'a str) -> usize {
+        // Mostly it is the one of a moment ago: the same command went to every master.
+        if let Some((_, number)) = self.latest.filter(|(latest, _)| *latest == text) {
+            return number;
+        }
+        let next = self.all.len();
+        let number = *self.all.entry(text).or_insert(next);
+        self.latest = Some((text, number));
+        number
+    }
+
+    /// The number of a text, if it has one.
+    pub(super) fn known(&self, text: &str) -> Option<usize> {
+        self.all.get(text).copied()
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.all.len()
+    }
+}
+
 /// How many masters there are among these, each counted once.
 pub(super) fn count(nodes: impl Iterator<Item = usize>) -> usize {
     let mut few: u64 = 0;

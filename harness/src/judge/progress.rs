@@ -27,8 +27,8 @@ mod occupied;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let slack = CLEANS_UP.saturating_add(case.world.node_timeout);
-    let occupants = Occupants::of(case, slack);
-    let mut blocks = None;
+    // Made where a request needs them.
+    let (mut occupants, mut blocks) = (None, None);
     let asked = case.requests.iter().enumerate();
     let mut findings: Vec<Finding> = asked
         .filter(|(_, request)| request.is_acquire() && request.phase == Phase::Run)
@@ -41,6 +41,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             if request.granted() && within.length() <= bound {
                 return None;
             }
+            let occupants = occupants.get_or_insert_with(|| Occupants::of(case, slack));
             let busy = occupants.until(request.client, resource, index, within);
             let contended = busy.is_some_and(|until| until >= ended);
             if busy.is_some() && request.wait_ms == 0 {

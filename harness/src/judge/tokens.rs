@@ -1,22 +1,29 @@
 //! Tokens: a value that proves the ownership of one attempt must not come again in another, or a late
 //! clean-up of the first takes away the key of the second.
 
-use crate::judge::maps::{Map, Set};
+use std::collections::HashSet;
 
 use crate::history::{Act, Event, Ns};
 use crate::scenario::{Cause, Layer};
 
+use super::maps::Numbers;
 use super::time::{Ms, short};
 use super::{Case, Finding, Seen};
 
-/// A command's connection and its place there.
-type Place = (u64, u64);
+/// A key was set.
+struct Set<'a> {
+    node: usize,
+    key: &'a str,
+    at: Ns,
+    /// The command's connection and its place there.
+    place: (u64, u64),
+}
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
-    // When and by which command it was set first, on each master.
-    let mut first: Map<(usize, &str, &str), (Ns, Place)> = Map::default();
-    first.reserve(case.world.records.len() / 4);
-    let mut told = Set::default();
+    let mut numbers = Numbers::default();
+    // Of each token, when and by which command it was set first, on each master.
+    let mut first: Vec<Vec<Set<'_>>> = Vec::new();
+    let mut told = HashSet::new();
     let mut findings = Vec::new();
     for record in case.world.records {
         let Event::Command { process, node, connection, number, act, sent, .. } = &record.event
@@ -25,18 +32,24 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         };
         let Act::Set { key, token, .. } = act else { continue };
         // The second of a command that the network duplicated has the place of the first.
-        let place = (*connection, *number);
-        let (at, before) = *first.entry((*node, key, token)).or_insert((*sent, place));
-        if before != place && told.insert((key, token)) {
+        let set = Set { node: *node, key, at: *sent, place: (*connection, *number) };
+        let number = numbers.of(token);
+        first.resize_with(numbers.count(), Vec::new);
+        let same = |other: &&Set<'_>| other.node == set.node && other.key == set.key;
+        let Some(before) = first[number].iter().find(same) else {
+            first[number].push(set);
+            continue;
+        };
+        if before.place != set.place && told.insert((key, token)) {
             let story = vec![format!(
                 "{process} set {} for {key} on master {node} at {}, and in another attempt at {}: a \
                  late clean-up of one takes away the key of the other",
                 short(token),
-                Ms(at.min(*sent)),
-                Ms(at.max(*sent)),
+                Ms(before.at.min(*sent)),
+                Ms(before.at.max(*sent)),
             )];
             let (layer, seen, causes) = (Layer::Validity, Seen::Violated, vec![Cause::Bug]);
-            findings.push(Finding { layer, seen, story, causes, from: at, to: *sent });
+            findings.push(Finding { layer, seen, story, causes, from: before.at, to: *sent });
         }
     }
     findings

@@ -64,6 +64,8 @@ pub(crate) struct Process {
     lie: Lie,
     options: Options,
     links: Vec<Link<Tag>>,
+    /// When each of them wants to be woken.
+    wakes: Vec<Time>,
     /// By the numbers of their claims, which grow.
     leases: Vec<(u64, Lease)>,
     /// Who holds what, by the number of the claim.
@@ -124,6 +126,7 @@ impl Process {
             lie,
             options,
             links: Vec::with_capacity(nodes),
+            wakes: vec![Time::NEVER; nodes],
             leases: Vec::new(),
             held: Vec::new(),
             roots: Vec::new(),
@@ -168,7 +171,7 @@ impl Process {
 
     /// When to say [`Happening::Wake`], by the monotonic clock.
     pub(crate) fn next_wake(&self, clocks: Clocks) -> Time {
-        let links = self.links.iter().map(Link::next_wake).min().unwrap_or(Time::NEVER);
+        let links = self.wakes.iter().copied().min().unwrap_or(Time::NEVER);
         let sleeps = self.leases.iter().filter_map(|(_, lease)| lease.claim.sleeps(clocks)).min();
         sleeps.map_or(links, |sleep| links.min(clocks.monotonic.plus(sleep)))
     }
@@ -198,7 +201,7 @@ impl Process {
     fn wake(&mut self, around: &mut Around<'_>) {
         let now = around.clocks.monotonic;
         for node in 0..self.links.len() {
-            if self.links[node].next_wake() <= now {
+            if self.wakes[node] <= now {
                 self.link(node, LinkInput::Wake, around);
             }
         }
@@ -213,6 +216,7 @@ impl Process {
     fn link(&mut self, node: usize, input: LinkInput<Tag>, around: &mut Around<'_>) {
         let mut effects = std::mem::take(&mut self.link_effects);
         self.links[node].handle(around.clocks.monotonic, input, &mut effects);
+        self.wakes[node] = self.links[node].next_wake();
         self.carry_out(node, &mut effects, around);
         self.link_effects = effects;
     }

@@ -1,6 +1,8 @@
 //! The client processes of a run: they are told what happens, unless they are paused or dead, and what
 //! they want is done.
 
+use std::collections::VecDeque;
+
 use redquorum_protocol::Time;
 
 use super::PIPE;
@@ -39,7 +41,8 @@ impl World {
                 dice,
                 paused: false,
                 dead: false,
-                inbox: std::collections::VecDeque::new(),
+                asked: VecDeque::new(),
+                inbox: VecDeque::new(),
                 wall_ahead: 0,
                 suspended_at: None,
                 suspended: 0,
@@ -130,7 +133,8 @@ impl World {
 
     /// The harness hears of it a little later.
     fn tell(&mut self, input: Input) {
-        self.enter(self.now + PIPE, What::Tell(Box::new(input)));
+        self.said.push_back(input);
+        self.enter(self.now + PIPE, What::Tell);
     }
 
     /// The time for which a process asked has come, or an older one.

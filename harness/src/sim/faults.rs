@@ -3,7 +3,7 @@
 use super::clock::WallClock;
 use super::rules::{Harm as Ill, Rule};
 use super::wires::WireId;
-use super::world::{Instant, What, World};
+use super::world::{Instant, Up, What, World};
 use super::{RESTART, TURN};
 use crate::director::Input;
 use crate::history::{Event, Left, Window, text_of};
@@ -60,8 +60,8 @@ impl World {
             Harm::Node(NodeHarm::Restart { .. }) => {
                 nodes.iter().for_each(|node| self.fell(*node, false));
                 let since = self.now;
-                let up = What::Up { fault, nodes, since, cured: false };
-                return self.enter(self.now + RESTART, up);
+                let up = Up { fault, nodes, since, cured: false };
+                return self.enter(self.now + RESTART, What::Up(Box::new(up)));
             }
             Harm::Node(NodeHarm::Pause { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].server.pause());
@@ -102,8 +102,8 @@ impl World {
         let There { nodes, actors, rules } = self.there.remove(&fault).unwrap_or_default();
         match self.scenario.faults[fault].harm {
             Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }) => {
-                let up = What::Up { fault, nodes, since: self.now, cured: true };
-                return self.enter(self.now + RESTART, up);
+                let up = Up { fault, nodes, since: self.now, cured: true };
+                return self.enter(self.now + RESTART, What::Up(Box::new(up)));
             }
             Harm::Node(NodeHarm::Pause { .. }) => {
                 nodes.iter().for_each(|node| self.resume(*node));
@@ -127,12 +127,13 @@ impl World {
     }
 
     /// Masters are up again.
-    pub(super) fn up(&mut self, fault: usize, nodes: &[usize], since: Instant, cured: bool) {
+    pub(super) fn up(&mut self, up: &Up) {
+        let Up { fault, nodes, since, cured } = up;
         for node in nodes {
             let wall = self.wall(*node);
             self.masters[*node].server.start(wall);
         }
-        if cured { self.cured(fault, since) } else { self.struck(fault, since) }
+        if *cured { self.cured(*fault, *since) } else { self.struck(*fault, *since) }
     }
 
     fn struck(&mut self, fault: usize, since: Instant) {

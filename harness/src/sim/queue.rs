@@ -1,56 +1,50 @@
 //! What is going to happen, in order of time. Of what happens at the same time the first that was
 //! entered is the first.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-
 use super::world::Instant;
 
-/// How many bits of a key say where its thing is.
-const PLACE: u32 = 24;
-
-/// See the [module](self). Only small keys are moved about; the things stay where they are.
+/// See the [module](self). The next is the last of a sorted list: there are a few dozen at a time, and
+/// most of what is entered happens before most of what is there, so that a heap would be slower.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
-    /// The time, a running number, and the place.
-    keys: BinaryHeap<Reverse<u128>>,
-    there: Vec<Option<T>>,
-    free: Vec<usize>,
-    entered: u64,
+    all: Vec<Entry<T>>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<T> {
+    at: Instant,
+    thing: T,
 }
 
 impl<T> Queue<T> {
     pub(super) const fn new() -> Self {
-        Self { keys: BinaryHeap::new(), there: Vec::new(), free: Vec::new(), entered: 0 }
+        Self { all: Vec::new() }
     }
 
     pub(super) fn enter(&mut self, at: Instant, thing: T) {
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.there[place] = Some(thing);
-                place
+        let later = |entry: &Entry<T>| entry.at > at;
+        // What was entered before is before it in time, and so behind it here.
+        let mut place = self.all.len();
+        for _ in 0..NEAR {
+            if place == 0 || later(&self.all[place - 1]) {
+                break;
             }
-            None => {
-                self.there.push(Some(thing));
-                self.there.len() - 1
-            }
-        };
-        assert!(place < 1 << PLACE, "so much never happens at once");
-        self.entered += 1;
-        let key = (u128::from(at) << 64) | (u128::from(self.entered) << PLACE) | place as u128;
-        self.keys.push(Reverse(key));
+            place -= 1;
+        }
+        if place > 0 && !later(&self.all[place - 1]) {
+            place = self.all[..place].partition_point(later);
+        }
+        self.all.insert(place, Entry { at, thing });
     }
 
     /// The next thing, and when it happens.
     pub(super) fn next(&mut self) -> Option<(Instant, T)> {
-        let Reverse(key) = self.keys.pop()?;
-        let place = (key as usize) & ((1 << PLACE) - 1);
-        let at = (key >> 64) as u64;
-        let thing = self.there[place].take()?;
-        self.free.push(place);
-        Some((at, thing))
+        self.all.pop().map(|entry| (entry.at, entry.thing))
     }
 }
+
+/// Among so many of the next things a place is looked for one by one.
+const NEAR: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -70,5 +64,18 @@ mod tests {
             }
         }
         assert_eq!(order, "abxcde");
+    }
+
+    #[test]
+    fn much_is_kept_in_order_too() {
+        let mut queue = Queue::new();
+        for number in 0..1000_u64 {
+            queue.enter(number * 7919 % 101, number);
+        }
+        let mut last = (0, 0);
+        while let Some(next) = queue.next() {
+            assert!(last.0 < next.0 || last.0 == next.0 && last.1 <= next.1, "{last:?} {next:?}");
+            last = next;
+        }
     }
 }

@@ -130,7 +130,9 @@ pub(super) struct Reply {
 /// One direction of a connection.
 #[derive(Clone, Debug)]
 struct Lane<T> {
-    /// When the latest message arrives: none overtakes another.
+    /// What will arrive, in this order: none overtakes another.
+    under_way: VecDeque<T>,
+    /// When the latest arrives.
     last: Instant,
     /// The rule that holds it back, and what waits.
     held: Option<(u64, VecDeque<T>)>,
@@ -140,7 +142,7 @@ struct Lane<T> {
 
 impl<T> Lane<T> {
     const fn new(now: Instant) -> Self {
-        Self { last: now, held: None, lost: false }
+        Self { under_way: VecDeque::new(), last: now, held: None, lost: false }
     }
 
     fn arrives(&mut self, now: Instant, latency: u64, fate: &Fate, bytes: u64) -> Instant {
@@ -202,7 +204,9 @@ impl World {
         if self.lie == Lie::SendsAgain && class == Class::Acquire {
             self.duplicate(id, at + AGAIN, &message);
         }
-        self.enter(at, What::ToMaster(id, message));
+        let Some(wire) = self.wires.get_mut(id) else { return };
+        wire.up.under_way.push_back(message);
+        self.enter(at, What::AtMaster(id));
         self.passed(actor, Side::Request, class);
     }
 
@@ -213,21 +217,24 @@ impl World {
         let Some(connection) = self.masters[node].server.connect() else { return };
         let copy = self.wires.next();
         self.masters[node].wires.insert(connection, copy);
-        self.wires.add(Wire {
+        let mut wire = Wire {
             shown: id,
             connection: Some(connection),
             client_open: false,
             master_open: true,
             greeted: true,
             ..Wire::new(actor, node, epoch, copy, self.now)
-        });
+        };
+        wire.up.under_way.push_back(Message { duplicate: true, ..message.clone() });
+        self.wires.add(wire);
         let at = first + self.links.of_mut(actor, node).copies.latency();
-        self.enter(at, What::ToMaster(copy, Message { duplicate: true, ..message.clone() }));
+        self.enter(at, What::AtMaster(copy));
     }
 
     /// A request is in the master's socket buffer.
-    pub(super) fn at_master(&mut self, id: WireId, message: Message) {
+    pub(super) fn at_master(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
+        let Some(message) = wire.up.under_way.pop_front() else { return };
         let Some(connection) = wire.connection.filter(|_| wire.master_open) else { return };
         let Message { number, request, class, act, duplicate } = message;
         wire.awaiting.push_back(Pending { number, class, act, sent: self.now, duplicate });
@@ -311,13 +318,14 @@ impl World {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let latency = self.links.of_mut(wire.actor, wire.node).down.latency();
         let at = wire.down.arrives(self.now, latency, fate, 40);
-        self.enter(at, What::ToClient(id, reply));
+        wire.down.under_way.push_back(reply);
+        self.enter(at, What::AtClient(id));
     }
 
     /// A reply is with the client, whether it runs or not.
-    pub(super) fn at_client(&mut self, id: WireId, reply: Reply) {
-        let Reply { to, reply, result } = reply;
+    pub(super) fn at_client(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
+        let Some(Reply { to, reply, result }) = wire.down.under_way.pop_front() else { return };
         if !wire.client_open {
             return self.record(id, to, result, None);
         }
@@ -343,7 +351,7 @@ impl World {
     /// A message waits at a gate.
     fn knock(&mut self, fate: &Fate) {
         if let Some(fault) = fate.gate {
-            self.enter(self.now, What::Tell(Box::new(Input::Gated(fault))));
+            self.enter(self.now, What::Gated(fault));
         }
     }
 
@@ -370,6 +378,6 @@ impl World {
             delivered: delivered.map(|at| self.ns(at)),
             result,
         };
-        self.direct(Input::Recorded(event));
+        self.director.note(self.ns(self.now), event);
     }
 }

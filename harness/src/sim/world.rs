@@ -8,7 +8,7 @@ use super::dice::{LinkDice, ProcessDice, Seed, Stream};
 use super::queue::Queue;
 use super::rules::Rules;
 use super::server::{self, Connection, Server};
-use super::wires::{Message, Reply, Texts, WireId, Wires};
+use super::wires::{Texts, WireId, Wires};
 use crate::director::{Director, Input, Order};
 use crate::history::Ns;
 use crate::name::Name;
@@ -24,37 +24,34 @@ pub(super) type Instant = u64;
 #[derive(Clone, Debug)]
 pub(super) enum What {
     /// A request is in the master's socket buffer.
-    ToMaster(WireId, Message),
+    AtMaster(WireId),
     /// A master that went on gets to this connection.
     Serve(usize, Connection),
     /// The client's end of a connection reaches the master.
     Hangup(WireId),
     /// A reply is with the client.
-    ToClient(WireId, Reply),
+    AtClient(WireId),
     /// The master's end of a connection reaches the client.
     Ended(WireId, &'static str),
     /// A connection is to be made.
     Connect(WireId),
     /// A try to connect has had its time.
     GiveUp(WireId),
-    /// The harness's words reach a process.
-    Ask(usize, Request),
+    /// The oldest of the harness's words that it has not heard yet reach a process.
+    Ask(usize),
     /// A process wakes up.
     Wake(usize),
-    /// Something reaches the director.
-    Tell(Box<Input>),
+    /// The oldest of the processes' words that it has not heard yet reach the director.
+    Tell,
+    /// A message waits at the gate of this fault.
+    Gated(usize),
     /// The director wakes up.
     Direct,
     /// A fault strikes, or is cured, or both ends of its doing are reached.
-    Strike(usize, Vec<usize>, Vec<Name>),
+    Strike(Box<(usize, Vec<usize>, Vec<Name>)>),
     Cure(usize),
     /// Masters that were killed are up again, for this fault: struck, or cured.
-    Up {
-        fault: usize,
-        nodes: Vec<usize>,
-        since: Instant,
-        cured: bool,
-    },
+    Up(Box<Up>),
     /// A gate is opened.
     Open(usize),
     /// The masters' keys are looked at.
@@ -63,6 +60,15 @@ pub(super) enum What {
     Kill(Name),
     /// The masters look for keys that have expired.
     Tick,
+}
+
+/// Masters that were killed, and are starting.
+#[derive(Clone, Debug)]
+pub(super) struct Up {
+    pub(super) fault: usize,
+    pub(super) nodes: Vec<usize>,
+    pub(super) since: Instant,
+    pub(super) cured: bool,
 }
 
 /// A master, and what its wall clock shows.
@@ -86,6 +92,8 @@ pub(super) struct Actor {
     pub(super) dice: ProcessDice,
     pub(super) paused: bool,
     pub(super) dead: bool,
+    /// What the harness has said and it has not heard.
+    pub(super) asked: VecDeque<Request>,
     /// What came while it was paused.
     pub(super) inbox: VecDeque<Happening>,
     /// How far its wall clock is ahead.
@@ -135,6 +143,8 @@ pub(super) struct World {
     pub(super) seed: Seed,
     pub(super) lie: Lie,
     pub(super) began: bool,
+    /// What processes have said and the director has not heard.
+    pub(super) said: VecDeque<Input>,
     /// For reuse.
     pub(super) orders: Vec<Order>,
     pub(super) events: Vec<server::Event>,
@@ -173,6 +183,7 @@ impl World {
             seed,
             lie,
             began: false,
+            said: VecDeque::new(),
             orders: Vec::new(),
             events: Vec::new(),
             wishes: Vec::new(),
@@ -230,8 +241,8 @@ impl World {
         match order {
             Order::Ask { process, request } => {
                 if let Some(actor) = self.actor(&process) {
-                    let at = self.now + super::PIPE;
-                    self.enter(at, What::Ask(actor, request));
+                    self.actors[actor].asked.push_back(request);
+                    self.enter(self.now + super::PIPE, What::Ask(actor));
                 }
             }
             Order::Gate { fault, process, side, class, number } => {
@@ -239,7 +250,10 @@ impl World {
             }
             Order::Open(fault) => self.enter(self.now + super::DOING, What::Open(fault)),
             Order::Strike { fault, nodes, processes } => {
-                self.enter(self.now + super::DOING, What::Strike(fault, nodes, processes));
+                self.enter(
+                    self.now + super::DOING,
+                    What::Strike(Box::new((fault, nodes, processes))),
+                );
             }
             Order::Cure(fault) => self.enter(self.now + super::DOING, What::Cure(fault)),
             Order::Kill { process } => self.enter(self.now, What::Kill(process)),

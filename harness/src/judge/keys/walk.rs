@@ -3,7 +3,7 @@
 
 use crate::history::{Act, Ns, Outcome, Window};
 
-use super::{Deleted, Foreign, Kept, Keys, Life, Presence};
+use super::{Delete, Deleted, Foreign, Kept, Keys, Life, Presence};
 use crate::judge::clocks::Clocks;
 use crate::judge::commands::Command;
 use crate::judge::faults::Faults;
@@ -59,6 +59,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         ttl_ms: Option<u64>,
         granted: bool,
     ) {
+        let Some(number) = command.token else { return };
         let sure = !command.is_silent();
         let (life, certain_to, possible_to) = self.life(command.node, command.when, ttl_ms);
         let deleted_meanwhile = self.gone.iter().any(|(_, of)| of.is_none_or(|of| of == token));
@@ -70,6 +71,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
             node: command.node,
             resource: self.resource,
             token,
+            number,
             process: command.process,
             made: command.when,
             delivered: command.delivered,
@@ -119,11 +121,12 @@ impl<'w, 'a> OneKey<'w, 'a> {
     }
 
     /// A master said that it prolonged a token, or created it.
-    fn kept(keys: &mut Keys<'a>, command: &Command<'a>, token: &'a str) {
+    fn kept(keys: &mut Keys<'a>, command: &Command<'a>) {
         if let Some(delivered) = command.delivered {
             let was_there = command.result == Outcome::Done;
             let (sent, node) = (command.when.from, command.node);
-            let keeps = keys.keeps.entry((command.process, token)).or_default();
+            let Some(number) = command.token else { return };
+            let keeps = keys.keeps.entry((command.process, number)).or_default();
             keeps.push(Kept { sent, delivered, node, was_there });
         }
     }
@@ -138,7 +141,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         let when = command.when;
         match (command.result, token) {
             (Outcome::Done, Some(token)) => {
-                Self::kept(keys, command, token);
+                Self::kept(keys, command);
                 let (life, certain_to, possible_to) = self.life(command.node, when, ttl_ms);
                 let Some(index) = self.which(keys, token, when) else {
                     return self.create(keys, command, token, ttl_ms, false);
@@ -159,7 +162,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
                 kept.life = life;
             }
             (Outcome::Created, Some(token)) => {
-                Self::kept(keys, command, token);
+                Self::kept(keys, command);
                 self.replace(keys, command);
                 self.create(keys, command, token, ttl_ms, false);
             }
@@ -194,8 +197,8 @@ impl<'w, 'a> OneKey<'w, 'a> {
 
     fn delete(&mut self, keys: &mut Keys<'a>, command: &Command<'a>, token: Option<&'a str>) {
         let when = command.when;
-        if let Some(token) = token {
-            keys.deletes.entry((command.process, token)).or_default().push(when.from);
+        if let Some(token) = command.token {
+            keys.deletes.push(Delete { token, process: command.process, sent: when.from });
         }
         match (command.result, token) {
             (Outcome::Error, _) => {}

@@ -155,7 +155,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..3usize, harm(), windows(), any::<bool>()).prop_map(|(fault, harm, at, failed)| {
             Event::Struck {
                 fault,
-                harm,
+                harm: Box::new(harm),
                 nodes: Vec::new(),
                 processes: Vec::new(),
                 at,

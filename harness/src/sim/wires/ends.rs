@@ -142,6 +142,11 @@ impl World {
         }
         let Some(wire) = self.wires.get(id) else { return };
         if !wire.client_open && !wire.master_open && wire.up.held.is_none() {
+            // Replies that nobody waits for any more.
+            let Some(wire) = self.wires.get_mut(id) else { return };
+            for reply in std::mem::take(&mut wire.down.under_way) {
+                self.record(id, reply.to, reply.result, None);
+            }
             self.wires.remove(id);
         }
     }

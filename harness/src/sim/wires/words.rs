@@ -1,5 +1,7 @@
 //! What the commands of a client are on the wire, and what they and their replies mean to a key.
 
+use std::sync::Arc;
+
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Answer, Key, Token};
 
@@ -17,6 +19,8 @@ const TOKENS: usize = 8;
 pub(in crate::sim) struct Texts {
     keys: Vec<(Key, Name)>,
     tokens: Vec<(Token, Name)>,
+    /// The one that was asked for last.
+    latest: usize,
     /// The one that is forgotten next.
     oldest: usize,
 }
@@ -44,7 +48,8 @@ impl Texts {
     }
 
     fn key(&mut self, key: &Key) -> Name {
-        if let Some((_, text)) = self.keys.iter().find(|(known, _)| known == key) {
+        let known = |(known, _): &&(Key, Name)| Arc::ptr_eq(known, key) || known == key;
+        if let Some((_, text)) = self.keys.iter().find(known) {
             return text.clone();
         }
         let text = text_of(key);
@@ -53,13 +58,21 @@ impl Texts {
     }
 
     fn token(&mut self, token: Token) -> Name {
-        if let Some((_, text)) = self.tokens.iter().find(|(known, _)| *known == token) {
+        // Mostly the one of a moment ago, for the next master.
+        let latest = self.tokens.get(self.latest).filter(|(known, _)| *known == token);
+        if let Some((_, text)) = latest {
             return text.clone();
+        }
+        if let Some(place) = self.tokens.iter().position(|(known, _)| *known == token) {
+            self.latest = place;
+            return self.tokens[place].1.clone();
         }
         let text = text_of(token.as_bytes());
         if self.tokens.len() < TOKENS {
+            self.latest = self.tokens.len();
             self.tokens.push((token, text.clone()));
         } else {
+            self.latest = self.oldest;
             self.tokens[self.oldest] = (token, text.clone());
             self.oldest = (self.oldest + 1) % TOKENS;
         }

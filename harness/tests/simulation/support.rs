@@ -1,0 +1,37 @@
+//! What the tests share.
+
+use redquorum_harness::history::{Event, History};
+use redquorum_harness::scenario::{Scenario, embedded};
+
+/// Every run of every scenario that comes with the program.
+pub(crate) fn runs() -> Vec<Scenario> {
+    let all = embedded().map(|(_, text)| toml::from_str::<Scenario>(text).unwrap());
+    all.flat_map(|scenario| scenario.runs()).collect()
+}
+
+/// A scenario from its text; it has no variants.
+pub(crate) fn scenario(text: &str) -> Scenario {
+    toml::from_str::<Scenario>(text).unwrap().runs().remove(0)
+}
+
+/// A line for each event that is about one client, which lives in a process of its own.
+pub(crate) fn of_client(history: &History, name: &str) -> Vec<String> {
+    let is_about = |event: &Event| match event {
+        Event::Answered { client, .. }
+        | Event::Lost { client, .. }
+        | Event::Extended { client, .. }
+        | Event::Touched { client, .. } => *client == name,
+        Event::Command { process, .. } => *process == name,
+        _ => false,
+    };
+    let lines = history.records.iter().filter(|record| is_about(&record.event));
+    // Requests and connections are numbered over all clients.
+    let plain = |line: String| {
+        let mut value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        for number in ["id", "connection"] {
+            value.as_object_mut().unwrap().remove(number);
+        }
+        value.to_string()
+    };
+    lines.map(|record| plain(serde_json::to_string(record).unwrap())).collect()
+}
