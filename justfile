@@ -33,6 +33,10 @@ containers *args:
 bench *args:
     cargo run --release -p redquorum-bench --features rslock -- {{args}}
 
+# Measure how many scenarios a second the simulation plays and judges.
+bench-sim *args:
+    cargo bench -p redquorum-harness --bench simulation -- {{args}}
+
 # Format check, lints and documentation, as CI wants them.
 lint:
     cargo fmt --all -- --check
