@@ -21,8 +21,7 @@ fn seconds(history: &History) -> f64 {
 /// One run after the other, each with a seed of its own.
 fn runs(criterion: &mut Criterion) {
     let scenario = contended();
-    let sample: Vec<History> =
-        (0..20).map(|seed| sim::run(&scenario, seed, Lie::None)).collect();
+    let sample: Vec<History> = (0..20).map(|seed| sim::run(&scenario, seed, Lie::None)).collect();
     let virtual_ms = sample.iter().map(seconds).sum::<f64>() / 20.0 * 1000.0;
     let mut group = criterion.benchmark_group("contended");
     // Elements are virtual milliseconds: the rate is how much faster than real time it is, by 1000.
