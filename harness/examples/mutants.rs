@@ -11,7 +11,7 @@ use redquorum_harness::history::History;
 use redquorum_harness::judge::{Outcome, judge};
 use redquorum_harness::real::{Choice, Ground, Setup};
 use redquorum_harness::sabotage::Lie;
-use redquorum_harness::scenario::{Scenario, embedded};
+use redquorum_harness::scenario::{Scenario, embedded_runs};
 use redquorum_harness::sim;
 
 fn main() -> ExitCode {
@@ -30,23 +30,23 @@ fn table() -> Result<bool, String> {
     let mut asked: Vec<String> = std::env::args().skip(1).collect();
     let real = asked.iter().any(|word| word == "--real");
     asked.retain(|word| word != "--real");
-    let mut runs = Vec::new();
-    for (_, text) in embedded() {
-        let scenario: Scenario = toml::from_str(text).map_err(|why| why.to_string())?;
-        runs.extend(scenario.runs());
-    }
+    let ground = if real { Some(masters()?) } else { None };
+    let can = |run: &Scenario| ground.as_ref().is_none_or(|ground| ground.can(run).is_ok());
+    let runs: Vec<Scenario> = embedded_runs().filter(can).collect();
     let mut all_well = true;
     println!("| client | caught by (and the layer that shows it first) | of {} runs |", runs.len());
     println!("|---|---|---|");
     for lie in Lie::ALL.into_iter().filter(|lie| chosen(&asked, *lie)) {
         let start = Instant::now();
         let mut caught = BTreeMap::new();
-        let possible = |run: &&Scenario| !real || can(run);
-        for run in runs.iter().filter(possible) {
+        for run in &runs {
             eprint!("\r\x1b[K{lie}: {}", run.name);
             // What takes a hair's breadth to see may take another seed.
             for seed in 1..=if real { 1 } else { 3 } {
-                let history = if real { played(run, lie)? } else { sim::run(run, seed, lie) };
+                let history = match &ground {
+                    Some(ground) => played(ground, run, lie)?,
+                    None => sim::run(run, seed, lie),
+                };
                 let verdict = judge(&history);
                 // What was not seen is no catch: a lie must be seen.
                 if verdict.outcome == Outcome::Differs {
@@ -67,18 +67,15 @@ fn table() -> Result<bool, String> {
     Ok(all_well)
 }
 
-/// Whether real masters can be broken so.
-fn can(run: &Scenario) -> bool {
+fn masters() -> Result<Ground, String> {
     let setup = Setup { choice: Choice::Process, ..Setup::default() };
-    Ground::prepare(&setup).is_ok_and(|ground| ground.can(run).is_ok())
+    Ground::prepare(&setup).map_err(|why| why.to_string())
 }
 
 /// On real masters.
-fn played(run: &Scenario, lie: Lie) -> Result<History, String> {
-    let setup = Setup { choice: Choice::Process, ..Setup::default() };
-    let ground = Ground::prepare(&setup).map_err(|why| why.to_string())?;
+fn played(ground: &Ground, run: &Scenario, lie: Lie) -> Result<History, String> {
     let words = [beside("redquorum-mutant")?.into(), "--mutant".into(), lie.name().into()];
-    let liars = ground.with_command(lie.name(), words.to_vec());
+    let liars = ground.clone().with_command(lie.name(), words.to_vec());
     liars.run(run, 1, &mut |_| {}).map_err(|why| why.to_string())
 }
 

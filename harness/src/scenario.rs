@@ -23,7 +23,7 @@ mod read;
 mod schema;
 mod words;
 
-pub use embedded::embedded;
+pub use embedded::{embedded, embedded_runs};
 
 pub use expect::{Acquires, Cause, Expect, Layer, Wanted};
 pub use fault::{
@@ -135,7 +135,8 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// What is deducted from a TTL: rounded up.
+    /// What is deducted from a TTL: rounded up. Written once more than in the protocol, on purpose: who
+    /// judges by it must not share a mistake with the lock.
     pub fn drift_of(&self, ttl: Duration) -> Duration {
         let share = (ttl.as_nanos() * u128::from(self.drift_ppm)).div_ceil(1_000_000);
         Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX)).saturating_add(self.drift.0)

@@ -6,35 +6,31 @@ fn main() -> std::process::ExitCode {
     use redquorum_harness::judge::judge;
     use redquorum_harness::real::{Choice, Ground, Setup};
     use redquorum_harness::sabotage::Lie;
-    use redquorum_harness::scenario::{Scenario, embedded};
+    use redquorum_harness::scenario::embedded_runs;
     use redquorum_harness::sim;
     use redquorum_rig::trials::{run, with_masters};
 
     let mut cases = Vec::new();
-    for (_, text) in embedded() {
-        let scenario: Scenario = toml::from_str(text).expect("it is read elsewhere, too");
-        for run in scenario.runs() {
-            cases.push(with_masters(&run.name.clone(), move || {
-                let setup = Setup { choice: Choice::Process, ..Setup::default() };
-                let client = [env!("CARGO_BIN_EXE_redquorum-chaos").into(), "client".into()];
-                let ground =
-                    Ground::prepare(&setup).unwrap().with_command("built-in", client.into());
-                if let Err(why) = ground.can(&run) {
-                    // Told, and not taken for agreement: the simulation stands alone here.
-                    println!("{}: only in virtual time: {why}", run.name);
-                    return;
-                }
-                let real = judge(&ground.run(&run, 1, &mut |_| {}).unwrap());
-                let virtual_ = judge(&sim::run(&run, 1, Lie::None));
-                assert_eq!(
-                    (real.outcome, &real.observed, &real.because),
-                    (virtual_.outcome, &virtual_.observed, &virtual_.because),
-                    "real: {:#?}\nvirtual: {:#?}",
-                    real.findings,
-                    virtual_.findings,
-                );
-            }));
-        }
+    for run in embedded_runs() {
+        cases.push(with_masters(&run.name.clone(), move || {
+            let setup = Setup { choice: Choice::Process, ..Setup::default() };
+            let client = [env!("CARGO_BIN_EXE_redquorum-chaos").into(), "client".into()];
+            let ground = Ground::prepare(&setup).unwrap().with_command("built-in", client.into());
+            if let Err(why) = ground.can(&run) {
+                // Told, and not taken for agreement: the simulation stands alone here.
+                println!("{}: only in virtual time: {why}", run.name);
+                return;
+            }
+            let real = judge(&ground.run(&run, 1, &mut |_| {}).unwrap());
+            let virtual_ = judge(&sim::run(&run, 1, Lie::None));
+            assert_eq!(
+                (real.outcome, &real.observed, &real.because),
+                (virtual_.outcome, &virtual_.observed, &virtual_.because),
+                "real: {:#?}\nvirtual: {:#?}",
+                real.findings,
+                virtual_.findings,
+            );
+        }));
     }
     assert!(cases.len() > 40, "there are scenarios to compare");
     run(cases)

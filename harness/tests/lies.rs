@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use redquorum_harness::history::History;
 use redquorum_harness::judge::{Outcome, judge};
 use redquorum_harness::sabotage::Lie;
-use redquorum_harness::scenario::{Scenario, embedded};
+use redquorum_harness::scenario::{Scenario, embedded_runs};
 use redquorum_harness::sim;
 
 fn runs() -> Vec<Scenario> {
-    let read = |text| toml::from_str::<Scenario>(text).expect("it is read elsewhere, too");
-    embedded().flat_map(|(_, text)| read(text).runs()).collect()
+    embedded_runs().collect()
 }
 
 fn bytes(history: &History) -> Vec<u8> {

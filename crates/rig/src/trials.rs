@@ -22,6 +22,15 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::{REQUIRE_VARIABLE, find_server, required};
 
+/// A list of tests by the names of their functions, each behind what it needs:
+/// `cases![with_masters: five_start, plain: two_and_two_make_four]`.
+#[macro_export]
+macro_rules! cases {
+    ($($kind:ident: $test:ident),* $(,)?) => {
+        vec![$($crate::trials::$kind(stringify!($test), $test)),*]
+    };
+}
+
 /// A test: a function that panics if it fails.
 pub struct Case {
     name: String,

@@ -4,13 +4,9 @@
 //! good and bad ones judged by `client-check`; `clients.rs` holds the built-in one to what scenarios
 //! rely on, `mutants.rs` the saboteurs to their names. `talk.rs` is how the last two talk to them.
 
-/// A list of tests: `with_masters` those that need a server, `plain` those that do not.
 #[cfg(unix)]
-macro_rules! cases {
-    ($($kind:ident: $test:ident),* $(,)?) => {
-        vec![$(redquorum_rig::trials::$kind(stringify!($test), $test)),*]
-    };
-}
+#[macro_use(cases)]
+extern crate redquorum_rig;
 
 #[cfg(unix)]
 mod check;

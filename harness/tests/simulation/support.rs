@@ -1,12 +1,11 @@
 //! What the tests share.
 
 use redquorum_harness::history::{Event, History};
-use redquorum_harness::scenario::{Scenario, embedded};
+use redquorum_harness::scenario::{Scenario, embedded_runs};
 
 /// Every run of every scenario that comes with the program.
 pub(crate) fn runs() -> Vec<Scenario> {
-    let all = embedded().map(|(_, text)| toml::from_str::<Scenario>(text).unwrap());
-    all.flat_map(|scenario| scenario.runs()).collect()
+    embedded_runs().collect()
 }
 
 /// A scenario from its text; it has no variants.

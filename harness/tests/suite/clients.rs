@@ -9,18 +9,18 @@ use crate::support::{Ended, ask, folder};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        one_that_says_nothing_is_told_of,
-        one_that_dies_at_once_is_told_of_with_its_complaints,
-        one_that_is_not_there_is_told_of,
-        one_that_says_garbage_first_is_told_of,
-        one_of_another_protocol_is_told_of,
-        one_that_says_garbage_later_differs,
-        one_that_floods_differs,
-        one_that_dies_later_differs,
-        one_that_answers_twice_differs,
-        one_that_answers_what_was_not_asked_differs,
-        one_that_never_answers_differs,
-        one_that_cannot_extend_is_spared_what_it_cannot,
+        with_masters: one_that_says_nothing_is_told_of,
+        with_masters: one_that_dies_at_once_is_told_of_with_its_complaints,
+        with_masters: one_that_is_not_there_is_told_of,
+        with_masters: one_that_says_garbage_first_is_told_of,
+        with_masters: one_of_another_protocol_is_told_of,
+        with_masters: one_that_says_garbage_later_differs,
+        with_masters: one_that_floods_differs,
+        with_masters: one_that_dies_later_differs,
+        with_masters: one_that_answers_twice_differs,
+        with_masters: one_that_answers_what_was_not_asked_differs,
+        with_masters: one_that_never_answers_differs,
+        with_masters: one_that_cannot_extend_is_spared_what_it_cannot,
     ]
 }
 

@@ -6,13 +6,13 @@ use crate::support::{CHAOS, ask, ask_text, folder, text};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        a_violation_that_was_not_expected_differs,
-        a_violation_that_does_not_come_is_not_seen,
-        a_violation_with_another_cause_differs,
-        a_margin_that_is_not_there_is_not_seen,
-        an_acquire_that_ends_otherwise_is_not_seen,
-        a_fault_that_never_strikes_is_not_seen,
-        a_key_that_is_left_fails_hygiene,
+        with_masters: a_violation_that_was_not_expected_differs,
+        with_masters: a_violation_that_does_not_come_is_not_seen,
+        with_masters: a_violation_with_another_cause_differs,
+        with_masters: a_margin_that_is_not_there_is_not_seen,
+        with_masters: an_acquire_that_ends_otherwise_is_not_seen,
+        with_masters: a_fault_that_never_strikes_is_not_seen,
+        with_masters: a_key_that_is_left_fails_hygiene,
     ]
 }
 

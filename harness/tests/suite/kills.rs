@@ -12,7 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::{folder, program};
 
 pub(crate) fn cases() -> Vec<Case> {
-    cases![nothing_is_left_after_ctrl_c, nothing_is_left_after_kill_9]
+    cases![
+        with_masters: nothing_is_left_after_ctrl_c,
+        with_masters: nothing_is_left_after_kill_9,
+    ]
 }
 
 /// The variable by which all that a run has started is known: it is handed down.

@@ -3,8 +3,9 @@
 //! it is killed. On real masters.
 
 #[cfg(unix)]
-#[macro_use]
-mod support;
+#[macro_use(cases)]
+extern crate redquorum_rig;
+
 #[cfg(unix)]
 mod blindness;
 #[cfg(unix)]
@@ -15,6 +16,8 @@ mod expectations;
 mod kills;
 #[cfg(unix)]
 mod mutants;
+#[cfg(unix)]
+mod support;
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {

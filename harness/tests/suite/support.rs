@@ -11,13 +11,6 @@ mod folder;
 
 pub(crate) use folder::folder;
 
-/// `cases![one, two]`: tests that need masters, by the names of their functions.
-macro_rules! cases {
-    ($($name:ident),* $(,)?) => {
-        vec![$(redquorum_rig::trials::with_masters(stringify!($name), $name)),*]
-    };
-}
-
 /// The program.
 pub(crate) const CHAOS: &str = env!("CARGO_BIN_EXE_redquorum-chaos");
 

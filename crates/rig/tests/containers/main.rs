@@ -1,12 +1,8 @@
 //! Masters in containers: what the rig promises of them, and that nothing is left behind. Each file
 //! has the tests of one promise; `support.rs` asks the engine from outside.
 
-/// A list of tests: `with_containers` those that need some, `plain` those that do not.
-macro_rules! cases {
-    ($($kind:ident: $test:ident),* $(,)?) => {
-        vec![$(redquorum_rig::trials::$kind(stringify!($test), $test)),*]
-    };
-}
+#[macro_use(cases)]
+extern crate redquorum_rig;
 
 mod clocks;
 mod left_behind;

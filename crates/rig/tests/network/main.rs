@@ -1,12 +1,8 @@
 //! The network of faults: each harm, seen from both ends of a connection and by the observer. Tests
 //! of `real.rs` need real masters; the others are both ends themselves.
 
-/// A list of tests: `with_masters` those that need a server, `plain` those that do not.
-macro_rules! cases {
-    ($($kind:ident: $test:ident),* $(,)?) => {
-        vec![$(redquorum_rig::trials::$kind(stringify!($test), $test)),*]
-    };
-}
+#[macro_use(cases)]
+extern crate redquorum_rig;
 
 mod choosing;
 mod ends;

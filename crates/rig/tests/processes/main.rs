@@ -1,13 +1,9 @@
 //! The rig, tested with real `redis-server` processes: what it promises, and that nothing is left
 //! behind. Each file has the tests of one promise; `support.rs` looks at processes from outside.
 
-/// A list of tests: `with_masters` those that need a server, `plain` those that do not.
 #[cfg(unix)]
-macro_rules! cases {
-    ($($kind:ident: $test:ident),* $(,)?) => {
-        vec![$(redquorum_rig::trials::$kind(stringify!($test), $test)),*]
-    };
-}
+#[macro_use(cases)]
+extern crate redquorum_rig;
 
 #[cfg(unix)]
 mod binary;
