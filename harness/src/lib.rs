@@ -67,3 +67,4 @@ pub mod sim;
 pub mod stamp;
 pub mod talk;
 mod units;
+mod wall;

@@ -16,7 +16,6 @@ use crate::scenario::Scenario;
 use world::{What, World};
 
 mod actors;
-mod clock;
 mod dice;
 mod faults;
 mod queue;
@@ -35,6 +34,8 @@ const RESTART: u64 = 25_000_000;
 const TURN: u64 = 200_000;
 /// How often masters look for keys that have expired.
 const TICK: u64 = 100_000_000;
+/// The wall clocks at the beginning of the world: far enough from zero to be set back.
+const EPOCH: u64 = 1_000_000_000 * 1_000_000_000;
 /// How long a connection may take to come up.
 const CONNECT: Duration = Duration::from_secs(1);
 /// How many requests the handshake has on the wire.

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use redquorum_rig::network::{self, Network, Rule, RuleId};
 use redquorum_rig::{Clock, ClockChange, Cluster, Reply, RigError};
 
-use self::clocks::Shown;
 use super::clock::RunClock;
 use super::keys;
 use super::wire::Scripts;
@@ -22,6 +21,7 @@ use crate::mutex::unpoisoned;
 use crate::name::Name;
 use crate::process::ClientProcess;
 use crate::scenario::{ClientHarm, Harm, NodeHarm, Scenario};
+use crate::wall::WallClock;
 
 mod clocks;
 mod net;
@@ -48,7 +48,7 @@ pub(super) struct Injector {
     pub(super) gates: Gates,
     pub(super) clock: RunClock,
     there: BTreeMap<usize, There>,
-    clocks: BTreeMap<usize, Shown>,
+    clocks: BTreeMap<usize, WallClock>,
 }
 
 /// A fault that is there: what its cure needs.
@@ -125,7 +125,7 @@ impl Injector {
                 self.net(fault, rule, false);
                 Ok(())
             }
-            Harm::Clock(clock) => self.set_clocks(&nodes, clocks::change(clock), tell),
+            Harm::Clock(clock) => self.set_clocks(&nodes, Some(clock), tell),
             Harm::Net(net) => {
                 let rule = self.rule(net);
                 self.net(fault, rule, true);
@@ -146,7 +146,7 @@ impl Injector {
             Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }) => self.restart(&nodes),
             Harm::Node(NodeHarm::Pause { .. }) => self.each(&nodes, |rig, node| rig.resume(node)),
             Harm::Node(NodeHarm::Full { .. }) => self.memory(&nodes, "0"),
-            Harm::Clock(_) => self.set_clocks(&nodes, ClockChange::Cure, tell),
+            Harm::Clock(_) => self.set_clocks(&nodes, None, tell),
             Harm::Client(ClientHarm::Suspend { .. }) => Ok(()),
             Harm::Client(ClientHarm::Pause { .. }) => self.clients(fault, ClientProcess::resume),
             Harm::Client(ClientHarm::Clock { .. }) => {

@@ -63,9 +63,7 @@ impl World {
     }
 
     fn clocks(&self, wall_ahead: i64, suspended: u64) -> Clocks {
-        /// Far enough from zero to be set back.
-        const EPOCH: u64 = 1_000_000_000 * 1_000_000_000;
-        let wall = EPOCH.saturating_add(self.now).saturating_add_signed(wall_ahead);
+        let wall = super::EPOCH.saturating_add(self.now).saturating_add_signed(wall_ahead);
         Clocks {
             monotonic: Time::from_nanos(self.now),
             awake: Time::from_nanos(self.now - suspended),

@@ -1,15 +1,13 @@
 //! Faults, carried out in virtual time: the same enum as on real masters.
 
-use super::clock::WallClock;
 use super::rules::{Harm as Ill, Rule};
 use super::wires::WireId;
 use super::world::{Instant, Up, What, World};
 use super::{RESTART, TURN};
 use crate::director::Input;
-use crate::history::{Event, Left, Window, text_of};
+use crate::history::{Left, Ns, Window, text_of};
 use crate::name::Name;
 use crate::scenario::{Class, ClientHarm, ClockHarm, Harm, NetHarm, NodeHarm, Side, Which};
-use crate::units::nanos;
 
 /// A fault that is there: what its cure needs. Masters and processes are counted from 0.
 #[derive(Clone, Debug, Default)]
@@ -168,27 +166,11 @@ impl World {
     }
 
     fn set_clock(&mut self, node: usize, harm: Option<&ClockHarm>) {
-        let clock = self.masters[node].clock.from(self.now);
-        let clock = match harm {
-            None => WallClock { since: self.now, ..WallClock::REAL },
-            Some(ClockHarm::Step { by, .. }) => {
-                WallClock { ahead: clock.ahead.saturating_add(by.nanos()), ..clock }
-            }
-            Some(ClockHarm::Rate { factor, .. }) => WallClock { rate: *factor, ..clock },
-            Some(ClockHarm::Strobe { by, every, .. }) => {
-                WallClock { strobe_by: nanos(by.0), strobe_every: nanos(every.0), ..clock }
-            }
-        };
+        let now = Ns::try_from(self.now).unwrap_or(Ns::MAX);
+        let clock = self.masters[node].clock.changed(now, harm);
         self.masters[node].clock = clock;
         let at = self.ns(self.now);
-        self.direct(Input::Recorded(Event::Clock {
-            node: node + 1,
-            since: Window { from: at, to: at },
-            ahead: clock.ahead,
-            rate: clock.rate,
-            strobe_by: clock.strobe_by,
-            strobe_every: clock.strobe_every,
-        }));
+        self.direct(Input::Recorded(clock.event(node + 1, Window { from: at, to: at })));
     }
 
     fn rule(&mut self, fault: usize, rule: Rule) {

@@ -16,6 +16,7 @@ use crate::sabotage::Lie;
 use crate::sabotage::process::{Happening, Process, Wish};
 use crate::scenario::Scenario;
 use crate::talk::Request;
+use crate::wall::WallClock;
 
 /// Virtual nanoseconds since the world began.
 pub(super) type Instant = u64;
@@ -75,7 +76,7 @@ pub(super) struct Up {
 #[derive(Clone, Debug)]
 pub(super) struct Master {
     pub(super) server: Server,
-    pub(super) clock: super::clock::WallClock,
+    pub(super) clock: WallClock,
     /// Which wire each of its connections is the end of.
     pub(super) wires: BTreeMap<Connection, WireId>,
     /// In which order it gets to its connections when it goes on.
@@ -159,7 +160,7 @@ impl World {
             let dice = seed.of_master(node);
             Master {
                 server: Server::new(dice.id, scenario.cluster.persistence),
-                clock: super::clock::WallClock::REAL,
+                clock: WallClock::REAL,
                 wires: BTreeMap::new(),
                 order: dice.order,
             }
@@ -209,7 +210,9 @@ impl World {
 
     /// What the wall clock of a master shows.
     pub(super) fn wall(&self, node: usize) -> server::Wall {
-        self.masters[node].clock.shown(self.now)
+        let now = Ns::try_from(self.now).unwrap_or(Ns::MAX);
+        let ahead = self.masters[node].clock.ahead(now);
+        super::EPOCH.saturating_add(self.now).saturating_add_signed(ahead)
     }
 
     /// Tells the director, and does what it says.
