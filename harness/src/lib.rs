@@ -56,6 +56,7 @@ mod mutex;
 pub mod name;
 #[cfg(all(unix, feature = "real"))]
 pub mod process;
+pub mod prove;
 #[cfg(all(unix, feature = "real"))]
 pub mod real;
 #[cfg(all(unix, feature = "real"))]

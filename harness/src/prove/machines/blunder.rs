@@ -1,0 +1,55 @@
+//! Drivers that go wrong, each in one way, around the machines that are shipped: they show that the
+//! rules see it.
+
+/// One way to go wrong. The machines know nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blunder {
+    /// Nothing is wrong.
+    None,
+    /// When a connection dies, the clean-ups that wait on it are taken for answered.
+    TakesSilenceForPaid,
+    /// A clean-up is not handed to the links of masters that have not answered.
+    LeavesTheSilent,
+    /// Old connections are not killed.
+    KillsNobody,
+    /// What a lost connection may have lost of `SET`s is sent again on the next.
+    SendsAgain,
+    /// All attempts of a client have one token.
+    OneToken,
+    /// A clean-up is written ahead of what waits on its connection.
+    CleansUpFirst,
+    /// An unknown vote is taken for a grant.
+    TakesSilenceForGranted,
+    /// A claim comes for its lease with the clock of when it asked for it.
+    CollectsLate,
+    /// A claim does not deduct the drift from the TTL: its deadline is no sooner than its keys may
+    /// go. (Said the other way round: its keys go an instant sooner.)
+    NoDrift,
+    /// A loss is undone.
+    RevivesLost,
+    /// The answer to an earlier round of extending counts for the one under way.
+    MixesRounds,
+    /// A loss cleans up nothing.
+    LeavesTheLost,
+    /// A message that has arrived is never read: nothing settles. It shows that ends are looked at.
+    NeverCleansUp,
+}
+
+impl Blunder {
+    /// All of them, but for [`Blunder::None`].
+    pub const ALL: [Self; 13] = [
+        Self::TakesSilenceForPaid,
+        Self::LeavesTheSilent,
+        Self::KillsNobody,
+        Self::SendsAgain,
+        Self::OneToken,
+        Self::CleansUpFirst,
+        Self::TakesSilenceForGranted,
+        Self::CollectsLate,
+        Self::NoDrift,
+        Self::RevivesLost,
+        Self::MixesRounds,
+        Self::LeavesTheLost,
+        Self::NeverCleansUp,
+    ];
+}
