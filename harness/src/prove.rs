@@ -10,6 +10,7 @@
 //! the command line.
 
 mod explore;
+pub mod fencing;
 pub mod machines;
 mod seen;
 mod wide;
