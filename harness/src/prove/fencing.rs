@@ -102,6 +102,7 @@ struct Client {
     /// The largest token that was handed out before it asked: its own must be larger.
     floor: Number,
     handed_over: u8,
+    extended: u8,
 }
 
 /// One state.

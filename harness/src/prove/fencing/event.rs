@@ -62,8 +62,7 @@ pub(super) fn list(scope: &Scope, scheme: Scheme, state: &State, out: &mut impl 
                 out(Event::GiveUp(client));
             }
             Phase::Holding(_) => {
-                let slots = state.now(usize::from(client));
-                if scope.repairs && slots.iter().all(|slot| !slot.repair) {
+                if who.extended < scope.extensions {
                     out(Event::Extend(client));
                 }
                 if who.handed_over < scope.hand_overs {
@@ -213,6 +212,7 @@ pub(super) fn happen(
         }
         Event::Take(client) => take(scheme, &mut next, client.into())?,
         Event::Extend(client) => {
+            next.clients[usize::from(client)].extended += 1;
             next.now_mut(client.into()).iter_mut().for_each(|slot| slot.repair = true);
         }
         Event::HandOver(client) => {
@@ -235,7 +235,7 @@ pub(super) fn happen(
                 (slot.number, slot.answer) = (0, 0);
             }
             let who = &mut next.clients[usize::from(client)];
-            (who.phase, who.floor) = (Phase::Idle, 0);
+            (who.phase, who.floor, who.handed_over, who.extended) = (Phase::Idle, 0, 0, 0);
         }
         Event::Expire(master) => next.masters[usize::from(master)].key = super::NOBODY,
         Event::Unfenced(master) => {

@@ -38,7 +38,7 @@ fn in_order(state: &State, order: [usize; CLIENTS], sort: bool) -> u128 {
     let mut wide = Wide::new();
     seats.iter().flatten().for_each(|word| wide.word(*word));
     for client in order {
-        let Client { phase, attempt, hints, floor, handed_over } = state.clients[client];
+        let Client { phase, attempt, hints, floor, handed_over, extended } = state.clients[client];
         let phase = match phase {
             Phase::Idle => [0, 0, 0],
             Phase::Asking => [1, 0, 0],
@@ -46,7 +46,8 @@ fn in_order(state: &State, order: [usize; CLIENTS], sort: bool) -> u128 {
             Phase::Holding(token) => [3, token, 0],
         };
         let [a, b, c] = phase;
-        wide.word(u64::from_le_bytes([a, b, c, attempt, hints[0], hints[1], floor, handed_over]));
+        let counts = handed_over << 4 | extended;
+        wide.word(u64::from_le_bytes([a, b, c, attempt, hints[0], hints[1], floor, counts]));
     }
     wide.word(state.issued);
     wide.word(u64::from(state.copies) << 16 | u64::from(state.unfenced) << 8 | u64::from(state.forgotten));
@@ -90,10 +91,6 @@ fn needed(scope: &Scope, scheme: Scheme, mut state: State) -> State {
             if state.slots[client][attempt].iter().all(|slot| !slot.grant) {
                 state.clients[client].hints[attempt] = 0;
             }
-        }
-        let who = &mut state.clients[client];
-        if who.phase == Phase::Idle && usize::from(who.attempt) == scope.attempts {
-            who.handed_over = 0;
         }
     }
     state

@@ -16,8 +16,8 @@ pub struct Scope {
     pub rounds: u8,
     /// How often a lease may be handed over.
     pub hand_overs: u8,
-    /// Whether leases are extended, and keys that are gone created again.
-    pub repairs: bool,
+    /// How often a lease may be extended, and keys that are gone created again.
+    pub extensions: u8,
     /// How often a grant may be executed twice.
     pub copies: u8,
     /// How often a client without tokens may have a key.
@@ -40,7 +40,7 @@ impl Scope {
         hints: &[0, 2],
         rounds: 2,
         hand_overs: 1,
-        repairs: true,
+        extensions: 1,
         copies: 1,
         unfenced: 1,
         forgets: 0,

@@ -50,7 +50,7 @@ fn a_master_that_forgets_breaks_it() {
 
 #[test]
 fn masters_and_clients_in_another_order_are_the_same() {
-    let tiny = Scope { hints: &[0], rounds: 1, hand_overs: 0, repairs: false, ..Scope::SMALL };
+    let tiny = Scope { hints: &[0], rounds: 1, hand_overs: 0, extensions: 0, ..Scope::SMALL };
     let folded = prove(tiny, Scheme::Certified, MOST).explored;
     let all = prove(Scope { fold: false, ..tiny }, Scheme::Certified, MOST).explored;
     assert!(folded.complete && all.complete && folded.broken.is_none() && all.broken.is_none());
