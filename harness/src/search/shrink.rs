@@ -14,7 +14,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
 
 use super::{Found, Kind};
-use crate::history::History;
+use crate::history::{Event, History, Phase};
+use crate::judge::Verdict;
 use crate::sabotage::Lie;
 use crate::scenario::{Scenario, makes_sense};
 use crate::sim;
@@ -64,12 +65,15 @@ pub fn shrink_to(
         best: found.clone(),
         masters: found.scenario.cluster.nodes.min(3),
         kind: kind.clone(),
+        early: false,
         known: BTreeSet::new(),
         tries: 0,
         left: effort,
         progress,
     };
     trial.best.scenario.variants.clear();
+    let start = sim::run(trial.scenario(), found.seed, found.lie);
+    trial.early = is_early(&start, &found.verdict, kind);
     // The simplest seed that shows it.
     for seed in 0..8 {
         if trial.has_seed(seed) {
@@ -94,6 +98,9 @@ struct Trial<'a> {
     /// So many masters must be left: with fewer than three there is nothing to agree on.
     masters: usize,
     kind: Kind,
+    /// Whether it went wrong while the clients worked: then it must not be the witnesses, who come after
+    /// all is cured, that show it.
+    early: bool,
     /// What was tried already.
     known: BTreeSet<u64>,
     tries: u64,
@@ -144,8 +151,11 @@ impl Trial<'_> {
     /// The same kind of find in another scenario, if it is there.
     fn shows(&mut self, scenario: &Scenario, seed: u64) -> Option<Found> {
         let lie = self.best.lie;
-        let found = Found::in_history(&self.run(scenario, seed, lie)?, lie)?;
-        if !found.kinds().contains(&self.kind) {
+        let history = self.run(scenario, seed, lie)?;
+        let found = Found::in_history(&history, lie)?;
+        if !found.kinds().contains(&self.kind)
+            || self.early && !is_early(&history, &found.verdict, &self.kind)
+        {
             return None;
         }
         // A lie is caught only where the truth passes.
@@ -180,4 +190,15 @@ impl Trial<'_> {
         let lasts = found.verdict.findings.iter().map(|finding| finding.to - finding.from);
         Some(lasts.max().unwrap_or(0))
     }
+}
+
+/// Whether something of a kind went wrong before all was cured.
+fn is_early(history: &History, verdict: &Verdict, kind: &Kind) -> bool {
+    let healed = history.records.iter().find_map(|record| match record.event {
+        Event::Phase { phase: Phase::Heal } => Some(record.ns),
+        _ => None,
+    });
+    let healed = healed.unwrap_or(i64::MAX);
+    let mut of_kind = verdict.findings.iter().filter(|finding| Kind::of(finding) == *kind);
+    of_kind.any(|finding| finding.from < healed)
 }

@@ -78,23 +78,35 @@ fn forget(fault: &mut Fault, gone: &Name) -> bool {
 
 fn masters(trial: &mut Trial<'_>) {
     for nodes in trial.masters..trial.scenario().cluster.nodes {
-        let mut fewer = trial.scenario().clone();
-        fewer.cluster.nodes = nodes;
-        fewer.faults.retain_mut(|fault| match nodes_of(&mut fault.harm) {
-            Some(Nodes::Some(numbers)) => {
-                numbers.retain(|number| *number <= nodes);
-                !numbers.is_empty()
+        for moved in [false, true] {
+            if trial.offer(with_masters(trial.scenario(), nodes, moved)) {
+                return;
             }
-            Some(Nodes::Role(role)) => {
-                role.first = role.first.map(|first| first.min(nodes));
-                true
-            }
-            _ => true,
-        });
-        if trial.offer(fewer) {
-            return;
         }
     }
+}
+
+/// With so few masters. What hit one that is gone hits nobody, or the last that is left.
+fn with_masters(scenario: &Scenario, nodes: usize, moved: bool) -> Scenario {
+    let mut fewer = scenario.clone();
+    fewer.cluster.nodes = nodes;
+    fewer.faults.retain_mut(|fault| match nodes_of(&mut fault.harm) {
+        Some(Nodes::Some(numbers)) => {
+            numbers.retain_mut(|number| {
+                let stays = *number <= nodes;
+                *number = (*number).min(nodes);
+                stays || moved
+            });
+            numbers.dedup();
+            !numbers.is_empty()
+        }
+        Some(Nodes::Role(role)) => {
+            role.first = role.first.map(|first| first.min(nodes));
+            true
+        }
+        _ => true,
+    });
+    fewer
 }
 
 fn loops(trial: &mut Trial<'_>) {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use super::{EFFORT, shrink};
+use super::{EFFORT, shrink, weight};
 use crate::sabotage::Lie;
 use crate::scenario::{Layer, Scenario};
 use crate::search::{Found, story};
@@ -64,10 +64,64 @@ fn small(found: &Found) -> Found {
     shrink(found, EFFORT, &mut |_| ControlFlow::Continue(()))
 }
 
+fn names(scenario: &Scenario) -> Vec<&str> {
+    scenario.faults.iter().map(|fault| fault.harm.name()).collect()
+}
+
 #[test]
 fn only_what_matters_is_left() {
     let found = planted();
+    assert_eq!(names(&found.scenario).len(), 8);
     let small = small(&found);
-    println!("{}", story::file(&small));
-    panic!();
+    assert_eq!(names(&small.scenario), ["net.drop", "clock.step"]);
+    assert_eq!(small.scenario.clients.len(), 2);
+    assert_eq!(small.scenario.cluster.nodes, 3);
+    assert_eq!(small.kind(), found.kind());
+    assert!(weight(&small.scenario) < weight(&found.scenario));
+}
+
+#[test]
+fn nothing_more_can_be_left_out() {
+    let small = small(&planted());
+    for fault in 0..small.scenario.faults.len() {
+        let mut fewer = small.scenario.clone();
+        fewer.faults.remove(fault);
+        let without = Found::of(&fewer, small.seed, Lie::None);
+        assert_eq!(without.map(|found| found.kinds()), None, "without fault {}", fault + 1);
+    }
+}
+
+#[test]
+fn the_same_find_shrinks_to_the_same_scenario() {
+    assert_eq!(small(&planted()), small(&planted()));
+}
+
+#[test]
+fn times_become_moments_and_numbers_become_parts() {
+    let text = story::file(&small(&planted()));
+    assert!(text.contains("after = \"c1 granted L\""), "{text}");
+    assert!(text.contains("nodes = \"holder(c1)\""), "{text}");
+}
+
+#[test]
+fn a_lie_is_kept_where_the_truth_passes() {
+    let mut scenario: Scenario = toml::from_str(PLANTED).unwrap();
+    scenario.faults.clear();
+    let found = Found::of(&scenario, 7, Lie::PlainDel).unwrap();
+    let small = small(&found);
+    assert_eq!(small.scenario.clients.len(), 2);
+    assert_eq!(Found::of(&small.scenario, small.seed, Lie::None), None);
+    assert!(Found::of(&small.scenario, small.seed, Lie::PlainDel).is_some());
+}
+
+#[test]
+fn who_has_enough_gets_what_there_is() {
+    let found = planted();
+    let mut tries = 0;
+    let rest = shrink(&found, EFFORT, &mut |progress| {
+        tries = progress.tries;
+        if tries < 5 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    assert_eq!(tries, 5);
+    assert_eq!(rest.kind(), found.kind());
 }

@@ -15,7 +15,7 @@ const FIRST: usize = 6;
 
 /// The sentences, in the order of time, each with its time.
 pub(super) fn of(history: &History, verdict: &Verdict) -> Vec<String> {
-    let last = verdict.findings.iter().map(|finding| finding.to.max(finding.from)).max();
+    let last = verdict.findings.iter().map(|finding| finding.from).max();
     let teller = Teller { history };
     let mut lines = Vec::new();
     for record in &history.records {
