@@ -19,6 +19,7 @@ use crate::scenario::{Cause, Expect, Layer, Scenario};
 use crate::sim;
 
 mod lengths;
+pub mod plan;
 pub mod shrink;
 pub mod story;
 
