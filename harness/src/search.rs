@@ -18,6 +18,7 @@ use crate::sabotage::Lie;
 use crate::scenario::{Cause, Expect, Layer, Scenario};
 use crate::sim;
 
+pub mod chance;
 mod lengths;
 pub mod plan;
 pub mod shrink;

@@ -107,6 +107,14 @@ fn moment(dice: &mut Dice, scenario: &Scenario) -> When {
     When::After(Moment { client, what, plus })
 }
 
+/// While the answers to a round are under way to a client.
+pub(super) fn in_flight(dice: &mut Dice, scenario: &Scenario, client: Name) -> When {
+    let masters = u64::try_from(scenario.cluster.nodes).unwrap_or(1);
+    let number = u32::try_from(dice.within(1, masters)).unwrap_or(1);
+    let class = dice.pick(&[Class::Acquire, Class::Acquire, Class::Extend]);
+    When::Before(Moment { client, what: What::Reply(number, class), plus: of_millis(0) })
+}
+
 fn message(dice: &mut Dice) -> u32 {
     u32::try_from(dice.within(1, 12)).unwrap_or(1)
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::dice::Dice;
 use super::{aims, shortest_ttl};
 use crate::scenario::{
-    ClientHarm, ClockHarm, End, Fault, Harm, Length, NetHarm, NodeHarm, Nodes, Persistence,
-    Scenario, Shift, Side, Which,
+    ClientHarm, Clients, ClockHarm, End, Fault, Harm, Length, NetHarm, NodeHarm, Nodes,
+    Persistence, Scenario, Shift, Side, Which,
 };
 use crate::search::lengths::{millis, of_millis};
 
@@ -78,14 +78,7 @@ impl Families {
                 let what = if which.what == Side::Reply { Side::Both } else { which.what };
                 (Harm::Net(NetHarm::Duplicate(Which { what, ..which })), lasts)
             }
-            Family::Pauses => {
-                let clients = aims::one(dice, scenario);
-                let harm = match dice.chance(1, 3) {
-                    true => ClientHarm::Suspend { clients },
-                    false => ClientHarm::Pause { clients },
-                };
-                (Harm::Client(harm), lasts)
-            }
+            Family::Pauses => return Some(pause(dice, scenario, lasts)),
             Family::Ends => (end(dice, scenario)?, None),
             Family::Walls => {
                 let by = of_millis(dice.within(1, 3_000) * 1_000);
@@ -213,6 +206,26 @@ fn delay(dice: &mut Dice, scenario: &Scenario) -> NetHarm {
             NetHarm::Delay { clients, nodes: aims::nodes(dice, scenario), what, by }
         }
     }
+}
+
+/// A client that stands still: for any time, or past the end of its lease; at any time, or while the
+/// answers to it are under way.
+fn pause(dice: &mut Dice, scenario: &Scenario, lasts: Option<Length>) -> Fault {
+    let client = aims::name(dice, scenario);
+    let clients = Clients::Some(vec![client.clone()]);
+    let harm = match dice.chance(1, 3) {
+        true => ClientHarm::Suspend { clients },
+        false => ClientHarm::Pause { clients },
+    };
+    let lasts = match dice.chance(1, 2) {
+        true => Some(of_millis(millis(scenario.lock.ttl) + dice.within(1, 200))),
+        false => lasts,
+    };
+    let when = match dice.chance(1, 3) {
+        true => aims::in_flight(dice, scenario, client),
+        false => aims::when(dice, scenario),
+    };
+    Fault { when, lasts, harm: Harm::Client(harm) }
 }
 
 /// The death of a client. Somebody must live to bear witness.
