@@ -4,7 +4,6 @@
 //! `told.rs` makes sentences of a history, `expected.rs` an expectation that holds whatever the seed,
 //! `layout.rs` TOML as one would write it. Nothing is shrunk here.
 
-use std::fmt::Write as _;
 
 use super::{Found, Kind};
 use crate::history::History;
@@ -148,7 +147,7 @@ fn about(kind: &Kind, lie: Lie, scenario: &Scenario) -> String {
     names.dedup();
     match names.as_slice() {
         [] => about += "; no fault is needed.",
-        names => drop(write!(about, "; it takes {}.", names.join(", "))),
+        names => about += &format!("; it takes {}.", names.join(", ")),
     }
     about
 }
