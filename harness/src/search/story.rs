@@ -4,7 +4,6 @@
 //! `told.rs` makes sentences of a history, `expected.rs` an expectation that holds whatever the seed,
 //! `layout.rs` TOML as one would write it. Nothing is shrunk here.
 
-
 use super::{Found, Kind};
 use crate::history::History;
 use crate::sabotage::Lie;

@@ -71,13 +71,13 @@ pub(super) fn end(end: &End<'_>) -> String {
         1 => "one kind of find".to_owned(),
         kinds => format!("{kinds} kinds of finds"),
     };
-    let _ = write!(text, "{found} in {many}, {rate} a second for {seconds:.1} s"));
+    let _ = write!(text, "{found} in {many}, {rate} a second for {seconds:.1} s");
     text += if *interrupted { ", interrupted\n" } else { "\n" };
     let missed: Vec<Goal> = report.missed().collect();
     let reached = Goal::ALL.len() - missed.len();
-    let _ = write!(text, "{reached} of {} situations came", Goal::ALL.len()));
+    let _ = write!(text, "{reached} of {} situations came", Goal::ALL.len());
     for goal in missed {
-        let _ = write!(text, "\nnever came: {goal}, {}", goal.about()));
+        let _ = write!(text, "\nnever came: {goal}, {}", goal.about());
     }
     text
 }

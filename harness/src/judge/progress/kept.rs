@@ -39,8 +39,10 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     if !alive || paused {
         return None;
     }
-    // Whoever is told so late may have given up before, on a busy machine.
+    // Whoever is told so late may have given up before, on a busy machine; and what is told behind
+    // the answer is said to another request.
     let by = request.asked.saturating_add(case.world.node_timeout / 2);
+    let by = by.min(answer.at.unwrap_or(answer.ns));
     let kept = case.keys.kept(request.process, lease.token?, request.asked);
     // Only those count of which the client knew that they had granted when it first extended: for
     // a grant that was still under way then it may wait for the next round, or for ever.
