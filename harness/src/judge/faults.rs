@@ -14,6 +14,9 @@ const RECONNECT: Ns = 1_200 * MS;
 /// How long after a cure that broke no connection.
 const GO_ON: Ns = 100 * MS;
 
+/// What messages may need besides what delays them.
+const JITTER: Ns = 10 * MS;
+
 /// A fault that struck.
 pub(super) struct Strike<'a> {
     /// Its number in the scenario.
@@ -236,19 +239,17 @@ impl<'a> Faults<'a> {
             late = late.saturating_add(strike.delay().unwrap_or_default());
             let harmless =
                 matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_))) || strike.delay().is_some();
-            harmless && late < (self.node_timeout / 2).max(1)
+            harmless && (late == 0 || late.saturating_mul(2) + JITTER < self.node_timeout)
         })
     }
 
     /// Whether a request of a process may have reached a master twice, the second time when all about
-    /// the first was over.
-    pub(super) fn doubles(&self, process: &str, node: usize, made: Window) -> bool {
-        let made = Span::new(made.from, made.to);
+    /// the first was over: a copy may lie in a socket for as long as the master stands still.
+    pub(super) fn doubles(&self, process: &str, node: usize, by: Ns) -> bool {
         self.strikes.iter().any(|strike| {
-            let span = strike.span();
             matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
                 && strike.hits_link(process, node)
-                && Span::new(span.from, span.to.saturating_add(strike.grace())).touches(made)
+                && strike.at.from <= by
         })
     }
 
