@@ -23,13 +23,20 @@ const CASES: u32 = 1_000;
 const PATIENCE: u32 = 600;
 
 /// Scenarios in which the simulation or the judge was wrong.
-const FOUND: [(&str, &str); 7] = [
+const FOUND: [(&str, &str); 14] = [
     ("fault-that-fails", include_str!("inside/found/fault-that-fails.toml")),
     ("kept", include_str!("inside/found/kept.toml")),
     ("untold", include_str!("inside/found/untold.toml")),
     ("straggler", include_str!("inside/found/straggler.toml")),
     ("straggler-twice", include_str!("inside/found/straggler-twice.toml")),
     ("late-replies", include_str!("inside/found/late-replies.toml")),
+    ("extended-at-last", include_str!("inside/found/extended-at-last.toml")),
+    ("extended-late", include_str!("inside/found/extended-late.toml")),
+    ("kept-too-late", include_str!("inside/found/kept-too-late.toml")),
+    ("backlog", include_str!("inside/found/backlog.toml")),
+    ("backlog-of-copies", include_str!("inside/found/backlog-of-copies.toml")),
+    ("gate-and-reset", include_str!("inside/found/gate-and-reset.toml")),
+    ("set-again", include_str!("inside/found/set-again.toml")),
     ("not-shortened", include_str!("inside/found/not-shortened.toml")),
 ];
 

@@ -223,6 +223,16 @@ impl<'a> Faults<'a> {
         })
     }
 
+    /// Whether requests of a process to a master may have been sent twice within a span: then one
+    /// may be executed again behind its own clean-up.
+    pub(super) fn repeats(&self, process: &str, node: usize, within: Span) -> bool {
+        self.strikes.iter().any(|strike| {
+            matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
+                && strike.hits_link(process, node)
+                && strike.span().touches(within)
+        })
+    }
+
     /// Whether a process could reach a master all through a span.
     pub(super) fn reachable(&self, process: &str, node: usize, through: Span) -> bool {
         !self.strikes.iter().any(|strike| {
