@@ -23,7 +23,7 @@ const CASES: u32 = 1_000;
 const PATIENCE: u32 = 600;
 
 /// Scenarios in which the simulation or the judge was wrong.
-const FOUND: [(&str, &str); 14] = [
+const FOUND: [(&str, &str); 16] = [
     ("fault-that-fails", include_str!("inside/found/fault-that-fails.toml")),
     ("kept", include_str!("inside/found/kept.toml")),
     ("untold", include_str!("inside/found/untold.toml")),
@@ -35,6 +35,8 @@ const FOUND: [(&str, &str); 14] = [
     ("kept-too-late", include_str!("inside/found/kept-too-late.toml")),
     ("backlog", include_str!("inside/found/backlog.toml")),
     ("backlog-of-copies", include_str!("inside/found/backlog-of-copies.toml")),
+    ("half-cut-rival", include_str!("inside/found/half-cut-rival.toml")),
+    ("copies-kept-back", include_str!("inside/found/copies-kept-back.toml")),
     ("gate-and-reset", include_str!("inside/found/gate-and-reset.toml")),
     ("set-again", include_str!("inside/found/set-again.toml")),
     ("not-shortened", include_str!("inside/found/not-shortened.toml")),

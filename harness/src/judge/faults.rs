@@ -223,13 +223,13 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// Whether requests of a process to a master may have been sent twice within a span: then one
-    /// may be executed again behind its own clean-up.
-    pub(super) fn repeats(&self, process: &str, node: usize, within: Span) -> bool {
+    /// Whether requests of a process to a master may have been sent twice by an instant: then one may
+    /// be executed again behind its own clean-up, and much later if the master stood still.
+    pub(super) fn repeats(&self, process: &str, node: usize, by: Ns) -> bool {
         self.strikes.iter().any(|strike| {
             matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
                 && strike.hits_link(process, node)
-                && strike.span().touches(within)
+                && strike.span().from <= by
         })
     }
 

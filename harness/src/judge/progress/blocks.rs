@@ -95,7 +95,7 @@ impl Blocks {
 fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: Span) -> Option<Ns> {
     let helpless = case.death(key.process).is_some_and(|at| at.from <= within.to)
         || case.faults.keeps_from(key.process, key.node, within, CLEANS_UP)
-        || case.faults.repeats(key.process, key.node, Span::new(key.made.from, key.made.to))
+        || case.faults.repeats(key.process, key.node, key.made.to)
         || case.faults.pauses(key.process).any(|pause| {
             let span = pause.span();
             Span::new(span.from, span.to.saturating_add(WAKES_UP)).touches(within)
