@@ -23,7 +23,7 @@ const CASES: u32 = 1_000;
 const PATIENCE: u32 = 600;
 
 /// Scenarios in which the simulation or the judge was wrong.
-const FOUND: [(&str, &str); 16] = [
+const FOUND: [(&str, &str); 20] = [
     ("fault-that-fails", include_str!("inside/found/fault-that-fails.toml")),
     ("kept", include_str!("inside/found/kept.toml")),
     ("untold", include_str!("inside/found/untold.toml")),
@@ -37,6 +37,10 @@ const FOUND: [(&str, &str); 16] = [
     ("backlog-of-copies", include_str!("inside/found/backlog-of-copies.toml")),
     ("half-cut-rival", include_str!("inside/found/half-cut-rival.toml")),
     ("copies-kept-back", include_str!("inside/found/copies-kept-back.toml")),
+    ("reset-between-replies", include_str!("inside/found/reset-between-replies.toml")),
+    ("reply-of-the-dead", include_str!("inside/found/reply-of-the-dead.toml")),
+    ("not-worth-a-round", include_str!("inside/found/not-worth-a-round.toml")),
+    ("held-at-a-gate", include_str!("inside/found/held-at-a-gate.toml")),
     ("gate-and-reset", include_str!("inside/found/gate-and-reset.toml")),
     ("set-again", include_str!("inside/found/set-again.toml")),
     ("not-shortened", include_str!("inside/found/not-shortened.toml")),

@@ -3,7 +3,8 @@
 use crate::history::{Event, Ns, Window};
 use crate::name::Name;
 use crate::scenario::{
-    ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Side, Which,
+    ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Side, What, When,
+    Which,
 };
 
 use super::time::{self, MS, Span};
@@ -112,6 +113,8 @@ impl Strike<'_> {
 /// All faults that struck, in their order.
 pub(super) struct Faults<'a> {
     strikes: Vec<Strike<'a>>,
+    /// Whose messages were held back at a gate, and until when: until its fault had struck.
+    gates: Vec<(&'a str, Ns)>,
     forgets: bool,
     node_timeout: Ns,
 }
@@ -150,7 +153,14 @@ impl<'a> Faults<'a> {
                 _ => {}
             }
         }
+        let gates = strikes.iter().filter_map(|strike| {
+            let fault = world.scenario.faults.get(strike.fault.checked_sub(1)?)?;
+            let When::Before(moment) = &fault.when else { return None };
+            let of_messages = matches!(moment.what, What::Request(..) | What::Reply(..));
+            of_messages.then(|| (world.process(&moment.client), strike.at.to))
+        });
         Self {
+            gates: gates.collect(),
             strikes,
             forgets: world.scenario.cluster.persistence == Persistence::None,
             node_timeout: world.node_timeout,
@@ -235,6 +245,11 @@ impl<'a> Faults<'a> {
 
     /// Whether a process could reach a master all through a span.
     pub(super) fn reachable(&self, process: &str, node: usize, through: Span) -> bool {
+        let mut gates = self.gates.iter();
+        // Which master the message was for is not on record.
+        if gates.any(|(of, at)| *of == process && (through.from..=through.to).contains(at)) {
+            return false;
+        }
         !self.strikes.iter().any(|strike| {
             let harmless = matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
                 || strike.delay().is_some_and(|by| by < self.node_timeout / 2);

@@ -6,7 +6,7 @@ use crate::judge::Case;
 use crate::judge::leases::{Ending, Lease};
 use crate::judge::maps::count;
 use crate::judge::requests::Request;
-use crate::judge::time::{self, Ms, Span};
+use crate::judge::time::{self, MS, Ms, Span};
 use crate::judge::{Finding, Seen};
 use crate::scenario::{Cause, Layer, Step};
 use crate::talk::Why;
@@ -107,9 +107,11 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     })?;
     let end = lease.span().to;
     let ttl = ttl(case, lease);
-    // A watchdog does not ask again for what is less than a round may take and drift deducts.
+    // A watchdog does not ask again for what is less than a round may take and drift deducts, and it
+    // asks for whole milliseconds.
     let longest = time::of(case.world.scenario.longest_ttl());
     let least = case.world.node_timeout.saturating_add(case.world.drift_of(longest));
+    let least = least.saturating_add(MS);
     let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
     let next = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
     let over = case.world.began(Phase::Heal).unwrap_or(case.world.end);

@@ -151,7 +151,9 @@ impl World {
         if !wire.client_open && !wire.master_open && wire.up.held.is_none() {
             // Replies that nobody waits for any more.
             let Some(wire) = self.wires.get_mut(id) else { return };
-            for (_, reply) in std::mem::take(&mut wire.down.under_way) {
+            let under_way = std::mem::take(&mut wire.down.under_way).into_iter();
+            let (_, held) = wire.down.held.take().unwrap_or_default();
+            for reply in under_way.map(|(_, reply)| reply).chain(held) {
                 self.record(id, reply.to, reply.result, None);
             }
             self.wires.remove(id);
@@ -181,6 +183,7 @@ impl World {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.up.held = None;
         wire.up.lost = true;
+        wire.down.lost = true;
         let open = wire.client_open;
         let at = self.now + self.links.of_mut(wire.actor, wire.node).down.latency();
         let held = wire.down.held.take();
