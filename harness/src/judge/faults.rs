@@ -113,8 +113,8 @@ impl Strike<'_> {
 /// All faults that struck, in their order.
 pub(super) struct Faults<'a> {
     strikes: Vec<Strike<'a>>,
-    /// Whose messages were held back at a gate, and until when: until its fault had struck.
-    gates: Vec<(&'a str, Ns)>,
+    /// Whose messages were held back at a gate, while its fault struck.
+    gates: Vec<(&'a str, Span)>,
     forgets: bool,
     node_timeout: Ns,
 }
@@ -157,7 +157,8 @@ impl<'a> Faults<'a> {
             let fault = world.scenario.faults.get(strike.fault.checked_sub(1)?)?;
             let When::Before(moment) = &fault.when else { return None };
             let of_messages = matches!(moment.what, What::Request(..) | What::Reply(..));
-            of_messages.then(|| (world.process(&moment.client), strike.at.to))
+            of_messages
+                .then(|| (world.process(&moment.client), Span::new(strike.at.from, strike.at.to)))
         });
         Self {
             gates: gates.collect(),
@@ -247,7 +248,7 @@ impl<'a> Faults<'a> {
     pub(super) fn reachable(&self, process: &str, node: usize, through: Span) -> bool {
         let mut gates = self.gates.iter();
         // Which master the message was for is not on record.
-        if gates.any(|(of, at)| *of == process && (through.from..=through.to).contains(at)) {
+        if gates.any(|(of, span)| *of == process && span.touches(through)) {
             return false;
         }
         !self.strikes.iter().any(|strike| {

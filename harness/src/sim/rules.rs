@@ -61,7 +61,10 @@ impl Rule {
     /// Whether it is about all that passes: also ends of connections and the making of them. A gate
     /// waits for a message, and so must let connections be made.
     pub(super) const fn is_blanket(&self) -> bool {
-        self.gate.is_none() && matches!(self.class, Class::Any) && self.from <= 1 && self.count.is_none()
+        self.gate.is_none()
+            && matches!(self.class, Class::Any)
+            && self.from <= 1
+            && self.count.is_none()
     }
 
     /// Whether it is about messages of this direction.
@@ -130,9 +133,9 @@ impl Rules {
 
     /// Whether the end of a connection gets through.
     pub(super) fn swallow_ends(&self, actor: usize, node: usize, side: Side) -> bool {
-        self.all.values().any(|rule| {
-            rule.keeps_apart() && rule.is_about(actor, node) && rule.is_on(side)
-        })
+        self.all
+            .values()
+            .any(|rule| rule.keeps_apart() && rule.is_about(actor, node) && rule.is_on(side))
     }
 
     /// Tells the rules of a message.
