@@ -23,7 +23,7 @@ const CASES: u32 = 1_000;
 const PATIENCE: u32 = 600;
 
 /// Scenarios in which the simulation or the judge was wrong.
-const FOUND: [(&str, &str); 21] = [
+const FOUND: [(&str, &str); 22] = [
     ("fault-that-fails", include_str!("inside/found/fault-that-fails.toml")),
     ("kept", include_str!("inside/found/kept.toml")),
     ("untold", include_str!("inside/found/untold.toml")),
@@ -42,6 +42,7 @@ const FOUND: [(&str, &str); 21] = [
     ("not-worth-a-round", include_str!("inside/found/not-worth-a-round.toml")),
     ("held-at-a-gate", include_str!("inside/found/held-at-a-gate.toml")),
     ("granted-at-the-end", include_str!("inside/found/granted-at-the-end.toml")),
+    ("reset-and-pause", include_str!("inside/found/reset-and-pause.toml")),
     ("gate-and-reset", include_str!("inside/found/gate-and-reset.toml")),
     ("set-again", include_str!("inside/found/set-again.toml")),
     ("not-shortened", include_str!("inside/found/not-shortened.toml")),

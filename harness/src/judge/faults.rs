@@ -97,7 +97,9 @@ impl Strike<'_> {
         // What was delayed as it ended still comes late.
         let late = self.delay().unwrap_or_default();
         let grace = match self.harm {
-            Harm::Node(NodeHarm::Pause { .. } | NodeHarm::Slow { .. } | NodeHarm::Full { .. })
+            // Not so a master that stood still: where the old connection is gone, the next one
+            // is tried after a pause.
+            Harm::Node(NodeHarm::Slow { .. } | NodeHarm::Full { .. })
             | Harm::Net(NetHarm::Hold(_) | NetHarm::Delay { .. } | NetHarm::Duplicate(_)) => GO_ON,
             _ => RECONNECT,
         };
