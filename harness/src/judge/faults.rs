@@ -267,7 +267,7 @@ impl<'a> Faults<'a> {
             late = late.saturating_add(strike.delay().unwrap_or_default());
             let harmless =
                 matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_))) || strike.delay().is_some();
-            harmless && (late == 0 || late.saturating_mul(2) + JITTER < self.node_timeout)
+            harmless && (late == 0 || late.saturating_mul(2) + JITTER <= self.node_timeout)
         })
     }
 
