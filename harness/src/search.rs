@@ -20,6 +20,7 @@ use crate::sim;
 
 pub mod chance;
 mod lengths;
+pub mod mutants;
 pub mod plan;
 pub mod shrink;
 pub mod story;
