@@ -19,7 +19,9 @@ const CASES: u32 = 1_000;
 const PATIENCE: u64 = 1_500;
 
 /// Scenarios in which the simulation or the judge was wrong.
-const FOUND: [(&str, &str); 22] = [
+const FOUND: [(&str, &str); 24] = [
+    ("delays-add-up", include_str!("inside/found/delays-add-up.toml")),
+    ("asked-for-less", include_str!("inside/found/asked-for-less.toml")),
     ("fault-that-fails", include_str!("inside/found/fault-that-fails.toml")),
     ("kept", include_str!("inside/found/kept.toml")),
     ("untold", include_str!("inside/found/untold.toml")),

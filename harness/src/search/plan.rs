@@ -74,9 +74,14 @@ impl Space {
 }
 
 fn lock(dice: &mut Dice) -> Lock {
-    let ttl = if dice.chance(1, 8) { dice.within(1_000, 2_000) } else { dice.within(200, 1_000) };
+    let ttl = match dice.below(8) {
+        0 => dice.within(1_000, 2_000),
+        // What is left behind is seen only after links had time to recover, and before it expires.
+        1 | 2 => dice.within(3_000, 6_000),
+        _ => dice.within(200, 1_000),
+    };
     // The library wants TTL > node timeout + drift: at most a third of the TTL is left for waiting.
-    let timeout = 5 + dice.below(100) * ttl / 300;
+    let timeout = 5 + dice.below(100) * ttl.min(1_000) / 300;
     Lock {
         ttl: of_millis(ttl),
         node_timeout: of_millis(timeout),

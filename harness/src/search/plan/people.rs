@@ -30,7 +30,11 @@ fn client(dice: &mut Dice, lock: &Lock, number: usize, shared: bool) -> Client {
     Client {
         id: format!("c{number}").into(),
         process: dice.maybe(u64::from(shared), 2, |_| "shared".into()),
-        start: of_millis(if dice.chance(1, 3) { 0 } else { dice.below(600) }),
+        start: of_millis(match dice.below(6) {
+            0 | 1 => 0,
+            2 => dice.below(4_000),
+            _ => dice.below(600),
+        }),
         script,
         count: 1,
         rounds,

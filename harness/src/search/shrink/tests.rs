@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::{EFFORT, shrink, weight};
 use crate::sabotage::Lie;
 use crate::scenario::{Layer, Scenario};
-use crate::search::{Found, story};
+use crate::search::{Found, Kind, story};
 
 /// Two faults that matter, as the lesson has them, among six that do not.
 const PLANTED: &str = r#"
@@ -124,4 +124,31 @@ fn who_has_enough_gets_what_there_is() {
     });
     assert_eq!(tries, 5);
     assert_eq!(rest.kind(), found.kind());
+}
+
+/// Two runs that the judge could not explain: a witness that was granted anew what it still held, and a
+/// clock that was set at the very instant at which the key was gone.
+#[test]
+fn what_a_clock_does_is_not_taken_for_a_bug() {
+    let text = r#"
+        name = "anew"
+        about = "A test."
+        [[client]]
+        id = "c1"
+        script = ["acquire L"]
+        [[client]]
+        id = "c2"
+        start = "1s"
+        script = ["acquire L"]
+        [[fault]]
+        at = "0s"
+        net.drop = { nodes = [4, 5] }
+        [[fault]]
+        after = "c1 granted L"
+        clock.step = { by = "10s", nodes = "holder(c1)" }
+    "#;
+    let scenario: Scenario = toml::from_str(text).unwrap();
+    let found = Found::of(&scenario, 0, Lie::None).unwrap();
+    let unexplained: Vec<_> = found.kinds().into_iter().filter(Kind::is_unexplained).collect();
+    assert_eq!(unexplained, [], "{:#?}", found.verdict.findings);
 }
