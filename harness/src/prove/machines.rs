@@ -141,11 +141,7 @@ impl Model for Machines {
 
     fn starts(&mut self) -> Vec<State> {
         let local = self.first_local();
-        vec![State {
-            locals: [local; CLIENTS],
-            keys: [None; MASTERS],
-            spent: Spent::default(),
-        }]
+        vec![State { locals: [local; CLIENTS], keys: [None; MASTERS], spent: Spent::default() }]
     }
 
     fn events(&mut self, state: &State, out: &mut Vec<(Fate, Event)>) {

@@ -29,7 +29,8 @@ impl Seen {
         if self.slots[slot] != NOBODY {
             return (self.slots[slot], false);
         }
-        let number = u32::try_from(self.keys.len()).expect("fewer states than four thousand million");
+        let number =
+            u32::try_from(self.keys.len()).expect("fewer states than four thousand million");
         self.slots[slot] = number;
         self.keys.push(key);
         (number, true)
