@@ -27,6 +27,8 @@ pub enum Blunder {
     NoDrift,
     /// A loss is undone.
     RevivesLost,
+    /// A lease is extended by less than its holder asked for.
+    ExtendsByLess,
     /// The answer to an earlier round of extending counts for the one under way.
     MixesRounds,
     /// A loss cleans up nothing.
@@ -39,7 +41,7 @@ pub enum Blunder {
 
 impl Blunder {
     /// All of them, but for [`Blunder::None`].
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::TakesSilenceForPaid,
         Self::LeavesTheSilent,
         Self::KillsNobody,
@@ -50,6 +52,7 @@ impl Blunder {
         Self::CollectsLate,
         Self::NoDrift,
         Self::RevivesLost,
+        Self::ExtendsByLess,
         Self::MixesRounds,
         Self::LeavesTheLost,
         Self::NeverTriesAgain,

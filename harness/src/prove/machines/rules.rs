@@ -109,22 +109,19 @@ impl Machines {
     }
 
     fn check_holds(&self, state: &State) -> Result<(), Broken> {
-        let mut believers = 0;
-        for client in 0..self.scope.clients {
-            let Some(token) = self.known(state, client).believed else { continue };
-            believers += 1;
-            let ours = |key: &&Option<Key>| {
-                key.is_some_and(|key| usize::from(key.client) == client && key.token == token)
-            };
-            let held = state.keys.iter().filter(ours).count();
+        let clients = 0..self.scope.clients;
+        let believes = |client: usize| Some((client, self.known(state, client).believed?));
+        if clients.clone().filter_map(believes).count() > 1 {
+            return broken(MUTUAL_EXCLUSION, "both believe in a lease");
+        }
+        for (client, token) in clients.filter_map(believes) {
+            let ours = |key: &&Key| usize::from(key.client) == client && key.token == token;
+            let held = state.keys.iter().flatten().filter(ours).count();
             if held < quorum(self.scope.masters) {
                 let c = client + 1;
                 let why = format!("c{c} believes in token {token}, which {held} masters have");
                 return broken(A_BELIEVED_HOLD_IS_TRUE, why);
             }
-        }
-        if believers > 1 {
-            return broken(MUTUAL_EXCLUSION, "both believe in a lease");
         }
         Ok(())
     }

@@ -89,7 +89,12 @@ impl Turn<'_> {
         match act {
             Act::Acquire => self.acquire(),
             Act::Collect => self.collect(),
-            Act::Extend => self.claim(Input::Extend(terms(self.scope.masters))),
+            Act::Extend => {
+                let terms = terms(self.scope.masters);
+                let less = terms.with_ttl(terms.ttl() - TICK).expect("they fit each other");
+                let by_less = self.blunder == Blunder::ExtendsByLess;
+                self.claim(Input::Extend(if by_less { less } else { terms }));
+            }
             Act::Watch => {
                 self.caller.watched = true;
                 self.claim(Input::KeepAlive(TICK * 100));
