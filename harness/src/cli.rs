@@ -63,10 +63,7 @@ enum Command {
     /// Every interleaving of messages, timers, drops and faults, as far as the bounds go, which are
     /// printed. Takes about a minute. Exit code 0 if every rule holds in every state, 1 if one is
     /// broken (the shortest way there is printed), 2 if not all states could be looked at.
-    Prove {
-        #[command(subcommand)]
-        what: Option<prove::What>,
-    },
+    Prove(prove::ProveOptions),
     /// Print the JSON Schema of scenario files
     Schema,
     /// Be a client of this project's lock, for the harness (speaks JSON lines)
@@ -128,7 +125,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::List(options)) => list::main(&options),
         Some(Command::Check(options)) => check::main(&options),
         Some(Command::New { name }) => new::main(&name),
-        Some(Command::Prove { what }) => prove::main(what),
+        Some(Command::Prove(options)) => prove::main(&options),
         Some(Command::Schema) => words::say_json(&crate::scenario::schema()),
         Some(Command::Client) => return crate::client::main(),
         Some(Command::ClientCheck { command }) => client_check(&command),

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 use super::Code;
 use super::words::{complain, say};
@@ -18,16 +18,33 @@ pub(super) enum What {
     Machines,
 }
 
-pub(super) fn main(what: Option<What>) -> Code {
-    match what.unwrap_or(What::Machines) {
-        What::Machines => prove_machines(),
+/// What to prove, and how much of it.
+#[derive(Clone, Debug, Args)]
+pub(super) struct ProveOptions {
+    #[command(subcommand)]
+    what: Option<What>,
+    /// Only the runs whose name contains this
+    #[arg(long, global = true, value_name = "TEXT", default_value = "")]
+    only: String,
+}
+
+pub(super) fn main(options: &ProveOptions) -> Code {
+    match options.what.unwrap_or(What::Machines) {
+        What::Machines => prove_machines(&options.only),
     }
 }
 
-fn prove_machines() -> Code {
+fn prove_machines(only: &str) -> Code {
     let (mut code, start) = (Code::AsExpected, Instant::now());
     let (mut states, mut transitions) = (0, 0);
-    for scope in Scope::ALL {
+    let chosen: Vec<Scope> =
+        Scope::ALL.into_iter().filter(|scope| scope.name.contains(only)).collect();
+    if chosen.is_empty() {
+        let names = Scope::ALL.map(|scope| scope.name).join(", ");
+        complain(&format!("no run has `{only}` in its name"), &format!("there are: {names}"));
+        return Code::Usage;
+    }
+    for scope in chosen {
         say(&format!("{}: {}", scope.name, scope.bounds()));
         let begin = Instant::now();
         let proof = machines::prove(scope, Blunder::None, MOST);

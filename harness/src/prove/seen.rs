@@ -37,10 +37,10 @@ impl Seen {
     }
 
     /// Where this key is, or would be.
-    #[expect(clippy::cast_possible_truncation, reason = "any bits of a hash will do")]
     fn slot(&self, key: u128) -> usize {
         let mask = self.slots.len() - 1;
-        let mut slot = key as usize & mask;
+        // Any bits of a hash will do.
+        let mut slot = (key & mask as u128) as usize;
         while self.slots[slot] != NOBODY && self.keys[self.slots[slot] as usize] != key {
             slot = (slot + 1) & mask;
         }

@@ -185,7 +185,7 @@ pub(super) fn possible(
     }
     if !caller.dead {
         acts(caller, scope, withheld, &mut |fate, act, cost| {
-            out.push((fate, Deed::Act(act), cost))
+            out.push((fate, Deed::Act(act), cost));
         });
     }
     // What is due first, each in the order in which it was listed.

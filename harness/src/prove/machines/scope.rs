@@ -136,7 +136,7 @@ impl Scope {
     pub const SMALL: [Self; 4] = [
         Self { name: "rivals", masters: 2, clocks: true, ..Self::CALM },
         Self { name: "rivals who try again", masters: 1, attempts: 2, waits: true, ..Self::DEEP },
-        Self { name: "link", masters: 1, cuts: 2, stalls: 1, errors: 1, ..Self::ALONE },
+        Self { name: "link", masters: 1, claims: 2, attempts: 2, cuts: 2, ..Self::ALONE },
         Self { name: "lease", masters: 1, rounds: 1, watchdog: true, cuts: 1, ..Self::DEEP_ALONE },
     ];
 
