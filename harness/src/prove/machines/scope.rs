@@ -141,20 +141,19 @@ impl Scope {
     ];
 
     /// All runs of `redquorum-chaos prove`: in each, something else goes far.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self { name: "rivals", clocks: true, ..Self::CALM },
         Self { name: "rivals cut off", cuts: 1, ..Self::CALM },
         Self { name: "rivals, one of whom dies", masters: 2, cuts: 1, deaths: 1, ..Self::DEEP },
         Self {
             name: "rivals on one master",
             masters: 1,
-            attempts: 2,
-            waits: true,
             cuts: 1,
             stalls: 1,
             errors: 1,
             ..Self::DEEP
         },
+        Self { name: "rivals who try again", masters: 1, attempts: 2, waits: true, ..Self::DEEP },
         Self {
             name: "link",
             masters: 1,
@@ -194,11 +193,12 @@ impl Scope {
             Some(format!("{} masters", self.masters)).filter(|_| self.masters > 1),
             Some("1 master".to_owned()).filter(|_| self.masters == 1),
             some(u8::try_from(self.clients).unwrap_or(u8::MAX), "client"),
-            Some(format!("{} claims and {} attempts of each", self.claims, self.attempts)),
+            some(self.claims, "claim").map(|text| text + " of each"),
+            some(self.attempts, "attempt").map(|text| text + " of each"),
             yes(self.waits, "claims try again by themselves"),
             yes(self.release, "releases are waited for"),
             yes(self.clocks, "clocks and timers of claims"),
-            some(self.rounds, "round of extending"),
+            some(self.rounds, "extension"),
             yes(self.watchdog, "the watchdog"),
             some(self.cuts, "broken connection"),
             some(self.stalls, "stalled connection"),
