@@ -15,6 +15,9 @@ const RECONNECT: Ns = 1_200 * MS;
 /// How long after a cure that broke no connection.
 const GO_ON: Ns = 100 * MS;
 
+/// What messages may need besides what delays them.
+const JITTER: Ns = 10 * MS;
+
 /// A fault that struck.
 pub(super) struct Strike<'a> {
     /// Its number in the scenario.
@@ -251,12 +254,17 @@ impl<'a> Faults<'a> {
         if gates.any(|(of, span)| *of == process && span.touches(through)) {
             return false;
         }
-        !self.strikes.iter().any(|strike| {
-            let harmless = matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
-                || strike.delay().is_some_and(|by| by < self.node_timeout / 2);
-            !harmless
-                && strike.hits_link(process, node)
+        let mut on_link = self.strikes.iter().filter(|strike| {
+            strike.hits_link(process, node)
                 && self.link_down(strike, process, node).touches(through)
+        });
+        // Delays add up, there and back.
+        let mut late: Ns = 0;
+        on_link.all(|strike| {
+            late = late.saturating_add(strike.delay().unwrap_or_default());
+            let harmless =
+                matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_))) || strike.delay().is_some();
+            harmless && (late == 0 || late.saturating_mul(2) + JITTER <= self.node_timeout)
         })
     }
 

@@ -134,6 +134,11 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
         .keys(&case.keys)
         .filter(|key| key.certain.from <= middle && key.certain.to >= middle)
         .filter(|key| case.faults.reachable(lease.process, key.node, through))
+        // Nor one that a clock has taken away meanwhile.
+        .filter(|key| {
+            let gain = case.clocks.gain(key.node, through.from.max(key.made.from), end);
+            gain.is_none_or(|gain| gain.all <= case.world.drift_of(ttl))
+        })
         .map(|key| key.node);
     let nodes = count(nodes);
     (nodes >= case.world.q).then(|| {
