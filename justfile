@@ -17,6 +17,10 @@ mutants *args:
     cargo build --quiet -p redquorum-harness --bins
     cargo run --quiet -p redquorum-harness --example mutants -- {{args}}
 
+# Look at every state of the library's machines, within bounds that are printed: a minute.
+prove *args:
+    cargo run --release --quiet -p redquorum-harness -- prove {{args}}
+
 # Start real masters (five, or as many as named), print their URLs, stop them on Ctrl-C.
 masters count="5":
     cargo run --quiet -p redquorum-rig --bin masters -- {{count}}

@@ -18,6 +18,7 @@
 //! | [`history`] | the record of a run |
 //! | [`judge`] | from a history to a verdict, a layer at a time |
 //! | [`sim`] | a run in virtual time, from a seed: a second opinion, and the default where no Redis is |
+//! | [`prove`] | every state of the shipped machines within bounds: a model check |
 //! | [`search`] | looks for runs in which the lock breaks its promise, and makes a scenario of each |
 //! | [`talk`] | the client protocol: what the harness and a client process say to each other |
 //! | `real` | where it happens: masters, proxies, faults |
@@ -57,6 +58,7 @@ mod mutex;
 pub mod name;
 #[cfg(all(unix, feature = "real"))]
 pub mod process;
+pub mod prove;
 #[cfg(all(unix, feature = "real"))]
 pub mod real;
 #[cfg(all(unix, feature = "real"))]

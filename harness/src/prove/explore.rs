@@ -1,0 +1,266 @@
+//! The walk through all states of a model, breadth first, and the way to the first bad one.
+//!
+//! Checked are each step, each state, each end (a state in which nothing is due any more), and that
+//! the world settles: from every state, doing what is due, the most urgent first, leads to an end.
+//! That last check costs nothing but a number a state, since where the most urgent event leads is
+//! itself one of the states.
+
+use super::seen::{NOBODY, Seen};
+
+/// A world that can be explored.
+pub trait Model {
+    /// One state of it; small, since all are kept.
+    type State: Clone;
+    /// Something that can happen.
+    type Event: Copy;
+
+    /// Where it may begin.
+    fn starts(&mut self) -> Vec<Self::State>;
+
+    /// What can happen in a state: what is due first, the most urgent first of all. An event is due
+    /// if it happens sooner or later unless something else prevents it (a message arrives, a timer
+    /// fires); faults and whims are not.
+    fn events(&mut self, state: &Self::State, out: &mut Vec<(Fate, Self::Event)>);
+
+    /// What comes of an event.
+    ///
+    /// # Errors
+    /// A rule that the step breaks.
+    fn step(&mut self, state: &Self::State, event: Self::Event) -> Result<Self::State, Broken>;
+
+    /// What tells a state from others. States with the same key must have the same future.
+    fn key(&mut self, state: &Self::State) -> u128;
+
+    /// Looks at a state.
+    ///
+    /// # Errors
+    /// A rule that it breaks.
+    fn check(&mut self, state: &Self::State) -> Result<(), Broken>;
+
+    /// Looks at a state in which nothing is due.
+    ///
+    /// # Errors
+    /// A rule that it breaks, as an end.
+    fn check_end(&mut self, state: &Self::State) -> Result<(), Broken>;
+
+    /// An event in words, and what came of it if it came to something.
+    fn tell(
+        &mut self,
+        state: &Self::State,
+        event: Self::Event,
+        after: Option<&Self::State>,
+    ) -> String;
+
+    /// A state in words.
+    fn show(&mut self, state: &Self::State) -> Vec<String>;
+}
+
+/// Whether an event must come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It comes sooner or later.
+    Due,
+    /// It may come or not.
+    Free,
+}
+
+/// A rule that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The name of the rule.
+    pub rule: &'static str,
+    /// How it is broken.
+    pub why: String,
+}
+
+/// How a rule comes to be broken, by as few steps as can be.
+#[derive(Clone, Debug)]
+pub struct Counterexample {
+    /// What is broken.
+    pub broken: Broken,
+    /// One line a step.
+    pub story: Vec<String>,
+    /// The last state.
+    pub last: Vec<String>,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Explored {
+    /// Different states.
+    pub states: usize,
+    /// Steps from one to another, or the same.
+    pub transitions: u64,
+    /// The most steps that are needed to come to a state.
+    pub depth: usize,
+    /// States in which nothing is due.
+    pub ends: usize,
+    /// Whether all states were looked at; not so if there are more than were allowed.
+    pub complete: bool,
+    /// The first rule that was found broken.
+    pub broken: Option<Counterexample>,
+}
+
+/// Looks at all states of a model, or at the first `most` that it comes to.
+pub fn explore<M: Model>(model: &mut M, most: usize) -> Explored {
+    Walk::new(model).walk(most)
+}
+
+/// Not explored: nothing is known of where it leads.
+const UNKNOWN: u32 = NOBODY - 1;
+
+struct Walk<'m, M: Model> {
+    model: &'m mut M,
+    seen: Seen,
+    states: Vec<M::State>,
+    /// From which state each was reached first, and by which of its events.
+    from: Vec<(u32, u16)>,
+    /// Where the most urgent event of each leads; nowhere at an end.
+    onward: Vec<u32>,
+    transitions: u64,
+    ends: usize,
+}
+
+/// A broken rule, and where: in a state, and by which event of it, if by one.
+type Found = (Broken, u32, Option<u16>);
+
+impl<'m, M: Model> Walk<'m, M> {
+    fn new(model: &'m mut M) -> Self {
+        Self {
+            model,
+            seen: Seen::new(),
+            states: Vec::new(),
+            from: Vec::new(),
+            onward: Vec::new(),
+            transitions: 0,
+            ends: 0,
+        }
+    }
+
+    fn walk(mut self, most: usize) -> Explored {
+        let mut depth = 0;
+        let found = self.levels(most, &mut depth).and_then(|()| self.settles()).err();
+        let complete = self.onward.len() == self.states.len();
+        let broken = found.map(|found| self.counterexample(found));
+        Explored {
+            states: self.seen.len(),
+            transitions: self.transitions,
+            depth,
+            ends: self.ends,
+            complete: complete && broken.is_none(),
+            broken,
+        }
+    }
+
+    fn levels(&mut self, most: usize, depth: &mut usize) -> Result<(), Found> {
+        for start in self.model.starts() {
+            self.enter(start, (NOBODY, 0))?;
+        }
+        let mut events = Vec::new();
+        let mut level_ends = self.states.len();
+        while self.onward.len() < self.states.len() && self.states.len() < most {
+            if self.onward.len() == level_ends {
+                *depth += 1;
+                level_ends = self.states.len();
+            }
+            self.expand(&mut events)?;
+        }
+        Ok(())
+    }
+
+    /// Takes every step from the next state.
+    fn expand(&mut self, events: &mut Vec<(Fate, M::Event)>) -> Result<(), Found> {
+        let number = self.onward.len();
+        let this = u32::try_from(number).expect("it was entered");
+        let state = self.states[number].clone();
+        events.clear();
+        self.model.events(&state, events);
+        let due = events.first().is_some_and(|(fate, _)| *fate == Fate::Due);
+        if !due {
+            self.ends += 1;
+            self.model.check_end(&state).map_err(|broken| (broken, this, None))?;
+        }
+        let mut onward = NOBODY;
+        for (index, (_, event)) in (0..).zip(events.iter()) {
+            self.transitions += 1;
+            let after = self.model.step(&state, *event);
+            let after = after.map_err(|broken| (broken, this, Some(index)))?;
+            let reached = self.enter(after, (this, index))?;
+            if index == 0 && due {
+                onward = reached;
+            }
+        }
+        self.onward.push(onward);
+        Ok(())
+    }
+
+    fn enter(&mut self, state: M::State, from: (u32, u16)) -> Result<u32, Found> {
+        let (number, new) = self.seen.enter(self.model.key(&state));
+        if new {
+            let checked = self.model.check(&state);
+            self.states.push(state);
+            self.from.push(from);
+            checked.map_err(|broken| (broken, number, None))?;
+        }
+        Ok(number)
+    }
+
+    /// Whether what is due leads from every state to an end, and not round and round.
+    fn settles(&mut self) -> Result<(), Found> {
+        const SETTLED: u32 = NOBODY;
+        self.onward.resize(self.states.len(), UNKNOWN);
+        // Numbers of walks, each of which ends at an end or at what an earlier one has settled.
+        let mut walk_of = vec![0; self.states.len()];
+        for start in 0..self.states.len() {
+            let walk = u32::try_from(start).expect("it was entered") + 1;
+            let mut at = start;
+            while walk_of[at] == 0 {
+                walk_of[at] = walk;
+                match self.onward[at] {
+                    NOBODY | UNKNOWN => break,
+                    next => at = next as usize,
+                }
+            }
+            if walk_of[at] == walk && !matches!(self.onward[at], NOBODY | UNKNOWN) {
+                let why = "what is due leads back here, again and again".to_owned();
+                let broken = Broken { rule: "the world settles", why };
+                return Err((broken, u32::try_from(at).expect("it was entered"), None));
+            }
+            let mut at = start;
+            while walk_of[at] == walk {
+                walk_of[at] = SETTLED;
+                match self.onward[at] {
+                    NOBODY | UNKNOWN => break,
+                    next => at = next as usize,
+                }
+            }
+        }
+        self.onward.retain(|onward| *onward != UNKNOWN);
+        Ok(())
+    }
+
+    fn counterexample(&mut self, (broken, last, event): Found) -> Counterexample {
+        let mut way = Vec::new();
+        let mut at = last;
+        while let (from, index) = self.from[at as usize]
+            && from != NOBODY
+        {
+            way.push((from, index, Some(at)));
+            at = from;
+        }
+        way.reverse();
+        way.extend(event.map(|index| (last, index, None)));
+        let mut events = Vec::new();
+        let mut story = Vec::new();
+        for (from, index, to) in way {
+            let state = self.states[from as usize].clone();
+            events.clear();
+            self.model.events(&state, &mut events);
+            let (_, event) = events[usize::from(index)];
+            let after = to.map(|to| self.states[to as usize].clone());
+            story.push(self.model.tell(&state, event, after.as_ref()));
+        }
+        let last = self.states[last as usize].clone();
+        Counterexample { broken, story, last: self.model.show(&last) }
+    }
+}

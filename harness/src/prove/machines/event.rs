@@ -1,0 +1,286 @@
+//! What can happen in a state.
+
+use redquorum_protocol::Claim;
+
+use super::super::Fate;
+use super::caller::Caller;
+use super::local::Then;
+use super::master::{Key, Request};
+use super::side::Side;
+use super::{Blunder, Machines, Scope, Spent, State, Withheld, is_over};
+
+/// One thing that happens. Clients and masters are counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Something of a client: the number of one of its moves.
+    Move(u8, u16),
+    /// The key of a master expires.
+    Expire(u8),
+}
+
+/// What happens to a client, or between it and a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// The client does something, or its clock moves.
+    Act(Act),
+    /// Something happens between it and this master.
+    Between(u8, Thing),
+}
+
+/// What a client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// It starts a claim.
+    Acquire,
+    /// It comes for the lease that was won.
+    Collect,
+    /// It extends its lease.
+    Extend,
+    /// It starts the watchdog.
+    Watch,
+    /// It gives the lease back.
+    Release,
+    /// It drops the future or the lease.
+    Drop,
+    /// A timer of its claim fires: the clock is there by then, or further on.
+    Wake,
+    /// Its clock moves to the next instant that counts.
+    Tick,
+    /// Its process dies.
+    Die,
+}
+
+/// What happens between a client and a master.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thing {
+    /// The master executes the next command of this connection.
+    Execute(u8),
+    /// The same, but it answers with an error.
+    Refuse(u8),
+    /// The same, but it has lost its scripts.
+    Unload(u8),
+    /// The client reads the next answer.
+    Hear,
+    /// A new connection is greeted.
+    Connect,
+    /// A timer of the link fires: it tries again to connect, or to pay.
+    Retry,
+    /// The link takes the connection for stalled.
+    Stall,
+    /// The connection breaks.
+    Cut,
+    /// The try to connect fails.
+    FailToConnect,
+    /// What is left in the socket of this connection, which its client has given up, is lost.
+    Lose(u8),
+}
+
+impl Machines {
+    pub(super) fn list_events(&mut self, state: &State, out: &mut Vec<(Fate, Event)>) {
+        for client in 0..self.scope.clients {
+            self.work_out(state.locals[client]);
+        }
+        let mut withheld = std::mem::take(&mut self.withheld);
+        if let Some(event) = self.only(state) {
+            out.push((Fate::Due, event));
+        } else {
+            for fate in [Fate::Due, Fate::Free] {
+                for client in 0..self.scope.clients {
+                    self.list_moves(state, client, fate, &mut withheld, out);
+                }
+            }
+            self.list_expiries(state, out);
+        }
+        self.withheld = withheld;
+    }
+
+    fn list_moves(
+        &self,
+        state: &State,
+        client: usize,
+        fate: Fate,
+        withheld: &mut Withheld,
+        out: &mut Vec<(Fate, Event)>,
+    ) {
+        let known = self.known(state, client);
+        if fate == Fate::Due {
+            withheld.add(known.withheld);
+        }
+        for (index, of) in (0..).zip(known.moves.iter().flatten()) {
+            if of.fate == fate && self.scope.affords(state.spent, of.cost, withheld) {
+                out.push((fate, Event::Move(small(client), index)));
+            }
+        }
+    }
+
+    fn list_expiries(&self, state: &State, out: &mut Vec<(Fate, Event)>) {
+        for (master, key) in (0..).zip(state.keys) {
+            let Some(Key { client, token, round }) = key else { continue };
+            let known = self.known(state, client.into());
+            if known.may_expire[usize::from(round)] & 1 << token != 0 {
+                out.push((Fate::Free, Event::Expire(master)));
+            }
+        }
+    }
+
+    /// An event before which nothing else need be tried, since all else may as well come after it.
+    ///
+    /// Of a client whose claim is over, and none of whose connections can break any more, that is the
+    /// reading of an answer, and the execution of a clean-up whose key is not there and cannot come any
+    /// more. Either changes that client alone, in the same way whenever it happens, and prevents
+    /// nothing; and a rule that is broken while it waits is broken just as well when it has happened.
+    fn only(&self, state: &State) -> Option<Event> {
+        let Spent { cuts, stalls, errors, .. } = state.spent;
+        let (scope, spent) = (&self.scope, cuts + stalls + errors);
+        if !scope.reduce || spent < scope.cuts + scope.stalls + scope.errors {
+            return None;
+        }
+        (0..scope.clients).find_map(|client| {
+            let known = self.known(state, client);
+            let moves = known.moves.as_ref().filter(|_| known.over)?;
+            let index = moves.iter().position(|of| match (of.deed, &of.then) {
+                (Deed::Between(_, Thing::Hear), _) => true,
+                (Deed::Between(master, _), Then::Asks(Request::Delete(token), _)) => {
+                    let (client, token) = (small(client), *token);
+                    let ours = |key: Key| key.client == client && key.token == token;
+                    !state.keys[usize::from(master)].is_some_and(ours)
+                        && !self.side(state, client.into(), master.into()).0.may_create(token)
+                }
+                _ => false,
+            })?;
+            Some(Event::Move(small(client), u16::try_from(index).expect("there are few")))
+        })
+    }
+}
+
+fn small(number: usize) -> u8 {
+    u8::try_from(number).expect("there are few")
+}
+
+/// What a deed costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cost {
+    Nothing,
+    Cut,
+    Stall,
+    Error,
+    Death,
+}
+
+/// A deed that is possible, whether it must come, and what it costs.
+pub(super) type Possible = (Fate, Deed, Cost);
+
+/// All that can happen to a client, and what the bounds keep from it.
+pub(super) fn possible(
+    caller: &Caller,
+    sides: &[&Side],
+    (scope, blunder): (&Scope, Blunder),
+    withheld: &mut Withheld,
+) -> Vec<Possible> {
+    let mut out = Vec::new();
+    for (master, side) in (0..).zip(sides) {
+        let mut list = |fate, thing, cost| out.push((fate, Deed::Between(master, thing), cost));
+        messages(side, blunder, &mut list);
+        faults(side, &mut list);
+    }
+    if !caller.dead {
+        acts(caller, scope, withheld, &mut |fate, act, cost| {
+            out.push((fate, Deed::Act(act), cost));
+        });
+    }
+    // What is due first, each in the order in which it was listed.
+    out.sort_by_key(|(fate, ..)| *fate == Fate::Free);
+    out
+}
+
+/// What moves between a client and a master.
+fn messages(side: &Side, blunder: Blunder, list: &mut impl FnMut(Fate, Thing, Cost)) {
+    for (number, wire) in (0..).zip(&side.wires) {
+        if wire.open && !wire.replies.is_empty() {
+            list(Fate::Due, Thing::Hear, Cost::Nothing);
+        }
+        if !wire.requests.is_empty() {
+            list(Fate::Due, Thing::Execute(number), Cost::Nothing);
+            if !wire.open {
+                list(Fate::Free, Thing::Lose(number), Cost::Nothing);
+            }
+        }
+    }
+    if side.dialling.is_some() {
+        list(Fate::Due, Thing::Connect, Cost::Nothing);
+    }
+    if let Some((_, false)) = side.timer()
+        && blunder != Blunder::NeverTriesAgain
+    {
+        list(Fate::Due, Thing::Retry, Cost::Nothing);
+    }
+}
+
+/// What can go wrong between them.
+fn faults(side: &Side, list: &mut impl FnMut(Fate, Thing, Cost)) {
+    if side.wires.iter().any(|wire| wire.open) {
+        list(Fate::Free, Thing::Cut, Cost::Cut);
+    }
+    if side.dialling.is_some() {
+        list(Fate::Free, Thing::FailToConnect, Cost::Cut);
+    }
+    if let Some((_, true)) = side.timer() {
+        list(Fate::Free, Thing::Stall, Cost::Stall);
+    }
+    for (number, wire) in (0..).zip(&side.wires) {
+        let Some(request) = wire.requests.front() else { continue };
+        list(Fate::Free, Thing::Refuse(number), Cost::Error);
+        if matches!(request, Request::Delete(_) | Request::Keep { .. }) {
+            list(Fate::Free, Thing::Unload(number), Cost::Error);
+        }
+    }
+}
+
+/// What a client can do.
+fn acts(
+    caller: &Caller,
+    scope: &Scope,
+    withheld: &mut Withheld,
+    list: &mut impl FnMut(Fate, Act, Cost),
+) {
+    let mut list =
+        |fate, act| list(fate, act, if act == Act::Die { Cost::Death } else { Cost::Nothing });
+    if let Claim::Acquiring(acquire) = &caller.claim
+        && acquire.is_won()
+    {
+        list(Fate::Due, Act::Collect);
+    }
+    if scope.clocks
+        && let Some(at) = caller.fires()
+    {
+        if !caller.would_exceed(scope, at) {
+            list(Fate::Due, Act::Wake);
+        } else if matches!(caller.claim, Claim::Holding(_)) {
+            withheld.rounds += 1;
+        } else {
+            withheld.attempts += 1;
+        }
+    }
+    if scope.clocks && caller.next_tick(scope).is_some() {
+        list(Fate::Due, Act::Tick);
+    }
+    if let Claim::Holding(hold) = &caller.claim {
+        list(Fate::Due, Act::Release);
+        if hold.extension().0 < scope.rounds.into() {
+            list(Fate::Free, Act::Extend);
+        } else {
+            withheld.rounds += 1;
+        }
+        if scope.watchdog && !caller.watched {
+            list(Fate::Free, Act::Watch);
+        }
+    }
+    if !is_over(&caller.claim) {
+        list(Fate::Due, Act::Drop);
+    } else if caller.claims < scope.claims && caller.tokens < scope.attempts {
+        list(Fate::Free, Act::Acquire);
+    } else {
+        withheld.claims += 1;
+    }
+    list(Fate::Free, Act::Die);
+}

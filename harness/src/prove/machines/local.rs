@@ -1,0 +1,144 @@
+//! Local: all of one client. What can come of it is worked out once, whatever the rest of the world
+//! looks like: masters and other clients show only in what a master answers.
+
+use super::super::Broken;
+use super::super::wide::Wide;
+use super::caller::Caller;
+use super::event::{Cost, Deed, Thing, possible};
+use super::fold::ORDERS;
+use super::master::{Reply, Request};
+use super::side::{Entries, Side};
+use super::{Fate, MASTERS, Machines, Withheld, is_over};
+
+/// A client: the numbers of its claim and of its sides in their pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Local {
+    pub(super) caller: u32,
+    pub(super) sides: [u32; MASTERS],
+}
+
+/// What is known of a local.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    /// The token that it believes in.
+    pub(super) believed: Option<u8>,
+    /// The tokens that may be on each master, one bit each: their clean-up is owed, or will be.
+    pub(super) covered: [u8; MASTERS],
+    /// Tokens whose keys may expire, by the round that made them live.
+    pub(super) may_expire: [u8; 8],
+    /// Its process is dead.
+    pub(super) dead: bool,
+    /// Its claim is over.
+    pub(super) over: bool,
+    /// Nothing is owed to any master.
+    pub(super) owes_nothing: bool,
+    /// A rule that it breaks by itself.
+    pub(super) broken: Option<Broken>,
+    /// What can happen to it, once somebody asked: what is due first.
+    pub(super) moves: Option<Box<[Move]>>,
+    /// What the bounds keep from happening.
+    pub(super) withheld: Withheld,
+}
+
+/// Something that can happen to a local, and what comes of it.
+#[derive(Clone, Debug)]
+pub(super) struct Move {
+    pub(super) fate: Fate,
+    pub(super) deed: Deed,
+    pub(super) cost: Cost,
+    pub(super) then: Then,
+}
+
+/// What comes of a move.
+#[derive(Clone, Debug)]
+pub(super) enum Then {
+    /// It becomes another.
+    Becomes(Result<u32, Broken>),
+    /// It depends on what the master answers.
+    Asks(Request, Vec<(Reply, Result<u32, Broken>)>),
+}
+
+impl Machines {
+    pub(super) fn first_local(&mut self) -> u32 {
+        let caller = self.callers.enter(Caller::new(), Caller::hashes);
+        let side = self.enter_side(Side::connected());
+        self.enter_local(Local { caller, sides: [side; MASTERS] })
+    }
+
+    pub(super) fn enter_side(&mut self, side: Side) -> u32 {
+        let hash = Wide::of(&side);
+        let tokens = self.scope.attempts;
+        self.sides.enter_with([hash; ORDERS], || {
+            let entries = side.entries(tokens);
+            (side, entries)
+        })
+    }
+
+    pub(super) fn enter_local(&mut self, local: Local) -> u32 {
+        let hashes = self.hashes_of(local);
+        let number = self.locals.enter_with(hashes, || local);
+        if number as usize == self.known.len() {
+            let known = self.learn(local);
+            self.known.push(known);
+        }
+        number
+    }
+
+    fn learn(&self, local: Local) -> Known {
+        let caller = self.callers.get(local.caller);
+        let sides = local.sides.map(|side| self.sides.get(side));
+        let live = caller.live();
+        let covered = sides.map(|(_, Entries { claimed, owed, .. })| {
+            owed | live.map_or(0, |token| claimed & 1 << token)
+        });
+        let mut may_expire = [0; 8];
+        for (round, tokens) in (0..).zip(&mut may_expire) {
+            let free = |token: &u8| caller.may_expire(*token, round, self.blunder);
+            *tokens = (0..8).filter(free).map(|token| 1 << token).sum();
+        }
+        Known {
+            believed: caller.believed(),
+            covered: if caller.dead { [u8::MAX; MASTERS] } else { covered },
+            may_expire,
+            dead: caller.dead,
+            over: is_over(&caller.claim),
+            owes_nothing: sides.iter().all(|(_, entries)| entries.count == 0),
+            broken: self.check_local(caller, &sides, &covered).err(),
+            moves: None,
+            withheld: Withheld::default(),
+        }
+    }
+
+    /// Works out what can happen to a local.
+    pub(super) fn work_out(&mut self, number: u32) {
+        if self.known[number as usize].moves.is_some() {
+            return;
+        }
+        let local = *self.locals.get(number);
+        let caller = self.callers.get(local.caller);
+        let mut withheld = Withheld::default();
+        let possible = {
+            let sides = local.sides.map(|side| &self.sides.get(side).0);
+            let sides = &sides[..self.scope.masters];
+            possible(caller, sides, (&self.scope, self.blunder), &mut withheld)
+        };
+        let moves = possible.into_iter().map(|(fate, deed, cost)| {
+            let then = self.then(local, deed);
+            Move { fate, deed, cost, then }
+        });
+        let moves = moves.collect();
+        let known = &mut self.known[number as usize];
+        (known.moves, known.withheld) = (Some(moves), withheld);
+    }
+
+    fn then(&mut self, local: Local, deed: Deed) -> Then {
+        let Deed::Between(master, Thing::Execute(wire)) = deed else {
+            return Then::Becomes(self.turn(local, deed, None));
+        };
+        let side = &self.sides.get(local.sides[usize::from(master)]).0;
+        let request = side.wires[usize::from(wire)].requests[0];
+        let replies = request.replies().iter();
+        let after = replies.map(|reply| (*reply, self.turn(local, deed, Some(*reply)))).collect();
+        Then::Asks(request, after)
+    }
+}

@@ -1,0 +1,176 @@
+//! What must hold: in every state, at every step, and in every end.
+
+use redquorum_protocol::{Claim, Extension, quorum};
+
+use super::super::Broken;
+use super::caller::Caller;
+use super::master::{Key, Reply, Request};
+use super::side::{Entries, Side};
+use super::{Machines, State};
+
+/// Debts are paid: once nothing is due any more, nothing is owed and no key is left.
+pub(super) const DEBTS_ARE_PAID: &str = "debts are paid";
+/// No key outlives its debt: what may be on a master, or may still come there, is in the ledger.
+pub(super) const NO_KEY_OUTLIVES_ITS_DEBT: &str = "no key outlives its debt";
+/// R4: a token is never `SET` on a master twice.
+pub(super) const A_TOKEN_IS_SET_ONCE: &str = "a token is set once";
+/// R5: a clean-up stands behind what it cleans up, or behind the kill of it.
+pub(super) const A_CLEAN_UP_COMES_BEHIND: &str = "a clean-up comes behind what it cleans up";
+/// R7: after a loss the lease is never held again, and its deadline does not move.
+pub(super) const LOST_IS_FINAL: &str = "lost is final";
+/// R6: a deadline moves only with a round that succeeded, and only onwards.
+pub(super) const A_DEADLINE_MOVES_BY_SUCCESS: &str =
+    "a deadline moves only by a round that succeeded";
+/// R1: no lease is handed out at or past its deadline.
+pub(super) const HANDED_OUT_IN_TIME: &str = "a lease is handed out before its deadline";
+/// Whoever believes in a lease is right: a quorum of masters has its key.
+pub(super) const A_BELIEVED_HOLD_IS_TRUE: &str = "a believed hold is a true one";
+/// Two clients never believe in a lease at once.
+pub(super) const MUTUAL_EXCLUSION: &str = "believed holds do not overlap";
+
+fn broken<T>(rule: &'static str, why: impl Into<String>) -> Result<T, Broken> {
+    Err(Broken { rule, why: why.into() })
+}
+
+pub(super) fn handed_out_late() -> Broken {
+    Broken { rule: HANDED_OUT_IN_TIME, why: "its deadline has come already".into() }
+}
+
+/// Looks at what one input did to a lease.
+pub(super) fn check_hold(before: &Claim, caller: &Caller) -> Option<Broken> {
+    let (Claim::Holding(before), Claim::Holding(after)) = (before, &caller.claim) else {
+        return None;
+    };
+    let moved = after.deadline() != before.deadline();
+    let extended =
+        after.extension() != before.extension() && after.extension().1 == Extension::Extended;
+    if let Some((_, deadline)) = caller.lost {
+        let finally = after.lost().is_some() && after.deadline() == deadline && !extended;
+        return (!finally).then(|| Broken { rule: LOST_IS_FINAL, why: "it is held again".into() });
+    }
+    let rightly = !moved || extended && after.deadline() > before.deadline();
+    (!rightly).then(|| {
+        let why = format!("from {:?} to {:?}", before.deadline(), after.deadline());
+        Broken { rule: A_DEADLINE_MOVES_BY_SUCCESS, why }
+    })
+}
+
+impl Machines {
+    /// What one client must keep, whatever masters have.
+    pub(super) fn check_local(
+        &self,
+        caller: &Caller,
+        sides: &[&(Side, Entries)],
+        covered: &[u8],
+    ) -> Result<(), Broken> {
+        if let (Some(_), Claim::Holding(hold)) = (caller.lost, &caller.claim)
+            && hold.lost().is_none()
+        {
+            return broken(LOST_IS_FINAL, "its loss is forgotten");
+        }
+        for (master, ((side, _), covered)) in (1..).zip(sides.iter().zip(covered)) {
+            if let Some(token) = side.twice {
+                let why = format!("SET is written twice with token {token} for master {master}");
+                return broken(A_TOKEN_IS_SET_ONCE, why);
+            }
+            side.check_order().or_else(|why| {
+                broken(A_CLEAN_UP_COMES_BEHIND, format!("for master {master}: {why}"))
+            })?;
+            let mut coming = side.wires.iter().flat_map(|wire| &wire.requests);
+            let orphan = coming
+                .find_map(|request| request.creates().filter(|token| covered & 1 << token == 0));
+            if let Some(token) = orphan.filter(|_| !caller.dead) {
+                let why = format!(
+                    "token {token} is on its way to master {master}, and its clean-up is not owed"
+                );
+                return broken(NO_KEY_OUTLIVES_ITS_DEBT, why);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_rules(&self, state: &State) -> Result<(), Broken> {
+        for client in 0..self.scope.clients {
+            if let Some(broken) = &self.known(state, client).broken {
+                return Err(Broken { why: format!("c{}: {}", client + 1, broken.why), ..*broken });
+            }
+        }
+        for (master, key) in (1..).zip(state.keys) {
+            let Some(Key { client, token, .. }) = key else { continue };
+            if self.known(state, client.into()).covered[master - 1] & 1 << token == 0 {
+                let c = client + 1;
+                let why = format!(
+                    "token {token} of c{c} is on master {master}, and its clean-up is not owed"
+                );
+                return broken(NO_KEY_OUTLIVES_ITS_DEBT, why);
+            }
+        }
+        self.check_holds(state)
+    }
+
+    fn check_holds(&self, state: &State) -> Result<(), Broken> {
+        let clients = 0..self.scope.clients;
+        let believes = |client: usize| Some((client, self.known(state, client).believed?));
+        if clients.clone().filter_map(believes).count() > 1 {
+            return broken(MUTUAL_EXCLUSION, "both believe in a lease");
+        }
+        for (client, token) in clients.filter_map(believes) {
+            let ours = |key: &&Key| usize::from(key.client) == client && key.token == token;
+            let held = state.keys.iter().flatten().filter(ours).count();
+            if held < quorum(self.scope.masters) {
+                let c = client + 1;
+                let why = format!("c{c} believes in token {token}, which {held} masters have");
+                return broken(A_BELIEVED_HOLD_IS_TRUE, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing is due any more.
+    pub(super) fn check_settled(&self, state: &State) -> Result<(), Broken> {
+        for client in 0..self.scope.clients {
+            let (c, known) = (client + 1, self.known(state, client));
+            if known.dead {
+                continue;
+            }
+            if !known.over {
+                return broken(DEBTS_ARE_PAID, format!("the claim of c{c} never ends"));
+            }
+            let ours = |key: Key| usize::from(key.client) == client;
+            if !known.owes_nothing || state.keys.iter().flatten().any(|key| ours(*key)) {
+                return broken(
+                    DEBTS_ARE_PAID,
+                    format!("c{c} is done, and leaves something for ever"),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Side {
+    /// Whether everything that may make a key stands ahead of the clean-up that is under way for it.
+    fn check_order(&self) -> Result<(), String> {
+        for (at, wire) in self.wires.iter().enumerate() {
+            // Whatever is answered behind a kill that failed is not believed.
+            let kill_failed = wire.replies.contains(&Reply::NotKilled);
+            for (place, request) in wire.requests.iter().enumerate() {
+                let Request::Delete(token) = request else { continue };
+                let ahead = wire.requests.iter().take(place);
+                if wire.requests.iter().skip(place).any(|other| other.creates() == Some(*token)) {
+                    return Err(format!("token {token} is set behind its clean-up"));
+                }
+                for old in &self.wires[..at] {
+                    let creates = old.requests.iter().any(|other| other.creates() == Some(*token));
+                    let killed = ahead.clone().any(|other| *other == Request::Kill(old.epoch));
+                    if wire.open && creates && !killed && !kill_failed {
+                        return Err(format!(
+                            "token {token} may be set by an old connection behind its clean-up"
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! The bounds of a run, and the runs that are made.
+
+use std::fmt;
+
+use super::event::Cost;
+
+/// How far a run goes. What is not bounded here is not bounded at all: messages, timers, ends of
+/// claims and expiries come in every order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// A name for it.
+    pub name: &'static str,
+    /// Masters, three at most.
+    pub masters: usize,
+    /// Clients, two at most, each a process with one claim at a time.
+    pub clients: usize,
+    /// Claims that each client may start.
+    pub claims: u8,
+    /// Attempts of each client, of all its claims together.
+    pub attempts: u8,
+    /// Whether a claim tries again by itself.
+    pub waits: bool,
+    /// Whether somebody waits for the answer to a release. Else its future is dropped at once.
+    pub release: bool,
+    /// Rounds of extending of each client's lease.
+    pub rounds: u8,
+    /// Whether the watchdog may be started.
+    pub watchdog: bool,
+    /// Connections, and tries to connect, that break, all together.
+    pub cuts: u8,
+    /// Links that take a slow connection for a stalled one.
+    pub stalls: u8,
+    /// Commands that a master answers with an error, or with `NOSCRIPT`.
+    pub errors: u8,
+    /// Client processes that die.
+    pub deaths: u8,
+    /// Whether clocks of claims move: else no claim times out and no lease comes to its deadline.
+    pub clocks: bool,
+    /// Whether states that differ in the order of masters or of clients count as one.
+    pub fold: bool,
+    /// Whether events before which nothing else need be tried are taken alone.
+    pub reduce: bool,
+}
+
+/// What was spent of the bounds, on the way to a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Spent {
+    /// See [`Scope::cuts`].
+    pub cuts: u8,
+    /// See [`Scope::stalls`].
+    pub stalls: u8,
+    /// See [`Scope::errors`].
+    pub errors: u8,
+    /// See [`Scope::deaths`].
+    pub deaths: u8,
+}
+
+impl Spent {
+    /// Spends what a deed costs.
+    pub(super) const fn spend(&mut self, cost: Cost) {
+        match cost {
+            Cost::Nothing => {}
+            Cost::Cut => self.cuts += 1,
+            Cost::Stall => self.stalls += 1,
+            Cost::Error => self.errors += 1,
+            Cost::Death => self.deaths += 1,
+        }
+    }
+}
+
+/// How often each bound has kept something from happening.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Withheld {
+    /// A claim that was not started.
+    pub claims: u64,
+    /// A further attempt of a claim.
+    pub attempts: u64,
+    /// A round of extending.
+    pub rounds: u64,
+    /// A connection, or a try, that did not break.
+    pub cuts: u64,
+    /// A link that did not stall.
+    pub stalls: u64,
+    /// A command that met no error.
+    pub errors: u64,
+    /// A process that did not die.
+    pub deaths: u64,
+}
+
+impl Withheld {
+    /// Adds what bounds keep from one client in one state.
+    pub(super) const fn add(&mut self, other: Self) {
+        self.claims += other.claims;
+        self.attempts += other.attempts;
+        self.rounds += other.rounds;
+    }
+}
+
+impl Scope {
+    /// Whether a deed can be paid for. If not, that is counted.
+    pub(super) const fn affords(&self, spent: Spent, cost: Cost, withheld: &mut Withheld) -> bool {
+        let (spent, bound, withheld) = match cost {
+            Cost::Nothing => return true,
+            Cost::Cut => (spent.cuts, self.cuts, &mut withheld.cuts),
+            Cost::Stall => (spent.stalls, self.stalls, &mut withheld.stalls),
+            Cost::Error => (spent.errors, self.errors, &mut withheld.errors),
+            Cost::Death => (spent.deaths, self.deaths, &mut withheld.deaths),
+        };
+        if spent >= bound {
+            *withheld += 1;
+        }
+        spent < bound
+    }
+
+    /// No bound is passed, and nothing goes wrong: the base of the others.
+    pub const CALM: Self = Self {
+        name: "calm",
+        masters: 3,
+        clients: 2,
+        claims: 1,
+        attempts: 1,
+        waits: false,
+        release: false,
+        rounds: 0,
+        watchdog: false,
+        cuts: 0,
+        stalls: 0,
+        errors: 0,
+        deaths: 0,
+        clocks: false,
+        fold: true,
+        reduce: true,
+    };
+
+    /// Small runs, for tests of a few seconds.
+    pub const SMALL: [Self; 4] = [
+        Self { name: "rivals", masters: 2, clocks: true, ..Self::CALM },
+        Self { name: "rivals who try again", masters: 1, attempts: 2, waits: true, ..Self::DEEP },
+        Self { name: "link", masters: 1, claims: 2, attempts: 2, cuts: 2, ..Self::ALONE },
+        Self { name: "lease", masters: 1, rounds: 1, watchdog: true, cuts: 1, ..Self::DEEP_ALONE },
+    ];
+
+    /// All runs of `redquorum-chaos prove`: in each, something else goes far.
+    pub const ALL: [Self; 10] = [
+        Self { name: "rivals", clocks: true, ..Self::CALM },
+        Self { name: "rivals cut off", cuts: 1, ..Self::CALM },
+        Self { name: "rivals, one of whom dies", masters: 2, cuts: 1, deaths: 1, ..Self::DEEP },
+        Self {
+            name: "rivals on one master",
+            masters: 1,
+            cuts: 1,
+            stalls: 1,
+            errors: 1,
+            ..Self::DEEP
+        },
+        Self { name: "rivals who try again", masters: 1, attempts: 2, waits: true, ..Self::DEEP },
+        Self {
+            name: "link",
+            masters: 1,
+            claims: 2,
+            attempts: 2,
+            cuts: 3,
+            stalls: 1,
+            errors: 1,
+            ..Self::ALONE
+        },
+        Self { name: "links", cuts: 2, ..Self::ALONE },
+        Self { name: "acquire", masters: 2, attempts: 2, waits: true, cuts: 1, ..Self::DEEP_ALONE },
+        Self { name: "lease", rounds: 1, ..Self::DEEP_ALONE },
+        Self {
+            name: "watchdog",
+            masters: 1,
+            rounds: 2,
+            watchdog: true,
+            cuts: 1,
+            ..Self::DEEP_ALONE
+        },
+    ];
+
+    const ALONE: Self = Self { clients: 1, ..Self::CALM };
+    const DEEP: Self = Self { clocks: true, ..Self::CALM };
+    const DEEP_ALONE: Self = Self { clients: 1, clocks: true, release: true, ..Self::CALM };
+
+    /// The bounds in words.
+    pub fn bounds(&self) -> String {
+        let some = |number: u8, what: &str| match number {
+            0 => None,
+            1 => Some(format!("1 {what}")),
+            _ => Some(format!("{number} {what}s")),
+        };
+        let yes = |is: bool, what: &str| is.then(|| what.to_owned());
+        let parts = [
+            Some(format!("{} masters", self.masters)).filter(|_| self.masters > 1),
+            Some("1 master".to_owned()).filter(|_| self.masters == 1),
+            some(u8::try_from(self.clients).unwrap_or(u8::MAX), "client"),
+            some(self.claims, "claim").map(|text| text + " of each"),
+            some(self.attempts, "attempt").map(|text| text + " of each"),
+            yes(self.waits, "claims try again by themselves"),
+            yes(self.release, "releases are waited for"),
+            yes(self.clocks, "clocks and timers of claims"),
+            some(self.rounds, "extension"),
+            yes(self.watchdog, "the watchdog"),
+            some(self.cuts, "broken connection"),
+            some(self.stalls, "stalled connection"),
+            some(self.errors, "error"),
+            some(self.deaths, "death"),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { claims, attempts, rounds, cuts, stalls, errors, deaths } = self;
+        write!(
+            f,
+            "{claims} claims, {attempts} attempts, {rounds} rounds, {cuts} cuts, {stalls} stalls, \
+             {errors} errors, {deaths} deaths"
+        )
+    }
+}

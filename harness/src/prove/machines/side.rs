@@ -1,0 +1,377 @@
+//! One client's side of one master: its link, and the connections between the two.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{
+    Answer, Ask, Bounds, Cause, Key, Link, LinkEffect, LinkInput, RunId, Step, Time, Token,
+};
+
+use super::Blunder;
+use super::master::{Reply, Request};
+
+/// What a link gets back with an answer: the number of the claim, what was asked, and the token.
+pub(super) type Tag = (u8, Step);
+
+/// The instant at which all links stand. Late enough that nothing before it is cut off at zero.
+pub(super) const NOW: Time = Time::from_millis(1_000_000);
+/// Later than the timers that wait for the next try, so that these fire alone.
+const STALL: Duration = Duration::from_millis(500);
+const RETRY: Duration = Duration::from_millis(50);
+
+/// See the [module](self).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Side {
+    /// None, once its process is dead.
+    pub(super) link: Option<Link<Tag>>,
+    /// The connection that is being made.
+    pub(super) dialling: Option<u64>,
+    /// Those that the master knows, the oldest first.
+    pub(super) wires: Vec<Wire>,
+    /// Tokens for which a `SET` was written, one bit each.
+    pub(super) set: u8,
+    /// The first token for which a second one was.
+    pub(super) twice: Option<u8>,
+}
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Wire {
+    /// Its number; its client id on the master, too.
+    pub(super) epoch: u64,
+    /// Whether the client still has it. If not, what it wrote may be executed all the same.
+    pub(super) open: bool,
+    /// Written, not executed.
+    pub(super) requests: VecDeque<Request>,
+    /// Answered, not read.
+    pub(super) replies: VecDeque<Reply>,
+}
+
+/// What a link is asked to do by a claim.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    Ask { ask: Ask, round: u8 },
+    Settle(Token),
+}
+
+/// What claims are told.
+pub(super) type Told = Vec<(Tag, Answer)>;
+
+/// What the ledger has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entries {
+    /// Tokens that are wanted, one bit each.
+    pub(super) claimed: u8,
+    /// Tokens whose clean-up is owed.
+    pub(super) owed: u8,
+    /// How many there are, by its own count.
+    pub(super) count: usize,
+}
+
+/// What a ledger says of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// Nothing is owed for it.
+    None,
+    /// It is wanted, and will be owed.
+    Claimed,
+    /// Its clean-up is owed.
+    Owed,
+}
+
+pub(super) fn token(number: u8) -> Token {
+    Token::new([number; redquorum_protocol::TOKEN_LEN])
+}
+
+pub(super) const fn number(token: Token) -> u8 {
+    token.as_bytes()[0]
+}
+
+fn key() -> Key {
+    thread_local!(static KEY: Key = Arc::from(&b"r"[..]));
+    KEY.with(Arc::clone)
+}
+
+fn run_id() -> RunId {
+    thread_local!(static RUN: RunId = RunId(Arc::from("m")));
+    RUN.with(RunId::clone)
+}
+
+impl Side {
+    /// Connected, and nothing was asked yet.
+    pub(super) fn connected() -> Self {
+        let bounds = Bounds {
+            stall: STALL,
+            retry_min: RETRY,
+            retry_max: RETRY,
+            ..Bounds::for_node_timeout(RETRY)
+        };
+        let mut out = Vec::new();
+        let link = Link::start(bounds, &mut out);
+        let (wires, set) = (Vec::new(), 0);
+        let mut side = Self { link: Some(link), dialling: None, wires, set, twice: None };
+        side.carry_out(out, 0, Blunder::None, &mut Vec::new());
+        side.connect(Blunder::None, &mut Vec::new());
+        side
+    }
+
+    /// A claim wants something.
+    pub(super) fn order(&mut self, order: Order, tag: Tag, blunder: Blunder, told: &mut Told) {
+        let (input, round) = match order {
+            Order::Ask { ask, round } => (LinkInput::Send { key: key(), ask, tag }, round),
+            Order::Settle(token) => (LinkInput::Settle { key: key(), token, tag }, 0),
+        };
+        self.handle(NOW, input, round, blunder, told);
+    }
+
+    fn handle(
+        &mut self,
+        now: Time,
+        input: LinkInput<Tag>,
+        round: u8,
+        blunder: Blunder,
+        told: &mut Told,
+    ) {
+        let Some(link) = &mut self.link else { return };
+        let mut out = Vec::new();
+        link.handle(now, input, &mut out);
+        self.carry_out(out, round, blunder, told);
+    }
+
+    fn carry_out(
+        &mut self,
+        effects: Vec<LinkEffect<Tag>>,
+        round: u8,
+        blunder: Blunder,
+        told: &mut Told,
+    ) {
+        for effect in effects {
+            match effect {
+                LinkEffect::Write(command) => self.write(&command, round, blunder),
+                LinkEffect::Dial(epoch) => self.dialling = Some(epoch),
+                LinkEffect::Close(epoch) => {
+                    self.dialling = self.dialling.filter(|other| *other != epoch);
+                    self.close(epoch);
+                }
+                LinkEffect::Tell(tag, answer) => told.push((tag, answer)),
+                other => unreachable!("an effect that this driver does not know: {other:?}"),
+            }
+        }
+    }
+
+    fn write(&mut self, command: &Command, round: u8, blunder: Blunder) {
+        let epoch = self.link.as_ref().and_then(Link::epoch);
+        let request = match command {
+            Command::Set { token, .. } => {
+                self.note_set(number(*token));
+                Request::Set(number(*token))
+            }
+            Command::Keep { token, repair, .. } => {
+                Request::Keep { token: number(*token), round, repair: *repair }
+            }
+            Command::Delete { token, .. } => Request::Delete(number(*token)),
+            Command::Kill { .. } if blunder == Blunder::KillsNobody => Request::Ping,
+            Command::Kill { client_id } => Request::Kill(*client_id),
+            Command::Load(script) => Request::Load(*script),
+            Command::Ping => Request::Ping,
+        };
+        let Some(wire) = self.wires.iter_mut().find(|wire| Some(wire.epoch) == epoch) else {
+            return;
+        };
+        if blunder == Blunder::CleansUpFirst && matches!(request, Request::Delete(_)) {
+            wire.requests.push_front(request);
+        } else {
+            wire.requests.push_back(request);
+        }
+    }
+
+    const fn note_set(&mut self, token: u8) {
+        if self.set & (1 << token) != 0 && self.twice.is_none() {
+            self.twice = Some(token);
+        }
+        self.set |= 1 << token;
+    }
+
+    /// The client lets a connection go. What it wrote may be executed, but nobody hears of it.
+    fn close(&mut self, epoch: u64) {
+        if let Some(wire) = self.wires.iter_mut().find(|wire| wire.epoch == epoch) {
+            wire.open = false;
+            wire.replies.clear();
+        }
+        self.forget();
+    }
+
+    /// A connection that nobody has and that holds nothing is no more.
+    fn forget(&mut self) {
+        self.wires.retain(|wire| wire.open || !wire.requests.is_empty());
+    }
+
+    /// The connection that is being made is greeted.
+    pub(super) fn connect(&mut self, blunder: Blunder, told: &mut Told) {
+        let Some(epoch) = self.dialling.take() else { return };
+        let unheard = self.unheard_sets();
+        let (requests, replies) = (VecDeque::new(), VecDeque::new());
+        self.wires.push(Wire { epoch, open: true, requests, replies });
+        let input = LinkInput::Connected { epoch, client_id: Some(epoch), run_id: Some(run_id()) };
+        self.handle(NOW, input, 0, blunder, told);
+        if blunder == Blunder::SendsAgain
+            && let Some(wire) = self.wires.iter_mut().find(|wire| wire.epoch == epoch)
+        {
+            wire.requests.extend(unheard.iter().map(|token| Request::Again(*token)));
+            unheard.into_iter().for_each(|token| self.note_set(token));
+        }
+    }
+
+    fn unheard_sets(&self) -> Vec<u8> {
+        let requests = self.wires.iter().flat_map(|wire| &wire.requests);
+        let of = |request: &Request| match request {
+            Request::Set(token) => Some(*token),
+            _ => None,
+        };
+        requests.filter_map(of).collect()
+    }
+
+    /// The try to connect fails.
+    pub(super) fn fail_to_connect(&mut self, blunder: Blunder, told: &mut Told) {
+        let Some(epoch) = self.dialling.take() else { return };
+        self.closed(epoch, blunder, told);
+    }
+
+    /// The connection that the client has breaks.
+    pub(super) fn cut(&mut self, blunder: Blunder, told: &mut Told) {
+        let Some(epoch) = self.wires.iter().find(|wire| wire.open).map(|wire| wire.epoch) else {
+            return;
+        };
+        if blunder == Blunder::TakesSilenceForPaid {
+            self.take_silence_for_paid(epoch, told);
+        }
+        self.close(epoch);
+        self.closed(epoch, blunder, told);
+    }
+
+    fn closed(&mut self, epoch: u64, blunder: Blunder, told: &mut Told) {
+        let input = LinkInput::Closed { epoch, why: "cut".into(), random: 0 };
+        self.handle(NOW, input, 0, blunder, told);
+    }
+
+    /// Of a connection that broke between two clean-ups, the second is taken for paid as well.
+    fn take_silence_for_paid(&mut self, epoch: u64, told: &mut Told) {
+        let Some(wire) = self.wires.iter().find(|wire| wire.epoch == epoch) else { return };
+        let heard = wire.replies.iter().map(|reply| reply.answer());
+        let silent = wire.requests.iter().map(|request| match request {
+            Request::Delete(_) => Answer::Absent,
+            Request::Kill(_) | Request::Load(_) | Request::Ping => Answer::Alive,
+            _ => Answer::Unknown(Cause::Silent),
+        });
+        for answer in heard.chain(silent).collect::<Vec<_>>() {
+            self.handle(NOW, LinkInput::Answered { epoch, answer }, 0, Blunder::None, told);
+        }
+    }
+
+    /// The client reads the next answer.
+    pub(super) fn hear(&mut self, blunder: Blunder, told: &mut Told) {
+        if blunder == Blunder::NeverReads {
+            return;
+        }
+        let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) else { return };
+        let Some(reply) = wire.replies.pop_front() else { return };
+        let input = LinkInput::Answered { epoch: wire.epoch, answer: reply.answer() };
+        self.handle(NOW, input, 0, blunder, told);
+    }
+
+    /// When its next timer is due, and whether that takes the connection for stalled.
+    pub(super) fn timer(&self) -> Option<(Time, bool)> {
+        let due = self.link.as_ref()?.next_wake();
+        (due != Time::NEVER).then_some((due, due >= NOW.plus(STALL)))
+    }
+
+    /// Its next timer fires.
+    pub(super) fn wake(&mut self, blunder: Blunder, told: &mut Told) {
+        if let Some((due, _)) = self.timer() {
+            self.handle(due, LinkInput::Wake, 0, blunder, told);
+        }
+    }
+
+    /// The master has taken the next command of a connection from its buffer, and answers it.
+    pub(super) fn reply(&mut self, wire: usize, reply: Reply) {
+        let Some(request) = self.wires[wire].requests.pop_front() else { return };
+        let reply = match (request, reply) {
+            (Request::Kill(_), Reply::Error) => Reply::NotKilled,
+            (_, reply) => reply,
+        };
+        if self.wires[wire].open && !matches!(request, Request::Again(_)) {
+            self.wires[wire].replies.push_back(reply);
+        }
+        if let Request::Kill(id) = request
+            && reply == Reply::Alive
+        {
+            // With all that was not executed.
+            self.wires.retain(|other| other.epoch != id);
+        }
+        self.forget();
+    }
+
+    /// What was written to a connection that is gone is lost.
+    pub(super) fn lose(&mut self, wire: usize) {
+        self.wires[wire].requests.clear();
+        self.forget();
+    }
+
+    /// The client's process dies.
+    pub(super) fn die(&mut self) {
+        (self.link, self.dialling) = (None, None);
+        for wire in &mut self.wires {
+            wire.open = false;
+            wire.replies.clear();
+        }
+        self.forget();
+    }
+
+    /// Whether a key with this token may still come to be.
+    pub(super) fn may_create(&self, token: u8) -> bool {
+        let mut requests = self.wires.iter().flat_map(|wire| &wire.requests);
+        requests.any(|request| request.creates() == Some(token))
+    }
+
+    /// What the ledger has, of so many tokens.
+    pub(super) fn entries(&self, tokens: u8) -> Entries {
+        let count = self.link.as_ref().map_or(0, |link| link.owed() + link.claimed());
+        let mut entries = Entries { claimed: 0, owed: 0, count };
+        for token in (1..=tokens).filter(|_| count > 0) {
+            match self.entry(token) {
+                Entry::None => {}
+                Entry::Claimed => entries.claimed |= 1 << token,
+                Entry::Owed => entries.owed |= 1 << token,
+            }
+        }
+        entries
+    }
+
+    /// What the ledger says of a token. A copy of the link is asked, since the ledger is its own.
+    pub(super) fn entry(&self, of: u8) -> Entry {
+        let Some(link) = &self.link else { return Entry::None };
+        let says = |input| {
+            let mut copy = link.clone();
+            let mut out = Vec::new();
+            copy.handle(NOW, LinkInput::ShutDown, &mut out);
+            copy.handle(NOW, input, &mut out);
+            out.pop()
+        };
+        let (token, tag) = (token(of), (0, Step::Release));
+        // It is done with what it has never heard of, and does not ask about it.
+        let settle = LinkInput::Settle { key: key(), token, tag };
+        if says(settle) == Some(LinkEffect::Tell(tag, Answer::Unknown(Cause::ShutDown))) {
+            return Entry::None;
+        }
+        // Nothing is sent for a token that was given up.
+        let ask = Ask::Keep { token, ttl_ms: 1, repair: false };
+        let send = LinkInput::Send { key: key(), ask, tag };
+        if says(send) == Some(LinkEffect::Tell(tag, Answer::Unknown(Cause::GivenUp))) {
+            Entry::Owed
+        } else {
+            Entry::Claimed
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! What comes of an event: the driver around the machines, as the Tokio shell is one.
+//!
+//! As in the shell, the effects of a claim are carried out in their order, what a link says at once
+//! of its own order is told the claim before the next, and what the claim makes of that comes last.
+
+use redquorum_protocol::{Answer, Claim, Effect, Input, NodeId, Step, Time};
+
+use super::super::Broken;
+use super::caller::{Caller, Numbered, TICK, round_of, terms};
+use super::event::{Act, Deed, Event, Thing};
+use super::local::{Local, Move, Then};
+use super::master::{Reply, execute};
+use super::rules;
+use super::side::{Order, Side, Tag, Told};
+use super::{Blunder, MASTERS, Machines, Scope, State};
+
+/// What one event changes on one client's side.
+struct Turn<'m> {
+    scope: &'m Scope,
+    blunder: Blunder,
+    caller: Caller,
+    sides: [Option<Side>; MASTERS],
+    known: [&'m Side; MASTERS],
+    broken: Option<Broken>,
+}
+
+impl Machines {
+    /// What comes of an event.
+    pub(super) fn happen(&self, from: &State, event: Event) -> Result<State, Broken> {
+        let mut state = *from;
+        let (client, index) = match event {
+            Event::Expire(master) => {
+                state.keys[usize::from(master)] = None;
+                return Ok(state);
+            }
+            Event::Move(client, index) => (client, usize::from(index)),
+        };
+        let moves = self.known(from, client.into()).moves.as_ref().expect("it was worked out");
+        let Move { deed, cost, then, .. } = &moves[index];
+        state.spent.spend(*cost);
+        let becomes = match (then, deed) {
+            (Then::Asks(request, after), Deed::Between(master, _)) => {
+                let reply = execute(client, *request, &mut state.keys[usize::from(*master)]);
+                &after.iter().find(|(of, _)| *of == reply).expect("all replies are foreseen").1
+            }
+            (Then::Becomes(local), _) => local,
+            (Then::Asks(..), Deed::Act(_)) => unreachable!("masters are asked by commands"),
+        };
+        state.locals[usize::from(client)] = becomes.clone()?;
+        Ok(state)
+    }
+
+    /// What a deed makes of a local, with what a master answers to a command if it executes one.
+    pub(super) fn turn(
+        &mut self,
+        mut local: Local,
+        deed: Deed,
+        reply: Option<Reply>,
+    ) -> Result<u32, Broken> {
+        let known = local.sides.map(|side| &self.sides.get(side).0);
+        let caller = self.callers.get(local.caller).clone();
+        let (sides, scope) = ([const { None }; MASTERS], &self.scope);
+        let mut turn = Turn { scope, blunder: self.blunder, caller, sides, known, broken: None };
+        match deed {
+            Deed::Act(act) => turn.act(act),
+            Deed::Between(master, thing) => turn.between(master.into(), thing, reply),
+        }
+        turn.caller.tidy();
+        let Turn { caller, sides, broken, .. } = turn;
+        if let Some(broken) = broken {
+            return Err(broken);
+        }
+        local.caller = self.callers.enter(caller, Caller::hashes);
+        for (number, side) in local.sides.iter_mut().zip(sides) {
+            if let Some(side) = side {
+                *number = self.enter_side(side);
+            }
+        }
+        Ok(self.enter_local(local))
+    }
+}
+
+impl Turn<'_> {
+    fn side(&mut self, master: usize) -> &mut Side {
+        self.sides[master].get_or_insert_with(|| self.known[master].clone())
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Acquire => self.acquire(),
+            Act::Collect => self.collect(),
+            Act::Extend => {
+                let terms = terms(self.scope.masters);
+                let less = terms.with_ttl(terms.ttl() - TICK).expect("they fit each other");
+                let by_less = self.blunder == Blunder::ExtendsByLess;
+                self.claim(Input::Extend(if by_less { less } else { terms }));
+            }
+            Act::Watch => {
+                self.caller.watched = true;
+                self.claim(Input::KeepAlive(TICK * 100));
+            }
+            Act::Release => {
+                self.claim(Input::Release);
+                if !self.scope.release {
+                    self.claim(Input::Abandon);
+                }
+            }
+            Act::Drop => self.claim(Input::Abandon),
+            Act::Wake => {
+                self.caller.clock = self.caller.fires().expect("it was listed");
+                self.claim(Input::Wake);
+            }
+            Act::Tick => {
+                let next = self.caller.next_tick(self.scope);
+                self.caller.clock = next.expect("it was listed");
+            }
+            Act::Die => {
+                self.caller.claim = Claim::Ended;
+                self.caller.dead = true;
+                (0..self.scope.masters).for_each(|master| self.side(master).die());
+            }
+        }
+    }
+
+    fn acquire(&mut self) {
+        self.caller.claims += 1;
+        let mut dice = Numbered { tokens: self.caller.tokens, blunder: self.blunder };
+        let mut effects = Vec::new();
+        self.caller.claim = Claim::acquire(
+            self.caller.clock,
+            terms(self.scope.masters),
+            Caller::patience(self.scope),
+            &mut dice,
+            &mut effects,
+        );
+        self.caller.tokens = dice.tokens;
+        self.carry_out(effects);
+    }
+
+    fn collect(&mut self) {
+        let clock = self.caller.clock;
+        if self.blunder == Blunder::CollectsLate
+            && let Claim::Acquiring(acquire) = &self.caller.claim
+        {
+            self.caller.clock = acquire.ballot().opened();
+        }
+        self.claim(Input::Collect);
+        self.caller.clock = clock;
+        if let Claim::Holding(hold) = &self.caller.claim
+            && clock >= hold.deadline()
+        {
+            self.broken = Some(rules::handed_out_late());
+        }
+    }
+
+    /// Gives the claim one input and carries out what it says.
+    fn claim(&mut self, input: Input) {
+        let mut effects = Vec::new();
+        self.tell_claim(input, &mut effects);
+        self.carry_out(effects);
+    }
+
+    fn tell_claim(&mut self, input: Input, effects: &mut Vec<Effect>) {
+        let before = self.caller.claim.clone();
+        let mut dice = Numbered { tokens: self.caller.tokens, blunder: self.blunder };
+        let Caller { claim, clock, .. } = &mut self.caller;
+        claim.handle(*clock, input, &mut dice, effects);
+        self.caller.tokens = dice.tokens;
+        let broken = rules::check_hold(&before, &self.caller);
+        self.broken = self.broken.take().or(broken);
+        if let (Claim::Holding(_), Claim::Holding(now)) = (&before, &self.caller.claim)
+            && let Some(loss) = now.lost()
+        {
+            self.caller.lost.get_or_insert((loss, now.deadline()));
+            if self.blunder == Blunder::RevivesLost {
+                self.caller.claim = before;
+            }
+            if self.blunder == Blunder::LeavesTheLost {
+                effects.retain(|effect| !matches!(effect, Effect::Settle { .. }));
+            }
+        }
+    }
+
+    fn carry_out(&mut self, mut effects: Vec<Effect>) {
+        let mut next = 0;
+        while let Some(effect) = effects.get(next).cloned() {
+            next += 1;
+            let (node, step, order) = match effect {
+                Effect::Send { node, step, ask } => {
+                    let round = round_of(step);
+                    self.note_kept(round);
+                    (node, step, Order::Ask { ask, round })
+                }
+                Effect::Settle { node, .. } if self.is_left_alone(node) => continue,
+                Effect::Settle { node, step, token } => (node, step, Order::Settle(token)),
+                _ => continue,
+            };
+            let tag = (self.caller.claims, step);
+            let (mut told, blunder) = (Told::new(), self.blunder);
+            self.side(node.index()).order(order, tag, blunder, &mut told);
+            for (tag, answer) in told {
+                if let Some(input) = self.heard(node, tag, answer) {
+                    self.tell_claim(input, &mut effects);
+                }
+            }
+        }
+    }
+
+    /// Masters keep the key for as long as this round asks for, at least.
+    fn note_kept(&mut self, round: u8) {
+        let until = self.caller.clock.plus(terms(self.scope.masters).validity());
+        self.caller.kept.truncate(round.into());
+        self.caller.kept.resize(usize::from(round) + 1, until);
+    }
+
+    fn is_left_alone(&self, node: NodeId) -> bool {
+        let silent = match &self.caller.claim {
+            Claim::Acquiring(acquire) => acquire.ballot().votes()[node.index()].answer.is_none(),
+            Claim::Holding(hold) => !hold.members().contains(node),
+            _ => false,
+        };
+        silent && self.blunder == Blunder::LeavesTheSilent
+    }
+
+    /// What a claim is told of an answer, if it is one to this claim.
+    fn heard(&self, node: NodeId, (claim, step): Tag, answer: Answer) -> Option<Input> {
+        let answer = match answer {
+            Answer::Unknown(_)
+                if self.blunder == Blunder::TakesSilenceForGranted
+                    && matches!(step, Step::Attempt(_)) =>
+            {
+                Answer::Created
+            }
+            answer => answer,
+        };
+        let step = match (step, &self.caller.claim) {
+            (Step::Extend(_), Claim::Holding(hold)) if self.blunder == Blunder::MixesRounds => {
+                Step::Extend(hold.extension().0)
+            }
+            (step, _) => step,
+        };
+        (claim == self.caller.claims).then_some(Input::Answered { node, step, answer })
+    }
+
+    fn between(&mut self, master: usize, thing: Thing, reply: Option<Reply>) {
+        let (mut told, blunder) = (Told::new(), self.blunder);
+        let side = self.side(master);
+        match thing {
+            Thing::Execute(wire) => side.reply(wire.into(), reply.expect("the master answers")),
+            Thing::Refuse(wire) => side.reply(wire.into(), Reply::Error),
+            Thing::Unload(wire) => side.reply(wire.into(), Reply::NoScript),
+            Thing::Hear => side.hear(blunder, &mut told),
+            Thing::Connect => side.connect(blunder, &mut told),
+            Thing::Retry | Thing::Stall => side.wake(blunder, &mut told),
+            Thing::Cut => side.cut(blunder, &mut told),
+            Thing::FailToConnect => side.fail_to_connect(blunder, &mut told),
+            Thing::Lose(wire) => side.lose(wire.into()),
+        }
+        for (tag, answer) in told {
+            if let Some(input) = self.heard(NodeId::new(master), tag, answer) {
+                self.claim(input);
+            }
+        }
+    }
+}
+
+impl Caller {
+    /// Whether its next timer would start an attempt, or a round, beyond the bounds.
+    pub(super) fn would_exceed(&self, scope: &Scope, now: Time) -> bool {
+        let mut copy = self.claim.clone();
+        let mut dice = Numbered { tokens: self.tokens, blunder: Blunder::None };
+        copy.handle(now, Input::Wake, &mut dice, &mut Vec::new());
+        let rounds = match &copy {
+            Claim::Holding(hold) => hold.extension().0,
+            _ => 0,
+        };
+        dice.tokens > scope.attempts || rounds > scope.rounds.into()
+    }
+}
