@@ -128,8 +128,9 @@ impl Director {
     /// each class of messages the first so many of a client. With none, no more.
     pub(crate) fn note_places(&mut self, most: Option<u32>) {
         self.faults.note_places(most);
-        self.follows_messages |= most.is_some();
-        self.follows_grants |= most.is_some();
+        let faults = &self.scenario.faults;
+        self.follows_messages = most.is_some() || Faults::follow_messages(faults);
+        self.follows_grants = most.is_some() || Faults::follow_grants(faults);
     }
 
     /// The places that came since they are noted, the first time that each did.

@@ -62,6 +62,7 @@ pub mod real;
 pub mod report;
 pub mod sabotage;
 pub mod scenario;
+pub mod search;
 pub mod sim;
 #[cfg(all(unix, feature = "real"))]
 pub mod stamp;

@@ -88,6 +88,11 @@ impl Course {
         self.world.rules.count(most.map(u64::from));
     }
 
+    /// Whether the run has begun.
+    pub fn has_begun(&self) -> bool {
+        self.world.began
+    }
+
     /// How many places have come.
     pub fn mark(&self) -> Mark {
         Mark(self.world.director.places().len(), self.world.rules.first().len())

@@ -1,0 +1,137 @@
+//! What a search has counted and found. Parts of a search add up to the same whatever their order of
+//! ending was.
+
+use std::collections::BTreeMap;
+
+use super::assumptions::{inside, wrong_inside, wrong_outside};
+use super::classes::Class;
+use super::lessons::Lesson;
+use crate::history::History;
+use crate::judge::{Seen, Verdict};
+use crate::scenario::{Cause, Fault, Layer, Scenario};
+
+/// So many schedules are kept with which something is wrong.
+const KEPT: usize = 20;
+
+/// A schedule on a lesson.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The lesson and the faults, as a scenario.
+    pub scenario: Scenario,
+    /// How many of its faults are the schedule's: the last.
+    pub faults: usize,
+    /// How many masters were touched by those that bring the failure about.
+    pub masters: usize,
+}
+
+/// A schedule with which something is wrong, and what.
+#[derive(Clone, Debug)]
+pub struct Wrong {
+    /// The lesson and the faults, as a scenario.
+    pub scenario: Scenario,
+    /// A line each.
+    pub lines: Vec<String>,
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// How many schedules there were, by their number of faults.
+    pub schedules: Vec<u64>,
+    /// How many of them were inside the assumptions.
+    pub inside: u64,
+    /// How many showed a violation.
+    pub violated: u64,
+    /// How many were not continued, since their last fault failed to strike.
+    pub cut: u64,
+    /// How often each layer was violated for each cause.
+    pub kinds: BTreeMap<(Layer, Cause), u64>,
+    /// For each class and each margin of the first grant the smallest schedule, by faults and then
+    /// by masters.
+    pub smallest: BTreeMap<(Class, i64), Found>,
+    /// With how many something is wrong: a violation inside the assumptions, or one that no fault
+    /// explains.
+    pub wrongs: u64,
+    /// The first of those.
+    pub wrong: Vec<Wrong>,
+}
+
+impl Tally {
+    /// A schedule was run.
+    pub(super) fn add(
+        &mut self,
+        lesson: &Lesson,
+        faults: &[Fault],
+        history: &History,
+        verdict: &Verdict,
+    ) {
+        let size = faults.len();
+        if self.schedules.len() <= size {
+            self.schedules.resize(size + 1, 0);
+        }
+        self.schedules[size] += 1;
+        let inside = inside(lesson, faults);
+        self.inside += u64::from(inside);
+        let lines =
+            if inside { wrong_inside(lesson, verdict) } else { wrong_outside(verdict) };
+        if !lines.is_empty() {
+            self.wrongs += 1;
+            if self.wrong.len() < KEPT {
+                self.wrong.push(Wrong { scenario: lesson.with(faults), lines });
+            }
+        }
+        let bad = verdict.findings.iter().filter(|finding| finding.seen == Seen::Violated);
+        let mut kinds: Vec<(Layer, Cause)> = bad
+            .flat_map(|finding| finding.causes.iter().map(|cause| (finding.layer, *cause)))
+            .collect();
+        if kinds.is_empty() {
+            return;
+        }
+        kinds.sort_unstable();
+        kinds.dedup();
+        self.violated += 1;
+        for kind in kinds {
+            *self.kinds.entry(kind).or_default() += 1;
+        }
+        let Some(margin) = verdict.measures.margins.first() else { return };
+        for class in Class::ALL {
+            let Some(masters) = class.shown(history, verdict) else { continue };
+            let smaller = |known: &Found| (size, masters) < (known.faults, known.masters);
+            if self.smallest.get(&(class, *margin)).is_none_or(smaller) {
+                let found = Found { scenario: lesson.with(faults), faults: size, masters };
+                self.smallest.insert((class, *margin), found);
+            }
+        }
+    }
+
+    /// The last fault of a schedule failed to strike: none is added to it.
+    pub(super) fn cut(&mut self) {
+        self.cut += 1;
+    }
+
+    /// Another part's is added behind this.
+    pub(super) fn append(&mut self, other: Self) {
+        if self.schedules.len() < other.schedules.len() {
+            self.schedules.resize(other.schedules.len(), 0);
+        }
+        for (sum, more) in self.schedules.iter_mut().zip(other.schedules) {
+            *sum += more;
+        }
+        self.inside += other.inside;
+        self.violated += other.violated;
+        self.cut += other.cut;
+        self.wrongs += other.wrongs;
+        for (kind, count) in other.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
+        for (key, found) in other.smallest {
+            let smaller =
+                |known: &Found| (found.faults, found.masters) < (known.faults, known.masters);
+            if self.smallest.get(&key).is_none_or(smaller) {
+                self.smallest.insert(key, found);
+            }
+        }
+        let room = KEPT.saturating_sub(self.wrong.len());
+        self.wrong.extend(other.wrong.into_iter().take(room));
+    }
+}

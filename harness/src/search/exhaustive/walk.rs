@@ -1,0 +1,157 @@
+//! The walk through all schedules, depth first: a run is simulated up to the place where the next fault
+//! strikes, cloned there, and goes on with it.
+
+use super::lessons::Lesson;
+use super::tally::Tally;
+use crate::director::Place;
+use crate::history::{Event, History};
+use crate::judge::judge;
+use crate::sabotage::Lie;
+use crate::scenario::{Fault, When};
+use crate::sim::{Course, Latency};
+
+/// The seed of what is left to chance: tokens, and the jitter of pauses.
+pub const SEED: u64 = 1;
+
+/// A lesson with all that can go wrong in it.
+pub(super) struct Ground {
+    pub(super) lesson: Lesson,
+    pub(super) vocabulary: Vec<Fault>,
+}
+
+/// A run up to the place of one fault.
+pub(super) struct Start {
+    course: Course,
+    fault: usize,
+}
+
+/// A schedule that is under way.
+struct Branch {
+    course: Course,
+    /// Where its last fault was added, and which that is, by its place in the vocabulary.
+    since: u64,
+    faults: Vec<usize>,
+}
+
+impl Ground {
+    /// The run without a fault goes into the tally; where the first can be added comes back.
+    pub(super) fn starts(&self, lie: Lie, tally: &mut Tally) -> Vec<Start> {
+        let mut course = Course::new(&self.lesson.scenario, SEED, Latency::Even, lie);
+        course.warm_up();
+        let (history, next) = self.play(&course, &[]);
+        self.judged(&[], &history, tally);
+        let mut starts = Vec::new();
+        for (step, fault) in next {
+            go_to(&mut course, step);
+            starts.push(Start { course: course.clone(), fault });
+        }
+        starts
+    }
+
+    /// All schedules of up to so many faults that begin with this one.
+    pub(super) fn walk(&self, start: &Start, depth: usize, tally: &mut Tally) {
+        self.branch(&start.course, &[], start.fault, depth, tally);
+    }
+
+    fn branch(
+        &self,
+        course: &Course,
+        before: &[usize],
+        fault: usize,
+        depth: usize,
+        tally: &mut Tally,
+    ) {
+        let mut course = course.clone();
+        let since = course.steps();
+        course.add(self.vocabulary[fault].clone());
+        let mut faults = before.to_vec();
+        faults.push(fault);
+        if faults.len() == depth {
+            course.close();
+            while course.step() {}
+            return self.judged(&faults, &course.finish(), tally);
+        }
+        let (history, next) = self.play(&course, &faults);
+        self.judged(&faults, &history, tally);
+        if !struck(&history, self.lesson.scenario.faults.len() + faults.len()) {
+            return tally.cut();
+        }
+        let branch = Branch { course, since, faults };
+        self.go_on(branch, next, depth, tally);
+    }
+
+    fn go_on(
+        &self,
+        mut branch: Branch,
+        next: Vec<(u64, usize)>,
+        depth: usize,
+        tally: &mut Tally,
+    ) {
+        let last = branch.faults.last().copied();
+        for (step, fault) in next {
+            // Two faults of one place are taken in the vocabulary's order.
+            if step == branch.since && last.is_some_and(|last| fault <= last) {
+                continue;
+            }
+            go_to(&mut branch.course, step);
+            self.branch(&branch.course, &branch.faults, fault, depth, tally);
+        }
+    }
+
+    /// Plays a run to its end, and tells where one more fault can be added: before which step, and
+    /// which.
+    fn play(&self, course: &Course, faults: &[usize]) -> (History, Vec<(u64, usize)>) {
+        let mut course = course.clone();
+        let mut next = Vec::new();
+        if faults.iter().all(|fault| self.is_there_from_the_start(*fault)) && !course.has_begun() {
+            let from_the_start =
+                (0..self.vocabulary.len()).filter(|fault| self.is_there_from_the_start(*fault));
+            next.extend(from_the_start.map(|fault| (course.steps(), fault)));
+        }
+        let mut mark = course.mark();
+        loop {
+            let step = course.steps();
+            let goes_on = course.step();
+            let from = next.len();
+            for place in course.places(mark) {
+                next.extend(self.at(&place).map(|fault| (step, fault)));
+            }
+            next[from..].sort_unstable();
+            mark = course.mark();
+            if !goes_on {
+                return (course.finish(), next);
+            }
+        }
+    }
+
+    fn is_there_from_the_start(&self, fault: usize) -> bool {
+        matches!(self.vocabulary[fault].when, When::At(_))
+    }
+
+    /// The faults whose place this is.
+    fn at(&self, place: &Place) -> impl Iterator<Item = usize> {
+        let is = |(_, fault): &(usize, &Fault)| match &fault.when {
+            When::At(_) => false,
+            When::After(moment) => !place.before && moment.is_at(&place.client, &place.what),
+            When::Before(moment) => place.before && moment.is_at(&place.client, &place.what),
+        };
+        self.vocabulary.iter().enumerate().filter(is).map(|(fault, _)| fault)
+    }
+
+    fn judged(&self, faults: &[usize], history: &History, tally: &mut Tally) {
+        let faults: Vec<Fault> =
+            faults.iter().map(|fault| self.vocabulary[*fault].clone()).collect();
+        tally.add(&self.lesson, &faults, history, &judge(history));
+    }
+}
+
+fn go_to(course: &mut Course, step: u64) {
+    while course.steps() < step && course.step() {}
+}
+
+/// Whether a fault struck, by its number.
+fn struck(history: &History, number: usize) -> bool {
+    history.records.iter().any(|record| {
+        matches!(&record.event, Event::Struck { fault, failed: None, .. } if *fault == number)
+    })
+}
