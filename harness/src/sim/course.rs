@@ -88,6 +88,11 @@ impl Course {
         self.world.rules.count(most.map(u64::from));
     }
 
+    /// Whether faults can strike: not before the run begins, nor when all is being healed.
+    pub fn is_running(&self) -> bool {
+        self.world.director.phase() == Some(Phase::Run)
+    }
+
     /// Whether the run has begun.
     pub fn has_begun(&self) -> bool {
         self.world.began

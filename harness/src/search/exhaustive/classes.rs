@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::history::{Event, History};
 use crate::judge::{Seen, Verdict};
-use crate::scenario::{Cause, Harm, Layer};
+use crate::scenario::{Cause, Harm, Layer, NodeHarm};
 
 /// A class of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +63,7 @@ impl Class {
         !matches!(self, Self::Pause | Self::Suspend | Self::CutOff)
     }
 
-    /// If a run shows it: how many masters were touched by the faults that bring it about.
+    /// If a run shows it: how many masters were touched by faults that can make a master forget.
     pub(super) fn shown(self, history: &History, verdict: &Verdict) -> Option<usize> {
         let (layer, cause, names) = self.signs();
         let is = |finding: &&crate::judge::Finding| {
@@ -76,19 +76,23 @@ impl Class {
         let mut struck = false;
         for record in &history.records {
             if let Event::Struck { harm, nodes, failed: None, .. } = &record.event
-                && names.contains(&harm.name())
-                && !is_a_slow_link(harm)
             {
-                struck = true;
-                masters.extend(nodes);
+                struck |= names.contains(&harm.name());
+                if makes_forget(harm) {
+                    masters.extend(nodes);
+                }
             }
         }
         struck.then_some(masters.len())
     }
 }
 
-const fn is_a_slow_link(harm: &Harm) -> bool {
-    matches!(harm, Harm::Net(crate::scenario::NetHarm::Delay { .. }))
+const fn makes_forget(harm: &Harm) -> bool {
+    matches!(
+        harm,
+        Harm::Clock(_)
+            | Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. } | NodeHarm::Restart { .. })
+    )
 }
 
 impl fmt::Display for Class {

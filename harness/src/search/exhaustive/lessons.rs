@@ -58,7 +58,7 @@ enum Stay {
 pub fn lessons(nodes: usize) -> Vec<Lesson> {
     let forgets = Persistence::None;
     let mut all = vec![
-        lesson("full", nodes, Stay::Short, false, true, forgets),
+        lesson("full", nodes, Stay::Long, false, true, forgets),
         lesson("keeps", nodes, Stay::Keeps, false, true, forgets),
     ];
     // A single master grants one client or the other.

@@ -11,7 +11,7 @@ use crate::judge::{Seen, Verdict};
 use crate::scenario::{Cause, Fault, Layer, Scenario};
 
 /// So many schedules are kept with which something is wrong.
-const KEPT: usize = 20;
+const KEPT: usize = 2000;
 
 /// A schedule on a lesson.
 #[derive(Clone, Debug)]
@@ -29,6 +29,8 @@ pub struct Found {
 pub struct Wrong {
     /// The lesson and the faults, as a scenario.
     pub scenario: Scenario,
+    /// Whether all its faults are inside the assumptions.
+    pub inside: bool,
     /// A line each.
     pub lines: Vec<String>,
 }
@@ -46,13 +48,14 @@ pub struct Tally {
     pub cut: u64,
     /// How often each layer was violated for each cause.
     pub kinds: BTreeMap<(Layer, Cause), u64>,
-    /// For each class and each margin of the first grant the smallest schedule, by faults and then
-    /// by masters.
-    pub smallest: BTreeMap<(Class, i64), Found>,
-    /// With how many something is wrong: a violation inside the assumptions, or one that no fault
-    /// explains.
-    pub wrongs: u64,
-    /// The first of those.
+    /// For each class, and with a bare quorum or not, the smallest schedule, by faults and then by
+    /// masters.
+    pub smallest: BTreeMap<(Class, bool), Found>,
+    /// With how many inside the assumptions something is wrong.
+    pub broken: u64,
+    /// With how many of the others: a violation that no fault explains.
+    pub unexplained: u64,
+    /// The first of both.
     pub wrong: Vec<Wrong>,
 }
 
@@ -75,9 +78,10 @@ impl Tally {
         let lines =
             if inside { wrong_inside(lesson, verdict) } else { wrong_outside(verdict) };
         if !lines.is_empty() {
-            self.wrongs += 1;
+            let count = if inside { &mut self.broken } else { &mut self.unexplained };
+            *count += 1;
             if self.wrong.len() < KEPT {
-                self.wrong.push(Wrong { scenario: lesson.with(faults), lines });
+                self.wrong.push(Wrong { scenario: lesson.with(faults), inside, lines });
             }
         }
         let bad = verdict.findings.iter().filter(|finding| finding.seen == Seen::Violated);
@@ -93,13 +97,12 @@ impl Tally {
         for kind in kinds {
             *self.kinds.entry(kind).or_default() += 1;
         }
-        let Some(margin) = verdict.measures.margins.first() else { return };
         for class in Class::ALL {
             let Some(masters) = class.shown(history, verdict) else { continue };
             let smaller = |known: &Found| (size, masters) < (known.faults, known.masters);
-            if self.smallest.get(&(class, *margin)).is_none_or(smaller) {
+            if self.smallest.get(&(class, lesson.bare)).is_none_or(smaller) {
                 let found = Found { scenario: lesson.with(faults), faults: size, masters };
-                self.smallest.insert((class, *margin), found);
+                self.smallest.insert((class, lesson.bare), found);
             }
         }
     }
@@ -120,7 +123,8 @@ impl Tally {
         self.inside += other.inside;
         self.violated += other.violated;
         self.cut += other.cut;
-        self.wrongs += other.wrongs;
+        self.broken += other.broken;
+        self.unexplained += other.unexplained;
         for (kind, count) in other.kinds {
             *self.kinds.entry(kind).or_default() += count;
         }

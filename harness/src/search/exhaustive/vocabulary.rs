@@ -42,6 +42,11 @@ pub fn vocabulary(lesson: &Lesson, symmetry: Symmetry) -> Vec<Fault> {
             }
         }
     }
+    for back in [false, true] {
+        let clients = Clients::Some(vec!["c1".into()]);
+        let harm = Harm::Client(ClientHarm::Clock { clients, by: shift(10 * TTL, back) });
+        all.extend(words.few_places().iter().map(|(place, _)| fault(place, (harm.clone(), None))));
+    }
     for nodes in words.sets(true, false) {
         for harm in words.messages(&nodes) {
             all.push(fault(&When::At(length(0)), harm));
@@ -149,6 +154,7 @@ impl Words<'_> {
         let nodes = || nodes.clone();
         vec![
             (Harm::Node(NodeHarm::Restart { nodes: nodes() }), None),
+            (Harm::Node(NodeHarm::Kill { nodes: nodes() }), Some(200)),
             (Harm::Clock(ClockHarm::Step { nodes: nodes(), by: shift(STEP, false) }), None),
             (Harm::Clock(ClockHarm::Rate { nodes: nodes(), factor: 1.3 }), None),
             (
@@ -166,17 +172,12 @@ impl Words<'_> {
     fn clients(&self) -> Vec<Lasting> {
         let one = |name: &str| Clients::Some(vec![name.into()]);
         let pause = |name: &str| Harm::Client(ClientHarm::Pause { clients: one(name) });
-        let clock = |back| {
-            Harm::Client(ClientHarm::Clock { clients: one("c1"), by: shift(10 * TTL, back) })
-        };
         vec![
             (pause("c1"), Some(100)),
             (pause("c1"), Some(LONG)),
             (pause("c2"), Some(LONG)),
             (Harm::Client(ClientHarm::Suspend { clients: one("c1") }), Some(LONG)),
             (Harm::Client(ClientHarm::Kill { clients: one("c1") }), None),
-            (clock(false), None),
-            (clock(true), None),
         ]
     }
 
@@ -199,7 +200,6 @@ impl Words<'_> {
         };
         vec![
             (Harm::Node(NodeHarm::Kill { nodes: to() }), Some(LONG)),
-            (Harm::Node(NodeHarm::Kill { nodes: to() }), Some(200)),
             (Harm::Node(NodeHarm::Stop { nodes: to() }), None),
             (Harm::Node(NodeHarm::Pause { nodes: to() }), Some(80)),
             (Harm::Node(NodeHarm::Pause { nodes: to() }), Some(LONG)),

@@ -112,12 +112,15 @@ impl Ground {
         loop {
             let step = course.steps();
             let goes_on = course.step();
-            let from = next.len();
-            for place in course.places(mark) {
-                next.extend(self.at(&place).map(|fault| (step, fault)));
+            // Nothing strikes any more when all is being healed, whatever comes then.
+            if course.is_running() {
+                let from = next.len();
+                for place in course.places(mark) {
+                    next.extend(self.at(&place).map(|fault| (step, fault)));
+                }
+                next[from..].sort_unstable();
+                mark = course.mark();
             }
-            next[from..].sort_unstable();
-            mark = course.mark();
             if !goes_on {
                 return (course.finish(), next);
             }
