@@ -11,7 +11,7 @@ fn main() {
     let symmetry = if a.get(5).is_some() { Symmetry::Unfolded } else { Symmetry::Folded };
     let begin = std::time::Instant::now();
     let t = search(&Plan { lessons, faults, symmetry, lie, threads: 2 });
-    println!("{:?} inside {} violated {} cut {} broken {} unexplained {}", t.schedules, t.inside, t.violated, t.cut, t.broken, t.unexplained);
+    println!("{:?} inside {} violated {} broken {} unexplained {}", t.schedules, t.inside, t.violated, t.broken, t.unexplained);
     println!("{:#?}", t.kinds);
     for ((c, m), f) in &t.smallest { println!("{c} margin {m}: faults {} masters {} {}", f.faults, f.masters, f.scenario.name); if std::env::var("SHOW").is_ok() { for x in &f.scenario.faults { println!("      {}", toml::to_string(x).unwrap().replace('\n', " ")); } } }
     for w in t.wrong.iter().take(5000) { println!("---{}\n{}\n{}", w.inside, w.lines.join("\n"), w.scenario.faults.iter().map(|f| toml::to_string(&f).unwrap()).collect::<Vec<_>>().join("\n").lines().collect::<Vec<_>>().join(" ")); }

@@ -8,12 +8,15 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::history::History;
 use crate::sabotage::Lie;
 
 mod assumptions;
 mod classes;
 mod lessons;
 mod tally;
+#[cfg(test)]
+mod tests;
 mod vocabulary;
 mod walk;
 
@@ -52,7 +55,9 @@ pub fn search(plan: &Plan) -> Tally {
         .collect();
     let mut work: Vec<(&Ground, Start)> = Vec::new();
     for ground in &grounds {
-        let starts = ground.starts(plan.lie, &mut tally);
+        let starts = ground.starts(plan.lie, &mut |faults: &[usize], history: &History| {
+            tally.add(ground, faults, history);
+        });
         if plan.faults > 0 {
             work.extend(starts.into_iter().map(|start| (ground, start)));
         }
@@ -66,7 +71,9 @@ pub fn search(plan: &Plan) -> Tally {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some((ground, start)) = work.get(number) else { break };
                     let mut part = Tally::default();
-                    ground.walk(start, plan.faults, &mut part);
+                    ground.walk(start, plan.faults, &mut |faults: &[usize], history: &History| {
+                        part.add(ground, faults, history);
+                    });
                     parts.lock().unwrap_or_else(|broken| broken.into_inner()).push((number, part));
                 }
             });

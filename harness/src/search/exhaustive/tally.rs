@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use super::assumptions::{inside, wrong_inside, wrong_outside};
 use super::classes::Class;
-use super::lessons::Lesson;
+use super::walk::Ground;
 use crate::history::History;
-use crate::judge::{Seen, Verdict};
+use crate::judge::{Seen, judge};
 use crate::scenario::{Cause, Fault, Layer, Scenario};
 
 /// So many schedules are kept with which something is wrong.
@@ -44,8 +44,6 @@ pub struct Tally {
     pub inside: u64,
     /// How many showed a violation.
     pub violated: u64,
-    /// How many were not continued, since their last fault failed to strike.
-    pub cut: u64,
     /// How often each layer was violated for each cause.
     pub kinds: BTreeMap<(Layer, Cause), u64>,
     /// For each class, and with a bare quorum or not, the smallest schedule, by faults and then by
@@ -61,13 +59,11 @@ pub struct Tally {
 
 impl Tally {
     /// A schedule was run.
-    pub(super) fn add(
-        &mut self,
-        lesson: &Lesson,
-        faults: &[Fault],
-        history: &History,
-        verdict: &Verdict,
-    ) {
+    pub(super) fn add(&mut self, ground: &Ground, faults: &[usize], history: &History) {
+        let (lesson, verdict) = (&ground.lesson, &judge(history));
+        let faults: Vec<Fault> =
+            faults.iter().map(|fault| ground.vocabulary[*fault].clone()).collect();
+        let faults = &faults[..];
         let size = faults.len();
         if self.schedules.len() <= size {
             self.schedules.resize(size + 1, 0);
@@ -107,11 +103,6 @@ impl Tally {
         }
     }
 
-    /// The last fault of a schedule failed to strike: none is added to it.
-    pub(super) fn cut(&mut self) {
-        self.cut += 1;
-    }
-
     /// Another part's is added behind this.
     pub(super) fn append(&mut self, other: Self) {
         if self.schedules.len() < other.schedules.len() {
@@ -122,7 +113,6 @@ impl Tally {
         }
         self.inside += other.inside;
         self.violated += other.violated;
-        self.cut += other.cut;
         self.broken += other.broken;
         self.unexplained += other.unexplained;
         for (kind, count) in other.kinds {

@@ -2,10 +2,8 @@
 //! strikes, cloned there, and goes on with it.
 
 use super::lessons::Lesson;
-use super::tally::Tally;
 use crate::director::Place;
-use crate::history::{Event, History};
-use crate::judge::judge;
+use crate::history::History;
 use crate::sabotage::Lie;
 use crate::scenario::{Fault, When};
 use crate::sim::{Course, Latency};
@@ -25,21 +23,26 @@ pub(super) struct Start {
     fault: usize,
 }
 
+/// What is told of each schedule: its faults, by their place in the vocabulary, and what came of it.
+pub(super) trait Each: FnMut(&[usize], &History) {}
+
+impl<T: FnMut(&[usize], &History)> Each for T {}
+
 /// A schedule that is under way.
 struct Branch {
     course: Course,
-    /// Where its last fault was added, and which that is, by its place in the vocabulary.
+    /// Before which step its last fault was added.
     since: u64,
     faults: Vec<usize>,
 }
 
 impl Ground {
-    /// The run without a fault goes into the tally; where the first can be added comes back.
-    pub(super) fn starts(&self, lie: Lie, tally: &mut Tally) -> Vec<Start> {
+    /// The run without a fault, and where the first can be added.
+    pub(super) fn starts(&self, lie: Lie, each: &mut impl Each) -> Vec<Start> {
         let mut course = Course::new(&self.lesson.scenario, SEED, Latency::Even, lie);
         course.warm_up();
-        let (history, next) = self.play(&course, &[]);
-        self.judged(&[], &history, tally);
+        let (history, next) = self.play(&course);
+        each(&[], &history);
         let mut starts = Vec::new();
         for (step, fault) in next {
             go_to(&mut course, step);
@@ -49,8 +52,8 @@ impl Ground {
     }
 
     /// All schedules of up to so many faults that begin with this one.
-    pub(super) fn walk(&self, start: &Start, depth: usize, tally: &mut Tally) {
-        self.branch(&start.course, &[], start.fault, depth, tally);
+    pub(super) fn walk(&self, start: &Start, depth: usize, each: &mut impl Each) {
+        self.branch(&start.course, &[], start.fault, depth, each);
     }
 
     fn branch(
@@ -59,51 +62,46 @@ impl Ground {
         before: &[usize],
         fault: usize,
         depth: usize,
-        tally: &mut Tally,
+        each: &mut impl Each,
     ) {
         let mut course = course.clone();
         let since = course.steps();
         course.add(self.vocabulary[fault].clone());
-        let mut faults = before.to_vec();
-        faults.push(fault);
+        let faults: Vec<usize> = before.iter().copied().chain([fault]).collect();
         if faults.len() == depth {
             course.close();
             while course.step() {}
-            return self.judged(&faults, &course.finish(), tally);
+            return each(&faults, &course.finish());
         }
-        let (history, next) = self.play(&course, &faults);
-        self.judged(&faults, &history, tally);
-        if !struck(&history, self.lesson.scenario.faults.len() + faults.len()) {
-            return tally.cut();
-        }
-        let branch = Branch { course, since, faults };
-        self.go_on(branch, next, depth, tally);
+        let (history, next) = self.play(&course);
+        each(&faults, &history);
+        self.go_on(Branch { course, since, faults }, next, depth, each);
     }
 
     fn go_on(
         &self,
-        mut branch: Branch,
+        branch: Branch,
         next: Vec<(u64, usize)>,
         depth: usize,
-        tally: &mut Tally,
+        each: &mut impl Each,
     ) {
-        let last = branch.faults.last().copied();
+        let Branch { mut course, since, faults } = branch;
         for (step, fault) in next {
             // Two faults of one place are taken in the vocabulary's order.
-            if step == branch.since && last.is_some_and(|last| fault <= last) {
+            if step == since && faults.last().is_some_and(|last| fault <= *last) {
                 continue;
             }
-            go_to(&mut branch.course, step);
-            self.branch(&branch.course, &branch.faults, fault, depth, tally);
+            go_to(&mut course, step);
+            self.branch(&course, &faults, fault, depth, each);
         }
     }
 
     /// Plays a run to its end, and tells where one more fault can be added: before which step, and
     /// which.
-    fn play(&self, course: &Course, faults: &[usize]) -> (History, Vec<(u64, usize)>) {
+    fn play(&self, course: &Course) -> (History, Vec<(u64, usize)>) {
         let mut course = course.clone();
         let mut next = Vec::new();
-        if faults.iter().all(|fault| self.is_there_from_the_start(*fault)) && !course.has_begun() {
+        if !course.has_begun() {
             let from_the_start =
                 (0..self.vocabulary.len()).filter(|fault| self.is_there_from_the_start(*fault));
             next.extend(from_the_start.map(|fault| (course.steps(), fault)));
@@ -140,21 +138,8 @@ impl Ground {
         };
         self.vocabulary.iter().enumerate().filter(is).map(|(fault, _)| fault)
     }
-
-    fn judged(&self, faults: &[usize], history: &History, tally: &mut Tally) {
-        let faults: Vec<Fault> =
-            faults.iter().map(|fault| self.vocabulary[*fault].clone()).collect();
-        tally.add(&self.lesson, &faults, history, &judge(history));
-    }
 }
 
 fn go_to(course: &mut Course, step: u64) {
     while course.steps() < step && course.step() {}
-}
-
-/// Whether a fault struck, by its number.
-fn struck(history: &History, number: usize) -> bool {
-    history.records.iter().any(|record| {
-        matches!(&record.event, Event::Struck { fault, failed: None, .. } if *fault == number)
-    })
 }
