@@ -13,6 +13,7 @@ mod list;
 mod new;
 mod options;
 mod run;
+mod search;
 mod stage;
 mod words;
 mod work;
@@ -44,6 +45,11 @@ enum Command {
     Run(Box<RunOptions>),
     /// Show the scenarios and what is expected of each
     List(ListOptions),
+    /// Look for runs in which the lock breaks its promise
+    ///
+    /// Scenarios by chance, in virtual time, on all cores. Faults are only those that the lock must
+    /// survive, so that whatever goes wrong is a bug.
+    Search(Box<search::SearchOptions>),
     /// Judge a recorded run again
     ///
     /// Nothing is run: the history has all that the judge needs, the scenario and its expectation
@@ -115,6 +121,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match cli.command {
         None => run::main(&cli.run),
         Some(Command::Run(options)) => run::main(&options),
+        Some(Command::Search(options)) => search::main(&options),
         Some(Command::List(options)) => list::main(&options),
         Some(Command::Check(options)) => check::main(&options),
         Some(Command::New { name }) => new::main(&name),

@@ -1,26 +1,22 @@
 //! Inside the assumptions nothing may ever go wrong: scenarios by chance, in virtual time, whose
-//! faults are all of the kind that the lock promises to survive. `inside/plan.rs` is the chance.
+//! faults are all of the kind that the lock promises to survive.
 //!
-//! `PROPTEST_CASES=20000 cargo test --release --test inside` looks longer. What fails is shrunk, and
-//! shown as a scenario file with its seed.
+//! `PROPTEST_CASES=20000 cargo test --release --test inside` looks longer, and so does
+//! `redquorum-chaos search`, which draws the same scenarios. What fails is shrunk, and shown as a
+//! scenario file.
+
+use std::ops::ControlFlow;
 
 use proptest::prelude::*;
-use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, TestRng, TestRunner};
-use redquorum_harness::judge::{Verdict, judge};
 use redquorum_harness::sabotage::Lie;
-use redquorum_harness::scenario::{Cause, Layer, read};
-use redquorum_harness::sim;
-
-use plan::Run;
-
-#[path = "inside/plan.rs"]
-mod plan;
+use redquorum_harness::search::chance::Search;
+use redquorum_harness::search::plan::Space;
+use redquorum_harness::search::{Found, shrink, story};
 
 /// As many as an unoptimised build runs in a few seconds.
 const CASES: u32 = 1_000;
 /// How many runs may pass before a lie is found out.
-const PATIENCE: u32 = 600;
+const PATIENCE: u64 = 2_000;
 
 /// Scenarios in which the simulation or the judge was wrong.
 const FOUND: [(&str, &str); 7] = [
@@ -33,54 +29,30 @@ const FOUND: [(&str, &str); 7] = [
     ("not-shortened", include_str!("inside/found/not-shortened.toml")),
 ];
 
-/// What went wrong in a run, a line each.
-fn wrong(verdict: &Verdict) -> Vec<String> {
-    let mut lines = Vec::new();
-    for finding in &verdict.findings {
-        // Looking at a lease and then writing is no protection: a client that is paused between
-        // the two writes when another has the lock. No lock can help that; tokens do.
-        let by_design =
-            finding.layer == Layer::UnfencedResource && finding.causes == [Cause::ClientPause];
-        if !by_design {
-            let (layer, seen, story) = (finding.layer, finding.seen, finding.story.join("; "));
-            lines.push(format!("{layer} {seen:?}: {story}"));
-        }
-    }
-    // A fault that waits for what never happens shows nothing, and is no harm.
-    let told = |line: &&String| {
-        !line.starts_with("fault ")
-            && !Layer::ALL.iter().any(|layer| line.starts_with(layer.name()))
-    };
-    lines.extend(verdict.differences.iter().filter(told).cloned());
-    lines
+/// What went wrong in a run, with a scenario file that shows it.
+fn wrong(found: Option<Found>) -> Option<String> {
+    let found = found?;
+    let kind = found.kinds().into_iter().find(|kind| !kind.is_by_design())?;
+    let small =
+        shrink::shrink_to(&found, &kind, shrink::EFFORT, &mut |_| ControlFlow::Continue(()));
+    Some(format!("{kind}\n{}", story::file_of(&small, &kind)))
 }
 
 fn cases() -> u32 {
     let raised = std::env::var_os("PROPTEST_CASES").is_some();
-    if raised { Config::default().cases } else { CASES }
+    if raised { ProptestConfig::default().cases } else { CASES }
 }
 
 proptest! {
-    #![proptest_config(Config { cases: cases(), failure_persistence: None, ..Config::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: cases(), failure_persistence: None, ..ProptestConfig::default()
+    })]
 
+    // A number is not shrunk: a smaller one is another scenario. What it found is.
     #[test]
-    fn nothing_goes_wrong(run in plan::runs()) {
-        let verdict = judge(&sim::run(&run.scenario, run.seed, Lie::None));
-        let wrong = wrong(&verdict);
-        prop_assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    }
-}
-
-proptest! {
-    #![proptest_config(Config { cases: 300, failure_persistence: None, ..Config::default() })]
-
-    #[test]
-    fn what_is_run_is_a_scenario(run in plan::runs()) {
-        let text = run.toml();
-        match read("inside.toml", &text) {
-            Ok(again) => prop_assert_eq!(again, run.scenario),
-            Err(problems) => prop_assert!(false, "{}", problems),
-        }
+    fn nothing_goes_wrong(number in any::<u64>().no_shrink()) {
+        let wrong = wrong(Found::of(&Space::INSIDE.draw(number), number, Lie::None));
+        prop_assert!(wrong.is_none(), "{}", wrong.unwrap_or_default());
     }
 }
 
@@ -90,41 +62,21 @@ fn what_was_found_stays_mended() {
     for (name, text) in FOUND {
         let scenario = toml::from_str(text).unwrap();
         let seed = text.lines().find_map(|line| line.strip_prefix("# --seed ")).unwrap();
-        let verdict = judge(&sim::run(&scenario, seed.parse().unwrap(), Lie::None));
-        assert_eq!(wrong(&verdict), Vec::<String>::new(), "{name}");
+        let found = Found::of(&scenario, seed.parse().unwrap(), Lie::None);
+        assert_eq!(wrong(found), None, "{name}");
     }
 }
 
-/// After how many runs a lie is found out.
-fn found_out(lie: Lie) -> Option<u32> {
-    let rng = TestRng::deterministic_rng(proptest::test_runner::RngAlgorithm::ChaCha);
-    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-    let runs = plan::runs();
-    (1..=PATIENCE).find(|_| {
-        let run: Run = runs.new_tree(&mut runner).unwrap().current();
-        !wrong(&judge(&sim::run(&run.scenario, run.seed, lie))).is_empty()
-    })
-}
-
-/// Those that need more than chance: drift and deadlines that are missed by milliseconds, and what
-/// is left behind for less than a TTL. The scenarios that are written for them find them.
-const TOO_FINE: [Lie; 6] = [
-    Lie::T0AfterFirstReply,
-    Lie::DriftIgnored,
-    Lie::DriftShort,
-    Lie::LeaksCancelled,
-    Lie::ExtendsFromReply,
-    // No machine is suspended here.
-    Lie::ForgetsSuspend,
-];
+/// Those that need more than chance, or more of it than there is here.
+const TOO_FINE: [Lie; 0] = [];
 
 #[test]
 fn lies_are_found_out() {
     let mut missed = Vec::new();
-    let coarse = |lie: &Lie| *lie != Lie::None && !TOO_FINE.contains(lie);
-    for lie in Lie::ALL.into_iter().filter(coarse) {
-        match found_out(lie) {
-            Some(after) => println!("{lie}: after {after} runs"),
+    for lie in Lie::ALL.into_iter().filter(|lie| *lie != Lie::None && !TOO_FINE.contains(lie)) {
+        let search = Search { space: Space::INSIDE, seed: 0, runs: PATIENCE, lie, jobs: 1 };
+        match search.first() {
+            Some((after, _, kind)) => println!("{lie}: after {after} runs, {kind}"),
             None => missed.push(lie.name()),
         }
     }

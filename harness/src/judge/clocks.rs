@@ -143,13 +143,13 @@ impl Clocks {
     /// it was never touched.
     pub(super) fn gain(&self, node: usize, from: Ns, to: Ns) -> Option<Gain> {
         let settings = self.of.get(&node)?;
+        // What was set at the last instant counts.
+        let to = to.saturating_add(1);
         let at_first = self.shows(node, Window { from, to: from }, false).saturating_sub(from);
-        // What is set at the last instant counts: a key is gone the moment its clock is ahead.
-        let within = Span::new(from, to.saturating_add(1));
         // Between two settings it gains or loses steadily: the most is at one of the ends.
         let ahead = possible(settings)
             .filter_map(|(setting, span)| {
-                span.meet(within).map(|both| (setting, both))
+                span.meet(Span::new(from, to)).map(|both| (setting, both))
             })
             .flat_map(|(setting, both)| {
                 [both.from, both.to].map(|at| setting.shows(at, true).saturating_sub(at))
@@ -163,7 +163,7 @@ impl Clocks {
         };
         for (index, setting) in settings.iter().enumerate() {
             let until = settings.get(index + 1).map_or(Ns::MAX, |next| next.since.to);
-            let Some(span) = Span::new(setting.since.from, until).meet(within) else {
+            let Some(span) = Span::new(setting.since.from, until).meet(Span::new(from, to)) else {
                 continue;
             };
             consider(Cause::ClockStrobe, setting.strobe_by.saturating_abs(), setting);

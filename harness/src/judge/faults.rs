@@ -225,13 +225,30 @@ impl<'a> Faults<'a> {
 
     /// Whether a process could reach a master all through a span.
     pub(super) fn reachable(&self, process: &str, node: usize, through: Span) -> bool {
-        !self.strikes.iter().any(|strike| {
-            let harmless = matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
-                || strike.delay().is_some_and(|by| by < self.node_timeout / 2);
+        let mut on_link = self.strikes.iter().filter(|strike| {
             let span = strike.span();
-            !harmless
-                && strike.hits_link(process, node)
+            strike.hits_link(process, node)
                 && Span::new(span.from, span.to.saturating_add(strike.grace())).touches(through)
+        });
+        // Delays add up, there and back.
+        let mut late: Ns = 0;
+        on_link.all(|strike| {
+            late = late.saturating_add(strike.delay().unwrap_or_default());
+            let harmless =
+                matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_))) || strike.delay().is_some();
+            harmless && late < (self.node_timeout / 2).max(1)
+        })
+    }
+
+    /// Whether a request of a process may have reached a master twice, the second time when all about
+    /// the first was over.
+    pub(super) fn doubles(&self, process: &str, node: usize, made: Window) -> bool {
+        let made = Span::new(made.from, made.to);
+        self.strikes.iter().any(|strike| {
+            let span = strike.span();
+            matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
+                && strike.hits_link(process, node)
+                && Span::new(span.from, span.to.saturating_add(strike.grace())).touches(made)
         })
     }
 

@@ -8,7 +8,7 @@ use crate::judge::keys::Presence;
 use crate::judge::leases::{Ending, Lease};
 use crate::judge::maps::count;
 use crate::judge::requests::Request;
-use crate::judge::time::{self, Ms, Span};
+use crate::judge::time::{self, MS, Ms, Span};
 use crate::judge::{Finding, Seen};
 use crate::scenario::{Cause, Layer, Step};
 use crate::talk::Why;
@@ -41,8 +41,10 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     if !alive || paused {
         return None;
     }
-    // Whoever is told so late may have given up before, on a busy machine.
+    // Whoever is told so late may have given up before, on a busy machine; and what is told behind
+    // the answer is said to another request.
     let by = request.asked.saturating_add(case.world.node_timeout / 2);
+    let by = by.min(answer.at.unwrap_or(answer.ns));
     let kept = case.keys.kept(request.process, lease.token?, request.asked);
     // Only those count of which the client knew that they had granted when it first extended: for
     // a grant that was still under way then it may wait for the next round, or for ever.
@@ -92,15 +94,18 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     })?;
     let end = lease.span().to;
     let ttl = ttl(case, lease);
-    // A watchdog does not ask again for what is less than a round may take and drift deducts.
+    // A watchdog does not ask again for what is less than a round may take and drift deducts, in
+    // whole milliseconds.
     let longest = time::of(case.world.scenario.longest_ttl());
-    let least = case.world.node_timeout.saturating_add(case.world.drift_of(longest));
+    let least = case.world.node_timeout.saturating_add(case.world.drift_of(longest) + MS);
     let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
     let next = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
     let over = case.world.began(Phase::Heal).unwrap_or(case.world.end);
     // For one TTL before its end nothing kept it from being extended.
     let through = Span::new(end.saturating_sub(ttl), end);
-    if keep.asked >= end || end >= most.min(next).min(over) {
+    // Nor can it help one that has less left than a round may take.
+    if keep.asked.saturating_add(case.world.node_timeout) >= end || end >= most.min(next).min(over)
+    {
         return None;
     }
     let paused = case.faults.pauses(lease.process).any(|pause| pause.span().touches(through));

@@ -74,10 +74,18 @@ impl<'a> Occupants<'a> {
         number
     }
 
-    /// Until when another client held a resource, or gave it back, within a span; none: nobody did.
-    pub(super) fn held_until(&self, client: &str, resource: &str, within: Span) -> Option<Ns> {
+    /// Until when another client held a resource, or gave it back, within a span, or what the client
+    /// itself did is in the way of a request; none: nobody did, and nothing is.
+    pub(super) fn held_until(
+        &self,
+        client: &str,
+        resource: &str,
+        request: usize,
+        within: Span,
+    ) -> Option<Ns> {
         let number = self.clients.get(client).copied().unwrap_or(usize::MAX);
-        self.held.get(resource)?.until(within, number)
+        let others = self.held.get(resource).and_then(|held| held.until(within, number));
+        others.max(self.own_until(client, resource, request, within))
     }
 
     /// Until when something is in the way of a request within a span; none: nothing is.
@@ -90,8 +98,11 @@ impl<'a> Occupants<'a> {
     ) -> Option<Ns> {
         let number = self.clients.get(client).copied().unwrap_or(usize::MAX);
         let others = self.all.get(resource).and_then(|all| all.until(within, number));
-        let own = self.own.get(&(client, resource)).and_then(|own| own.until(within, request));
-        others.max(own)
+        others.max(self.own_until(client, resource, request, within))
+    }
+
+    fn own_until(&self, client: &str, resource: &str, request: usize, within: Span) -> Option<Ns> {
+        self.own.get(&(client, resource))?.until(within, request)
     }
 }
 
