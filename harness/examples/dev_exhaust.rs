@@ -10,7 +10,7 @@ fn main() {
     let lie: Lie = a.get(4).map_or(Lie::None, |l| l.parse().unwrap());
     let symmetry = if a.get(5).is_some() { Symmetry::Unfolded } else { Symmetry::Folded };
     let begin = std::time::Instant::now();
-    let t = search(&Plan { lessons, faults, symmetry, lie, threads: 2 });
+    let t = Plan { lessons, faults, symmetry, lie, threads: 2 }.search(&|_, _| true);
     println!("{:?} inside {} violated {} broken {} unexplained {}", t.schedules, t.inside, t.violated, t.broken, t.unexplained);
     println!("{:#?}", t.kinds);
     for ((c, m), f) in &t.smallest { println!("{c} margin {m}: faults {} masters {} {}", f.faults, f.masters, f.scenario.name); if std::env::var("SHOW").is_ok() { for x in &f.scenario.faults { println!("      {}", toml::to_string(x).unwrap().replace('\n', " ")); } } }

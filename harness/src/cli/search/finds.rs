@@ -22,8 +22,13 @@ pub(super) struct Find {
     pub(super) file: PathBuf,
 }
 
-/// Shrinks a find and writes it. Whoever interrupts gets it as it is then.
+/// Shrinks a find and writes it, under the name of its kind.
 pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
+    keep_as(&story::name(kind, found.lie), found, kind, out)
+}
+
+/// The same, under another name. Whoever interrupts gets it as it is then.
+pub(super) fn keep_as(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
         bar.set_style(style);
@@ -37,8 +42,9 @@ pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> 
         if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     bar.finish_and_clear();
-    let name = format!("{}.toml", story::name(kind, found.lie));
-    match out.replace(&name, story::file_of(&small, kind).as_bytes()) {
+    let text = story::file_named(name, &small, kind);
+    let name = format!("{name}.toml");
+    match out.replace(&name, text.as_bytes()) {
         Ok(()) => {
             let file = out.folder().join(name);
             Ok(Find { kind: kind.clone(), small, number: found.seed, file })

@@ -6,6 +6,7 @@ use std::fmt;
 use crate::history::{Event, History};
 use crate::judge::{Seen, Verdict};
 use crate::scenario::{Cause, Harm, Layer, NodeHarm};
+use crate::search::Kind;
 
 /// A class of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +57,40 @@ impl Class {
                 (resource, Cause::LateWrite, &["net.cut", "net.drop", "net.hold", "node.pause"])
             }
         }
+    }
+
+    /// Its number in the list of failures that the documentation has.
+    pub const fn row(self) -> &'static str {
+        match self {
+            Self::ClockStep => "1",
+            Self::ClockRate => "18",
+            Self::ClockStrobe => "19",
+            Self::Restart => "5",
+            Self::EarlyReturn => "8, 9",
+            Self::Pause => "3",
+            Self::Suspend => "4",
+            Self::CutOff => "22",
+        }
+    }
+
+    /// Its name as a file's.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ClockStep => "clock-step",
+            Self::ClockRate => "clock-rate",
+            Self::ClockStrobe => "clock-strobe",
+            Self::Restart => "restart",
+            Self::EarlyReturn => "early-return",
+            Self::Pause => "pause",
+            Self::Suspend => "suspend",
+            Self::CutOff => "cut-off",
+        }
+    }
+
+    /// Whether a kind of finding is its.
+    pub fn is_kind(self, kind: &Kind) -> bool {
+        let (layer, cause, _) = self.signs();
+        kind.layer == Some(layer) && kind.causes == [cause]
     }
 
     /// Whether masters must forget for it, so that the margin says how many.

@@ -11,7 +11,7 @@ use crate::judge::{Seen, judge};
 use crate::scenario::{Cause, Fault, Layer, Scenario};
 
 /// So many schedules are kept with which something is wrong.
-const KEPT: usize = 2000;
+const KEPT: usize = 50;
 
 /// A schedule on a lesson.
 #[derive(Clone, Debug)]
@@ -49,6 +49,10 @@ pub struct Tally {
     /// For each class, and with a bare quorum or not, the smallest schedule, by faults and then by
     /// masters.
     pub smallest: BTreeMap<(Class, bool), Found>,
+    /// How many first faults there are, on all lessons; everything else begins with one of them.
+    pub parts: usize,
+    /// How many of them were not tried, nor what begins with them: there was no time.
+    pub cut: usize,
     /// With how many inside the assumptions something is wrong.
     pub broken: u64,
     /// With how many of the others: a violation that no fault explains.

@@ -1,0 +1,51 @@
+//! The table of smallest schedules: for each class of failures and each number of masters, how few
+//! faults it takes, and how many masters those touch. In Markdown, as it stands in `docs/safety.md`.
+
+use std::fmt::Write as _;
+
+use super::classes::Class;
+use super::tally::Tally;
+
+/// The table of these searches, by their numbers of masters.
+pub fn table(searches: &[(usize, &Tally)]) -> String {
+    let mut text = "| failure | row | first lease granted by |".to_owned();
+    for (nodes, _) in searches {
+        let _ = write!(text, " N = {nodes} |");
+    }
+    text.push_str("\n|---|---|---|");
+    text.push_str(&"---|".repeat(searches.len()));
+    text.push('\n');
+    for class in Class::ALL {
+        for bare in [true, false] {
+            if searches.iter().all(|(_, tally)| !tally.smallest.contains_key(&(class, bare))) {
+                continue;
+            }
+            let by = if bare { "a bare quorum" } else { "all" };
+            let _ = write!(text, "| {class} | {} | {by} |", class.row());
+            for (nodes, tally) in searches {
+                let _ = write!(text, " {} |", cell(*nodes, tally, class, bare));
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// `1 fault, 3 = 5 + 3 − 5 masters`.
+fn cell(nodes: usize, tally: &Tally, class: Class, bare: bool) -> String {
+    let Some(found) = tally.smallest.get(&(class, bare)) else {
+        // One master is a quorum and all.
+        return if bare && nodes == 1 { "as all".to_owned() } else { "–".to_owned() };
+    };
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let faults = format!("{} fault{}", found.faults, plural(found.faults));
+    if !class.forgets() {
+        return faults;
+    }
+    let quorum = nodes / 2 + 1;
+    let granted = if bare { quorum } else { nodes };
+    let margin = granted + quorum - nodes;
+    let sign = if margin == found.masters { '=' } else { '≠' };
+    let masters = found.masters;
+    format!("{faults}, {masters} {sign} {granted} + {quorum} − {nodes} master{}", plural(masters))
+}
