@@ -16,6 +16,16 @@ pub fn table(searches: &[(usize, &Tally)]) -> String {
     text.push_str(&"---|".repeat(searches.len()));
     text.push('\n');
     for class in Class::ALL {
+        if !class.forgets() {
+            let _ = write!(text, "| {class} | {} | any |", class.row());
+            for (_, tally) in searches {
+                let both = [true, false].map(|bare| tally.smallest.get(&(class, bare)));
+                let least = both.into_iter().flatten().map(|found| found.faults).min();
+                let _ = write!(text, " {} |", least.map_or("–".to_owned(), count));
+            }
+            text.push('\n');
+            continue;
+        }
         for bare in [true, false] {
             if searches.iter().all(|(_, tally)| !tally.smallest.contains_key(&(class, bare))) {
                 continue;
@@ -31,21 +41,20 @@ pub fn table(searches: &[(usize, &Tally)]) -> String {
     text
 }
 
-/// `1 fault, 3 = 5 + 3 − 5 masters`.
+/// `1 fault, 3 = 5 + 3 − 5`: as many masters as m + q − N says, or not.
 fn cell(nodes: usize, tally: &Tally, class: Class, bare: bool) -> String {
     let Some(found) = tally.smallest.get(&(class, bare)) else {
         // One master is a quorum and all.
         return if bare && nodes == 1 { "as all".to_owned() } else { "–".to_owned() };
     };
-    let plural = |count: usize| if count == 1 { "" } else { "s" };
-    let faults = format!("{} fault{}", found.faults, plural(found.faults));
-    if !class.forgets() {
-        return faults;
-    }
     let quorum = nodes / 2 + 1;
     let granted = if bare { quorum } else { nodes };
     let margin = granted + quorum - nodes;
     let sign = if margin == found.masters { '=' } else { '≠' };
-    let masters = found.masters;
-    format!("{faults}, {masters} {sign} {granted} + {quorum} − {nodes} master{}", plural(masters))
+    let (faults, masters) = (count(found.faults), found.masters);
+    format!("{faults}, {masters} {sign} {granted} + {quorum} − {nodes}")
+}
+
+fn count(faults: usize) -> String {
+    format!("{faults} fault{}", if faults == 1 { "" } else { "s" })
 }

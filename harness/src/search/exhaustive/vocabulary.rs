@@ -12,6 +12,9 @@ const LONG: u64 = TTL + TTL / 5;
 /// How far a clock is set.
 const STEP: u64 = TTL + TTL / 2;
 
+/// Well within a hold, when a race for it is over.
+const LATER: u64 = TTL / 10;
+
 /// How masters are chosen where they are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symmetry {
@@ -89,13 +92,13 @@ impl Words<'_> {
             early(after("c1", What::Request(all, Class::Acquire), 0)),
             early(before("c1", What::Reply(quorum, Class::Acquire))),
             after("c1", granted(), 0),
+            after("c1", granted(), LATER),
             before("c1", What::Writes(register())),
             before("c1", What::Releases(resource())),
             after("c1", What::Released(resource()), 0),
             after("c1", granted(), TTL - 70),
             after("c1", granted(), TTL + 20),
             after("c2", granted(), 0),
-            before("c2", What::Writes(register())),
         ];
         if self.lesson.extends() {
             let extended = || What::Extended(resource());
