@@ -44,7 +44,7 @@ pub struct Kind {
     /// The layer that was violated. None: no layer, but the run itself contradicts itself, such as a
     /// client that stamped what cannot be.
     pub layer: Option<Layer>,
-    /// Why, sorted.
+    /// Why, sorted. None: it is not certain that it was violated.
     pub causes: Vec<Cause>,
 }
 
@@ -71,7 +71,7 @@ impl Found {
     /// The worst of what went wrong.
     pub fn kind(&self) -> Kind {
         let found = self.kinds().into_iter().next();
-        found.unwrap_or(Kind { layer: None, causes: Vec::new() })
+        found.unwrap_or(Kind { layer: None, causes: vec![Cause::Unknown] })
     }
 }
 
@@ -96,11 +96,8 @@ fn is_contradiction(line: &str) -> bool {
 
 impl Kind {
     fn of(finding: &Finding) -> Self {
-        let mut causes = finding.causes.clone();
-        // The simulation is exact: a doubt is a fault of the judge, or of the simulation.
-        if finding.seen != Seen::Violated {
-            causes = vec![Cause::Unknown];
-        }
+        let certain = finding.seen == Seen::Violated;
+        let mut causes = if certain { finding.causes.clone() } else { Vec::new() };
         causes.sort_unstable();
         causes.dedup();
         Self { layer: Some(finding.layer), causes }
@@ -110,6 +107,11 @@ impl Kind {
     pub fn is_unexplained(&self) -> bool {
         self.layer.is_none()
             || self.causes.iter().any(|cause| matches!(cause, Cause::Bug | Cause::Unknown))
+    }
+
+    /// Whether it is only possible that something went wrong.
+    pub const fn is_doubt(&self) -> bool {
+        self.causes.is_empty()
     }
 
     /// Whether no lock could prevent it, though all faults are inside the assumptions: a client that is
@@ -127,6 +129,6 @@ impl fmt::Display for Kind {
             write!(f, "{before}{cause}")?;
             before = ", ";
         }
-        if self.causes.is_empty() { Ok(()) } else { f.write_str(")") }
+        f.write_str(if self.is_doubt() { " (in doubt)" } else { ")" })
     }
 }

@@ -19,13 +19,28 @@ const CASES: u32 = 1_000;
 const PATIENCE: u64 = 2_000;
 
 /// Scenarios in which the simulation or the judge was wrong.
-const FOUND: [(&str, &str); 7] = [
+const FOUND: [(&str, &str); 22] = [
     ("fault-that-fails", include_str!("inside/found/fault-that-fails.toml")),
     ("kept", include_str!("inside/found/kept.toml")),
     ("untold", include_str!("inside/found/untold.toml")),
     ("straggler", include_str!("inside/found/straggler.toml")),
     ("straggler-twice", include_str!("inside/found/straggler-twice.toml")),
     ("late-replies", include_str!("inside/found/late-replies.toml")),
+    ("extended-at-last", include_str!("inside/found/extended-at-last.toml")),
+    ("extended-late", include_str!("inside/found/extended-late.toml")),
+    ("kept-too-late", include_str!("inside/found/kept-too-late.toml")),
+    ("backlog", include_str!("inside/found/backlog.toml")),
+    ("backlog-of-copies", include_str!("inside/found/backlog-of-copies.toml")),
+    ("half-cut-rival", include_str!("inside/found/half-cut-rival.toml")),
+    ("copies-kept-back", include_str!("inside/found/copies-kept-back.toml")),
+    ("reset-between-replies", include_str!("inside/found/reset-between-replies.toml")),
+    ("reply-of-the-dead", include_str!("inside/found/reply-of-the-dead.toml")),
+    ("not-worth-a-round", include_str!("inside/found/not-worth-a-round.toml")),
+    ("held-at-a-gate", include_str!("inside/found/held-at-a-gate.toml")),
+    ("granted-at-the-end", include_str!("inside/found/granted-at-the-end.toml")),
+    ("reset-and-pause", include_str!("inside/found/reset-and-pause.toml")),
+    ("gate-and-reset", include_str!("inside/found/gate-and-reset.toml")),
+    ("set-again", include_str!("inside/found/set-again.toml")),
     ("not-shortened", include_str!("inside/found/not-shortened.toml")),
 ];
 

@@ -137,7 +137,7 @@ impl Search {
 
     /// Whether something of this kind is worth to be told.
     fn is_wrong(&self, kind: &Kind) -> bool {
-        !(self.space.inside && kind.is_by_design())
+        if self.space.inside { !kind.is_by_design() } else { !kind.is_doubt() }
     }
 
     /// The find of a number that showed something.

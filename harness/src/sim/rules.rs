@@ -58,9 +58,23 @@ impl Rule {
         among(&self.actors, actor) && among(&self.nodes, node)
     }
 
-    /// Whether it is about all that passes: also ends of connections and the making of them.
+    /// Whether it is about all that passes: also ends of connections and the making of them. A gate
+    /// waits for a message, and so must let connections be made.
     pub(super) const fn is_blanket(&self) -> bool {
-        matches!(self.class, Class::Any) && self.from <= 1 && self.count.is_none()
+        self.gate.is_none()
+            && matches!(self.class, Class::Any)
+            && self.from <= 1
+            && self.count.is_none()
+    }
+
+    /// Whether it is about messages of this direction.
+    pub(super) fn is_on(&self, side: Side) -> bool {
+        self.side == Side::Both || self.side == side
+    }
+
+    /// Whether messages are later by it than they would be.
+    pub(super) const fn slows(&self) -> bool {
+        matches!(self.harm, Harm::Delay(_) | Harm::Trickle(_))
     }
 
     /// Whether no connection is made while it lives.
@@ -180,9 +194,9 @@ impl Rules {
 
     /// Whether the end of a connection gets through.
     pub(super) fn swallow_ends(&self, actor: usize, node: usize, side: Side) -> bool {
-        self.all.values().any(|rule| {
-            rule.keeps_apart() && rule.is_about(actor, node) && is_side(rule.side, side)
-        })
+        self.all
+            .values()
+            .any(|rule| rule.keeps_apart() && rule.is_about(actor, node) && rule.is_on(side))
     }
 
     /// Tells the rules of a message.
@@ -190,7 +204,7 @@ impl Rules {
         let mut fate = Fate::default();
         for (id, rule) in &mut self.all {
             let matches = rule.is_about(actor, node)
-                && is_side(rule.side, side)
+                && rule.is_on(side)
                 && (rule.class == Class::Any || rule.class == class);
             if !matches || rule.strikes_connections() {
                 continue;
@@ -219,8 +233,4 @@ impl Rules {
         }
         fate
     }
-}
-
-fn is_side(of: Side, side: Side) -> bool {
-    of == Side::Both || of == side
 }

@@ -41,21 +41,36 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     if !alive || paused {
         return None;
     }
-    // Whoever is told so late may have given up before, on a busy machine; and what is told behind
-    // the answer is said to another request.
-    let by = request.asked.saturating_add(case.world.node_timeout / 2);
-    let by = by.min(answer.at.unwrap_or(answer.ns));
+    let of_lease = |other: &&Request<'_>| {
+        other.client == lease.client
+            && other.resource == Some(lease.resource)
+            && other.asked >= lease.start.from
+    };
+    let mut rounds = case.requests.iter().filter(of_lease);
+    // What was said to another round, of a request shortly before or of the watchdog, was not said
+    // to this one, and no record tells the two apart.
+    let patience = case.world.node_timeout.saturating_mul(2);
+    let other_round = |other: &Request<'_>| match other.op {
+        "extend" => {
+            other.asked < request.asked && other.asked.saturating_add(patience) >= request.asked
+        }
+        "keep_alive" => true,
+        _ => false,
+    };
+    if rounds.any(other_round) {
+        return None;
+    }
+    // Whoever is told so late may have given up before, on a busy machine; and then comes the next.
+    let next = case.requests.iter().filter(of_lease).filter(|other| other.op == "extend");
+    let next = next.map(|other| other.asked).filter(|asked| *asked >= answer.ns).min();
+    let late = request.asked.saturating_add(case.world.node_timeout / 2);
+    let by = next.map_or(late, |next| late.min(next));
     let kept = case.keys.kept(request.process, lease.token?, request.asked);
     // Only those count of which the client knew that they had granted when it first extended: for
     // a grant that was still under way then it may wait for the next round, or for ever.
     let all = case.keys.kept(request.process, lease.token?, lease.asked);
     let first = all.iter().map(|kept| kept.sent).min().unwrap_or(request.asked);
-    let asked = case.requests.iter().filter(|other| {
-        other.op == "extend"
-            && other.client == lease.client
-            && other.resource == Some(lease.resource)
-            && other.asked >= lease.start.from
-    });
+    let asked = case.requests.iter().filter(of_lease).filter(|other| other.op == "extend");
     let first = asked.map(|other| other.asked).min().map_or(first, |asked| asked.min(first));
     let knew = |node: usize| {
         let learnt = |at: Option<Ns>| at.is_some_and(|at| at <= first);
@@ -94,18 +109,21 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     })?;
     let end = lease.span().to;
     let ttl = ttl(case, lease);
-    // A watchdog does not ask again for what is less than a round may take and drift deducts, in
-    // whole milliseconds.
+    // A watchdog does not ask again for what is less than a round may take and drift deducts, and it
+    // asks for whole milliseconds.
     let longest = time::of(case.world.scenario.longest_ttl());
-    let least = case.world.node_timeout.saturating_add(case.world.drift_of(longest) + MS);
+    let least = case.world.node_timeout.saturating_add(case.world.drift_of(longest));
+    let least = least.saturating_add(MS);
     let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
     let next = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
     let over = case.world.began(Phase::Heal).unwrap_or(case.world.end);
+    // And at the end of the last moment there is no time for a round.
+    if keep.asked.saturating_add(case.world.node_timeout) >= end {
+        return None;
+    }
     // For one TTL before its end nothing kept it from being extended.
     let through = Span::new(end.saturating_sub(ttl), end);
-    // Nor can it help one that has less left than a round may take.
-    if keep.asked.saturating_add(case.world.node_timeout) >= end || end >= most.min(next).min(over)
-    {
+    if end >= most.min(next).min(over) {
         return None;
     }
     let paused = case.faults.pauses(lease.process).any(|pause| pause.span().touches(through));
@@ -119,6 +137,11 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
         .filter(|key| key.certain.from <= middle && key.certain.to >= middle)
         .filter(|key| !forgotten(case, lease, key, end))
         .filter(|key| case.faults.reachable(lease.process, key.node, through))
+        // Nor one that a clock has taken away meanwhile.
+        .filter(|key| {
+            let gain = case.clocks.gain(key.node, through.from.max(key.made.from), end);
+            gain.is_none_or(|gain| gain.all <= case.world.drift_of(ttl))
+        })
         .map(|key| key.node);
     let nodes = count(nodes);
     (nodes >= case.world.q).then(|| {

@@ -94,6 +94,13 @@ impl Families {
         let forgets = scenario.cluster.persistence == Persistence::None;
         let nodes = aims::nodes(dice, scenario);
         let careful = self.inside && forgets;
+        // One only: the cure of one would end the time for which the other must stay down.
+        let deadly = |fault: &Fault| {
+            matches!(fault.harm, Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }))
+        };
+        if careful && scenario.faults.iter().any(deadly) {
+            return None;
+        }
         // What forgets comes back when all it knew has expired.
         let stays = |dice: &mut Dice| {
             let longest = scenario.longest_ttl() + Duration::from_millis(10);
