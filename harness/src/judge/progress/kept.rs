@@ -3,8 +3,6 @@
 
 use crate::history::{Ns, Phase};
 use crate::judge::Case;
-use crate::judge::causes;
-use crate::judge::keys::Presence;
 use crate::judge::leases::{Ending, Lease};
 use crate::judge::maps::count;
 use crate::judge::requests::Request;
@@ -135,7 +133,6 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     let nodes = lease
         .keys(&case.keys)
         .filter(|key| key.certain.from <= middle && key.certain.to >= middle)
-        .filter(|key| !forgotten(case, lease, key, end))
         .filter(|key| case.faults.reachable(lease.process, key.node, through))
         // Nor one that a clock has taken away meanwhile.
         .filter(|key| {
@@ -156,13 +153,6 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
         )];
         bug(story, through.from, end)
     })
-}
-
-/// Whether a fault made a master forget the key of a lease before its end.
-fn forgotten(case: &Case<'_>, lease: &Lease<'_>, key: &Presence<'_>, end: Ns) -> bool {
-    let why = || causes::of_hollow(case, lease, key, end);
-    key.certain.to <= end
-        && why().is_some_and(|why| !matches!(why.cause, Cause::Bug | Cause::Unknown))
 }
 
 fn ttl(case: &Case<'_>, lease: &Lease<'_>) -> Ns {
