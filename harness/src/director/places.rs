@@ -35,9 +35,8 @@ impl Places {
 
     /// Something happens to a client, or is about to.
     pub(super) fn come(&mut self, client: &str, what: &What, before: bool) {
-        let known = |place: &Place| {
-            place.before == before && place.what == *what && place.client == client
-        };
+        let known =
+            |place: &Place| place.before == before && place.what == *what && place.client == client;
         if !self.all.iter().any(known) {
             self.all.push(Place { client: client.into(), what: what.clone(), before });
         }

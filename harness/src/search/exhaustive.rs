@@ -97,9 +97,13 @@ impl Plan {
                         let number = next.fetch_add(1, Ordering::Relaxed);
                         let Some((ground, start)) = work.get(number) else { break };
                         let mut part = Tally::default();
-                        ground.walk(start, self.faults, &mut |faults: &[usize], history: &History| {
-                            part.add(ground, faults, history);
-                        });
+                        ground.walk(
+                            start,
+                            self.faults,
+                            &mut |faults: &[usize], history: &History| {
+                                part.add(ground, faults, history);
+                            },
+                        );
                         let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
                         parts.insert(number, part);
                         if !go_on(parts.len(), work.len()) {

@@ -40,7 +40,8 @@ pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
     }
     let start = Instant::now();
     let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos} of {len}, {eta} left") {
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos} of {len}, {eta} left")
+    {
         bar.set_style(style);
     }
     let tally = asked.search(&|done, all| {

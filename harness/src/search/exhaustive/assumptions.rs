@@ -14,9 +14,7 @@ pub(super) fn inside(lesson: &Lesson, faults: &[Fault]) -> bool {
 
 fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
     match &fault.harm {
-        Harm::Node(
-            NodeHarm::Restart { .. } | NodeHarm::Kill { .. } | NodeHarm::Stop { .. },
-        ) => {
+        Harm::Node(NodeHarm::Restart { .. } | NodeHarm::Kill { .. } | NodeHarm::Stop { .. }) => {
             let ttl = super::lessons::length(TTL);
             // What comes back when all it knew has expired has forgotten nothing (A2).
             lesson.scenario.cluster.persistence == Persistence::AofAlways

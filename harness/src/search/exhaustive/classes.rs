@@ -59,20 +59,6 @@ impl Class {
         }
     }
 
-    /// Its number in the list of failures that the documentation has.
-    pub const fn row(self) -> &'static str {
-        match self {
-            Self::ClockStep => "1",
-            Self::ClockRate => "18",
-            Self::ClockStrobe => "19",
-            Self::Restart => "5",
-            Self::EarlyReturn => "8, 9",
-            Self::Pause => "3",
-            Self::Suspend => "4",
-            Self::CutOff => "22",
-        }
-    }
-
     /// Its name as a file's.
     pub const fn name(self) -> &'static str {
         match self {
@@ -110,8 +96,7 @@ impl Class {
         let mut masters: BTreeSet<usize> = BTreeSet::new();
         let mut struck = false;
         for record in &history.records {
-            if let Event::Struck { harm, nodes, failed: None, .. } = &record.event
-            {
+            if let Event::Struck { harm, nodes, failed: None, .. } = &record.event {
                 struck |= names.contains(&harm.name());
                 if makes_forget(harm) {
                     masters.extend(nodes);

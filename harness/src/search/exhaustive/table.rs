@@ -8,16 +8,16 @@ use super::tally::Tally;
 
 /// The table of these searches, by their numbers of masters.
 pub fn table(searches: &[(usize, &Tally)]) -> String {
-    let mut text = "| failure | row | first lease granted by |".to_owned();
+    let mut text = "| failure | first lease granted by |".to_owned();
     for (nodes, _) in searches {
         let _ = write!(text, " N = {nodes} |");
     }
-    text.push_str("\n|---|---|---|");
+    text.push_str("\n|---|---|");
     text.push_str(&"---|".repeat(searches.len()));
     text.push('\n');
     for class in Class::ALL {
         if !class.forgets() {
-            let _ = write!(text, "| {class} | {} | any |", class.row());
+            let _ = write!(text, "| {class} | any |");
             for (_, tally) in searches {
                 let both = [true, false].map(|bare| tally.smallest.get(&(class, bare)));
                 let least = both.into_iter().flatten().map(|found| found.faults).min();
@@ -31,7 +31,7 @@ pub fn table(searches: &[(usize, &Tally)]) -> String {
                 continue;
             }
             let by = if bare { "a bare quorum" } else { "all" };
-            let _ = write!(text, "| {class} | {} | {by} |", class.row());
+            let _ = write!(text, "| {class} | {by} |");
             for (nodes, tally) in searches {
                 let _ = write!(text, " {} |", cell(*nodes, tally, class, bare));
             }

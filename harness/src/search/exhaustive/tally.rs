@@ -75,8 +75,7 @@ impl Tally {
         self.schedules[size] += 1;
         let inside = inside(lesson, faults);
         self.inside += u64::from(inside);
-        let lines =
-            if inside { wrong_inside(lesson, verdict) } else { wrong_outside(verdict) };
+        let lines = if inside { wrong_inside(lesson, verdict) } else { wrong_outside(verdict) };
         if !lines.is_empty() {
             let count = if inside { &mut self.broken } else { &mut self.unexplained };
             *count += 1;

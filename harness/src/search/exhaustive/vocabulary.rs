@@ -192,9 +192,8 @@ impl Words<'_> {
             nodes: nodes.clone(),
             ..Which::default()
         };
-        let half_open = |end| {
-            Harm::Net(NetHarm::HalfOpen { clients: which("c1").clients, nodes: to(), end })
-        };
+        let half_open =
+            |end| Harm::Net(NetHarm::HalfOpen { clients: which("c1").clients, nodes: to(), end });
         let delay = NetHarm::Delay {
             clients: which("c1").clients,
             nodes: to(),

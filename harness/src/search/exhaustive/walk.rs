@@ -78,13 +78,7 @@ impl Ground {
         self.go_on(Branch { course, since, faults }, next, depth, each);
     }
 
-    fn go_on(
-        &self,
-        branch: Branch,
-        next: Vec<(u64, usize)>,
-        depth: usize,
-        each: &mut impl Each,
-    ) {
+    fn go_on(&self, branch: Branch, next: Vec<(u64, usize)>, depth: usize, each: &mut impl Each) {
         let Branch { mut course, since, faults } = branch;
         for (step, fault) in next {
             // Two faults of one place are taken in the vocabulary's order.
