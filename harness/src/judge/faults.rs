@@ -100,9 +100,7 @@ impl Strike<'_> {
         // What was delayed as it ended still comes late.
         let late = self.delay().unwrap_or_default();
         let grace = match self.harm {
-            // Not so a master that stood still: where the old connection is gone, the next one
-            // is tried after a pause.
-            Harm::Node(NodeHarm::Slow { .. } | NodeHarm::Full { .. })
+            Harm::Node(NodeHarm::Pause { .. } | NodeHarm::Slow { .. } | NodeHarm::Full { .. })
             | Harm::Net(NetHarm::Hold(_) | NetHarm::Delay { .. } | NetHarm::Duplicate(_)) => GO_ON,
             _ => RECONNECT,
         };
@@ -257,9 +255,8 @@ impl<'a> Faults<'a> {
             return false;
         }
         let mut on_link = self.strikes.iter().filter(|strike| {
-            let span = strike.span();
             strike.hits_link(process, node)
-                && Span::new(span.from, span.to.saturating_add(strike.grace())).touches(through)
+                && self.link_down(strike, process, node).touches(through)
         });
         // Delays add up, there and back.
         let mut late: Ns = 0;
@@ -267,8 +264,23 @@ impl<'a> Faults<'a> {
             late = late.saturating_add(strike.delay().unwrap_or_default());
             let harmless =
                 matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_))) || strike.delay().is_some();
-            harmless && (late == 0 || late.saturating_mul(2) + JITTER < self.node_timeout)
+            harmless && (late == 0 || late.saturating_mul(2) + JITTER <= self.node_timeout)
         })
+    }
+
+    /// For how long a link may be down by a fault: also until the next try to connect.
+    fn link_down(&self, strike: &Strike<'a>, process: &str, node: usize) -> Span {
+        let span = strike.span();
+        // A master that goes on is there at once, but where the old connection was broken meanwhile.
+        let mut grace = strike.grace();
+        if matches!(strike.harm, Harm::Node(NodeHarm::Pause { .. })) {
+            let broken = self.strikes.iter().any(|other| {
+                let after = Span::new(other.at.from, other.span().to.saturating_add(RECONNECT));
+                other.grace() >= RECONNECT && other.hits_link(process, node) && after.touches(span)
+            });
+            grace = if broken { grace.max(RECONNECT) } else { grace };
+        }
+        Span::new(span.from, span.to.saturating_add(grace))
     }
 
     /// The longest harmless delay on the links of a process within a span, all together.

@@ -80,7 +80,7 @@ fn lock(dice: &mut Dice) -> Lock {
     Lock {
         ttl: of_millis(ttl),
         node_timeout: of_millis(timeout),
-        drift_ppm: dice.pick(&[500, 10_000, 50_000]),
+        drift_ppm: dice.pick(&[500, 10_000, 50_000, 50_000]),
         drift: of_millis(dice.within(2, 5)),
         fencing: false,
     }

@@ -17,7 +17,7 @@ use super::{Found, Kind};
 use crate::history::{Event, History, Phase};
 use crate::judge::Verdict;
 use crate::sabotage::Lie;
-use crate::scenario::{Scenario, makes_sense};
+use crate::scenario::{Scenario, Step, makes_sense};
 use crate::sim;
 
 mod moments;
@@ -145,7 +145,7 @@ impl Trial<'_> {
         let mut hash = DefaultHasher::new();
         // It has floating numbers, which have no hash; as text they have.
         format!("{scenario:?}").hash(&mut hash);
-        self.known.insert(hash.finish()) && makes_sense(scenario)
+        self.known.insert(hash.finish()) && makes_sense(scenario) && keeps_to_leases(scenario)
     }
 
     /// The same kind of find in another scenario, if it is there.
@@ -201,4 +201,20 @@ fn is_early(history: &History, verdict: &Verdict, kind: &Kind) -> bool {
     let healed = healed.unwrap_or(i64::MAX);
     let mut of_kind = verdict.findings.iter().filter(|finding| Kind::of(finding) == *kind);
     of_kind.any(|finding| finding.from < healed)
+}
+
+/// Whether nobody touches what a lock protects without having asked for the lock: that would be lost
+/// updates of no lock's making.
+fn keeps_to_leases(scenario: &Scenario) -> bool {
+    scenario.clients.iter().all(|client| {
+        let mut asked = false;
+        client.script.iter().all(|step| {
+            match step {
+                Step::Acquire { .. } => asked = true,
+                Step::Release { .. } => asked = false,
+                _ => {}
+            }
+            asked || !matches!(step, Step::Touch { .. })
+        })
+    })
 }

@@ -15,7 +15,7 @@ fn program(folder: &Path) -> Command {
     command
 }
 
-fn ask<S: AsRef<OsStr>>(folder: &Path, words: &[S]) -> (i32, String, String) {
+pub(crate) fn ask<S: AsRef<OsStr>>(folder: &Path, words: &[S]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = program(folder).args(words).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (status.code().unwrap(), text(&stdout), text(&stderr))

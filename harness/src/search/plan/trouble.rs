@@ -150,10 +150,13 @@ fn drift(dice: &mut Dice, scenario: &Scenario) -> Option<Drawn> {
     let share = most * dice.pick(&[0.99, 0.99, 0.5, 0.1]);
     // As many digits as one would read.
     let share = (share * 1e5).floor() / 1e5;
-    let factor = if dice.chance(2, 3) { 1.0 + share } else { 1.0 - share };
-    // The cure of a slow clock sets it forward by what it lost, which must be no more than it may
-    // lose within a TTL.
-    let lasts = Length(shortest_ttl(scenario));
+    let (factor, lasts) = if dice.chance(2, 3) {
+        (1.0 + share, Length(2 * longest))
+    } else {
+        // The cure of a slow clock sets it forward by what it lost, which must be no more than it may
+        // lose within a TTL.
+        (1.0 - share, Length(shortest_ttl(scenario)))
+    };
     Some((Harm::Clock(ClockHarm::Rate { nodes, factor }), Some(lasts)))
 }
 

@@ -4,7 +4,11 @@
 
 use super::Trial;
 use super::weight::roughness;
-use crate::scenario::{Fault, Harm, Layer, NodeHarm, Nodes, Scenario, When, makes_sense};
+use crate::history::{Act, Event, History, Outcome};
+use crate::name::Name;
+use crate::scenario::{
+    Clients, Fault, Harm, Layer, NetHarm, NodeHarm, Nodes, Scenario, When, Which, makes_sense,
+};
 use crate::search::lengths::{self, Use, of_millis};
 
 /// By how much replies are slower than they usually are in the simulation.
@@ -18,6 +22,9 @@ const BEST: u32 = WELL * 6;
 
 pub(super) fn all(trial: &mut Trial<'_>) {
     let mut score = score_of(trial, &trial.scenario().clone());
+    if score < BEST {
+        score = ordered(trial, score);
+    }
     if score < BEST {
         score = scaled(trial, score);
     }
@@ -61,6 +68,55 @@ fn take(trial: &mut Trial<'_>, scenario: Scenario, score: u32) -> Option<u32> {
     let found = trial.shows(&scenario, trial.best.seed)?;
     trial.best = found;
     Some(better)
+}
+
+/// What chance had decided is decided: who comes first, and which masters it gets.
+fn ordered(trial: &mut Trial<'_>, score: u32) -> u32 {
+    let (start, seed, lie) = (trial.scenario().clone(), trial.best.seed, trial.best.lie);
+    let Some(history) = trial.run(&start, seed, lie) else { return score };
+    let Some((first, masters)) = first_grant(&history) else { return score };
+    let mut score = score;
+    for (later, bare) in [(300, false), (0, true), (300, true)] {
+        let mut other = start.clone();
+        for client in other.clients.iter_mut().filter(|client| client.id != first) {
+            client.start = of_millis(lengths::millis(client.start) + later);
+        }
+        if bare {
+            let nodes = (1..=other.cluster.nodes).filter(|node| !masters.contains(node));
+            let nodes: Vec<usize> = nodes.collect();
+            if nodes.is_empty() {
+                continue;
+            }
+            let clients = Clients::Some(vec![first.clone()]);
+            let which = Which { clients, nodes: Nodes::Some(nodes), ..Which::default() };
+            let harm = Harm::Net(NetHarm::Drop(which));
+            other.faults.insert(0, Fault { when: When::At(of_millis(0)), lasts: None, harm });
+        }
+        if let Some(better) = take(trial, other, score) {
+            score = better;
+        }
+    }
+    score
+}
+
+/// Who is granted something first, and by which masters.
+fn first_grant(history: &History) -> Option<(Name, Vec<usize>)> {
+    let granted = history.records.iter().find_map(|record| match &record.event {
+        Event::Answered { client, ok: true, token: Some(token), .. } => {
+            Some((client.clone(), token, record.ns))
+        }
+        _ => None,
+    });
+    let (client, token, by) = granted?;
+    let masters = history.records.iter().filter_map(|record| match &record.event {
+        Event::Command { act: Act::Set { token: set, .. }, node, sent, result, .. }
+            if set == token && *sent <= by && *result == Outcome::Done =>
+        {
+            Some(*node)
+        }
+        _ => None,
+    });
+    Some((client, masters.collect()))
 }
 
 /// Everything that is planned takes longer, so that what is not planned matters less.
