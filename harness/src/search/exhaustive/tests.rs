@@ -54,7 +54,7 @@ fn what_is_forked_is_what_is_replayed_to_the_byte() {
 #[test]
 fn every_class_is_found_by_one_fault_and_nothing_breaks_inside_the_assumptions() {
     let tally = search(&Plan { threads: 2, ..Plan::new(3, 1) });
-    for wrong in &tally.wrong {
+    if let Some(wrong) = tally.wrong.first() {
         panic!("{}\n{}", wrong.lines.join("\n"), toml::to_string(&wrong.scenario).unwrap());
     }
     assert!(tally.inside > 1_000, "{tally:?}");
