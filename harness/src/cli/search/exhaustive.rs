@@ -14,13 +14,15 @@ use crate::cli::words::say;
 use crate::real::interrupted;
 use crate::report::Out;
 use crate::sabotage::Lie;
+use crate::scenario::Scenario;
 use crate::search::exhaustive::{Class, Plan, SEED, Tally, listing, table};
 use crate::search::{Found, Kind};
+use crate::sim;
 
 /// How many masters, if nobody says otherwise.
 const USUALLY: usize = 5;
-/// From so many seeds a find is tried where links are not all alike.
-const SEEDS: u64 = 50;
+/// From so many seeds a find must show where links are not all alike.
+const SEEDS: u64 = 20;
 /// The table has a column for each of these, and for what is asked for.
 const COLUMNS: [usize; 4] = [1, 3, 4, 5];
 
@@ -124,26 +126,41 @@ fn smallest(plan: &dyn Fn(usize, usize) -> Plan, asked: usize, tally: &Tally) {
 /// A file for each class that was found, with as few faults as it takes.
 fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code> {
     for class in Class::ALL {
-        let found = [true, false].iter().find_map(|bare| tally.smallest.get(&(class, *bare)));
-        let Some(found) = found else { continue };
+        let all = [true, false].into_iter().filter_map(|bare| tally.smallest.get(&(class, bare)));
+        let mut all = all.flatten().map(|found| &found.scenario).peekable();
+        if all.peek().is_none() {
+            continue;
+        }
         // Found where all links are alike; what stands in the file must show from chance, too.
-        let shown = (SEED..SEED + SEEDS).find_map(|seed| {
-            let found = Found::of(&found.scenario, seed, Lie::None)?;
-            let kind = found.kinds().into_iter().find(|kind| class.is_kind(kind))?;
-            Some((found, kind))
-        });
-        let Some((found, kind)) = shown else {
+        let Some((found, kind)) = all.find_map(|scenario| steady(class, scenario)) else {
             say(&format!("{class}: only where all links are alike"));
             continue;
         };
-        let find = finds::keep_as(class.name(), &found, &kind, out)?;
+        // Made smaller, if it is then still of that class and as steady.
+        let small = finds::shrunk(&found, &kind);
+        let (found, kind) = steady(class, &small.scenario).unwrap_or((found, kind));
+        let file = finds::write(class.name(), &found, &kind, out)?;
         if options.format == Shape::Human {
-            let names = find.small.scenario.faults.iter().map(|fault| fault.harm.name());
+            let names = found.scenario.faults.iter().map(|fault| fault.harm.name());
             let names: Vec<&str> = names.collect();
-            say(&format!("{class}: {}\n  {}", names.join(", "), find.again()));
+            say(&format!("{class}: {}\n  {}", names.join(", "), file.display()));
         }
     }
     Ok(())
+}
+
+/// The scenario as a find of its class, if it shows that whatever the seed.
+fn steady(class: Class, scenario: &Scenario) -> Option<(Found, Kind)> {
+    let shown = |seed| {
+        let history = sim::run(scenario, seed, Lie::None);
+        let found = Found::in_history(&history, Lie::None)?;
+        class.shown(&history, &found.verdict)?;
+        let kind = found.kinds().into_iter().find(|kind| class.is_kind(kind))?;
+        Some((found, kind))
+    };
+    let mut all = (SEED..SEED + SEEDS).map(shown);
+    let first = all.next()??;
+    all.all(|found| found.is_some()).then_some(first)
 }
 
 /// A file for each kind of what is wrong.
@@ -206,8 +223,8 @@ fn json(nodes: usize, faults: usize, tally: &Tally, took: Duration) -> String {
     let smallest = tally.smallest.iter().map(|((class, bare), found)| Smallest {
         class: class.name(),
         bare_quorum: *bare,
-        faults: found.faults,
-        masters: found.masters,
+        faults: found.first().map_or(0, |found| found.faults),
+        masters: found.first().map_or(0, |found| found.masters),
     });
     let line = Line {
         event: "exhaustive",

@@ -24,11 +24,13 @@ pub(super) struct Find {
 
 /// Shrinks a find and writes it, under the name of its kind.
 pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
-    keep_as(&story::name(kind, found.lie), found, kind, out)
+    let small = shrunk(found, kind);
+    let file = write(&story::name(kind, found.lie), &small, kind, out)?;
+    Ok(Find { kind: kind.clone(), small, number: found.seed, file })
 }
 
-/// The same, under another name. Whoever interrupts gets it as it is then.
-pub(super) fn keep_as(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
+/// What is left of a find. Whoever interrupts gets it as it is then.
+pub(super) fn shrunk(found: &Found, kind: &Kind) -> Found {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
         bar.set_style(style);
@@ -42,13 +44,15 @@ pub(super) fn keep_as(name: &str, found: &Found, kind: &Kind, out: &Out) -> Resu
         if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     bar.finish_and_clear();
-    let text = story::file_named(name, &small, kind);
+    small
+}
+
+/// Writes a find as it is.
+pub(super) fn write(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result<PathBuf, Code> {
+    let text = story::file_named(name, found, kind);
     let name = format!("{name}.toml");
     match out.replace(&name, text.as_bytes()) {
-        Ok(()) => {
-            let file = out.folder().join(name);
-            Ok(Find { kind: kind.clone(), small, number: found.seed, file })
-        }
+        Ok(()) => Ok(out.folder().join(name)),
         Err(error) => {
             let wrong = format!("{name} cannot be written: {error}");
             complain(&wrong, "name another folder with --out");

@@ -85,7 +85,7 @@ impl Class {
     }
 
     /// If a run shows it: how many masters were touched by faults that can make a master forget.
-    pub(super) fn shown(self, history: &History, verdict: &Verdict) -> Option<usize> {
+    pub fn shown(self, history: &History, verdict: &Verdict) -> Option<usize> {
         let (layer, cause, names) = self.signs();
         let is = |finding: &&crate::judge::Finding| {
             finding.layer == layer

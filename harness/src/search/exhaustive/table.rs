@@ -19,7 +19,7 @@ pub fn table(searches: &[(usize, &Tally)]) -> String {
         if !class.forgets() {
             let _ = write!(text, "| {class} | any |");
             for (_, tally) in searches {
-                let both = [true, false].map(|bare| tally.smallest.get(&(class, bare)));
+                let both = [true, false].map(|bare| tally.smallest(class, bare));
                 let least = both.into_iter().flatten().map(|found| found.faults).min();
                 let _ = write!(text, " {} |", least.map_or("–".to_owned(), count));
             }
@@ -27,7 +27,7 @@ pub fn table(searches: &[(usize, &Tally)]) -> String {
             continue;
         }
         for bare in [true, false] {
-            if searches.iter().all(|(_, tally)| !tally.smallest.contains_key(&(class, bare))) {
+            if searches.iter().all(|(_, tally)| tally.smallest(class, bare).is_none()) {
                 continue;
             }
             let by = if bare { "a bare quorum" } else { "all" };
@@ -43,7 +43,7 @@ pub fn table(searches: &[(usize, &Tally)]) -> String {
 
 /// `1 fault, 3 = 5 + 3 − 5`: as many masters as m + q − N says, or not.
 fn cell(nodes: usize, tally: &Tally, class: Class, bare: bool) -> String {
-    let Some(found) = tally.smallest.get(&(class, bare)) else {
+    let Some(found) = tally.smallest(class, bare) else {
         // One master is a quorum and all.
         return if bare && nodes == 1 { "as all".to_owned() } else { "–".to_owned() };
     };

@@ -1,6 +1,7 @@
 //! What a search has counted and found. Parts of a search add up to the same whatever their order of
 //! ending was.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::assumptions::{inside, wrong_inside, wrong_outside};
@@ -10,7 +11,7 @@ use crate::history::History;
 use crate::judge::{Seen, judge};
 use crate::scenario::{Cause, Fault, Layer, Scenario};
 
-/// So many schedules are kept with which something is wrong.
+/// So many schedules are kept with which something is wrong, and of each class.
 const KEPT: usize = 50;
 
 /// A schedule on a lesson.
@@ -46,9 +47,9 @@ pub struct Tally {
     pub violated: u64,
     /// How often each layer was violated for each cause.
     pub kinds: BTreeMap<(Layer, Cause), u64>,
-    /// For each class, and with a bare quorum or not, the smallest schedule, by faults and then by
-    /// masters.
-    pub smallest: BTreeMap<(Class, bool), Found>,
+    /// For each class, and with a bare quorum or not, the smallest schedules, by faults and then by
+    /// masters: the first of them.
+    pub smallest: BTreeMap<(Class, bool), Vec<Found>>,
     /// How many first faults there are, on all lessons; everything else begins with one of them.
     pub parts: usize,
     /// How many of them were not tried, nor what begins with them: there was no time.
@@ -98,12 +99,16 @@ impl Tally {
         }
         for class in Class::ALL {
             let Some(masters) = class.shown(history, verdict) else { continue };
-            let smaller = |known: &Found| (size, masters) < (known.faults, known.masters);
-            if self.smallest.get(&(class, lesson.bare)).is_none_or(smaller) {
-                let found = Found { scenario: lesson.with(faults), faults: size, masters };
-                self.smallest.insert((class, lesson.bare), found);
+            let known = self.smallest.entry((class, lesson.bare)).or_default();
+            if room(known, (size, masters)) {
+                known.push(Found { scenario: lesson.with(faults), faults: size, masters });
             }
         }
+    }
+
+    /// The smallest schedule of a class.
+    pub fn smallest(&self, class: Class, bare: bool) -> Option<&Found> {
+        self.smallest.get(&(class, bare))?.first()
     }
 
     /// Another part's is added behind this.
@@ -121,14 +126,25 @@ impl Tally {
         for (kind, count) in other.kinds {
             *self.kinds.entry(kind).or_default() += count;
         }
-        for (key, found) in other.smallest {
-            let smaller =
-                |known: &Found| (found.faults, found.masters) < (known.faults, known.masters);
-            if self.smallest.get(&key).is_none_or(smaller) {
-                self.smallest.insert(key, found);
+        for (key, all) in other.smallest {
+            let known = self.smallest.entry(key).or_default();
+            for found in all {
+                if room(known, (found.faults, found.masters)) {
+                    known.push(found);
+                }
             }
         }
         let room = KEPT.saturating_sub(self.wrong.len());
         self.wrong.extend(other.wrong.into_iter().take(room));
     }
+}
+
+/// Whether a schedule of this size belongs to the smallest; if it is smaller than those, they go.
+fn room(known: &mut Vec<Found>, size: (usize, usize)) -> bool {
+    match known.first().map(|first| size.cmp(&(first.faults, first.masters))) {
+        Some(Ordering::Less) => known.clear(),
+        Some(Ordering::Greater) => return false,
+        Some(Ordering::Equal) | None => {}
+    }
+    known.len() < KEPT
 }

@@ -59,7 +59,7 @@ fn every_class_is_found_by_one_fault_and_nothing_breaks_inside_the_assumptions()
     }
     assert!(tally.inside > 1_000, "{tally:?}");
     for class in Class::ALL {
-        let found = [true, false].iter().find_map(|bare| tally.smallest.get(&(class, *bare)));
+        let found = [true, false].iter().find_map(|bare| tally.smallest(class, *bare));
         assert_eq!(found.map(|found| found.faults), Some(1), "{class}");
     }
     // Without a fault all is well, so that it is the fault that shows.
@@ -85,9 +85,9 @@ fn masters_that_are_alike_are_folded_and_nothing_is_missed_by_it() {
     let of = |symmetry| {
         let tally = search(&Plan { lessons: lessons.clone(), symmetry, ..Plan::new(3, 1) });
         let kinds: Vec<(Layer, Cause)> = tally.kinds.keys().copied().collect();
-        let smallest = tally.smallest.iter();
-        let smallest: Vec<((Class, bool), usize, usize)> =
-            smallest.map(|(key, found)| (*key, found.faults, found.masters)).collect();
+        let size =
+            |(class, bare)| tally.smallest(class, bare).map(|found| (found.faults, found.masters));
+        let smallest: Vec<_> = tally.smallest.keys().map(|key| (*key, size(*key))).collect();
         (tally.schedules[1], kinds, smallest)
     };
     let (folded, unfolded) = (of(Symmetry::Folded), of(Symmetry::Unfolded));
