@@ -159,7 +159,7 @@ impl Words<'_> {
             (Harm::Node(NodeHarm::Restart { nodes: nodes() }), None),
             (Harm::Node(NodeHarm::Kill { nodes: nodes() }), Some(200)),
             (Harm::Clock(ClockHarm::Step { nodes: nodes(), by: shift(STEP, false) }), None),
-            (Harm::Clock(ClockHarm::Rate { nodes: nodes(), factor: 1.3 }), None),
+            (Harm::Clock(ClockHarm::Rate { nodes: nodes(), factor: 2.0 }), None),
             (
                 Harm::Clock(ClockHarm::Strobe {
                     nodes: nodes(),
