@@ -12,7 +12,7 @@ test:
 chaos *args:
     .ci/chaos {{args}}
 
-# Put clients that lie through all scenarios, and print which scenario catches which; `--real` on real masters.
+# Put clients that lie through all scenarios, and print which scenario catches which; `--real` on real masters, `--search` by chance.
 mutants *args:
     cargo build --quiet -p redquorum-harness --bins
     cargo run --quiet -p redquorum-harness --example mutants -- {{args}}

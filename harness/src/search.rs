@@ -21,6 +21,7 @@ use crate::sim;
 pub mod chance;
 pub mod exhaustive;
 mod lengths;
+pub mod mutants;
 pub mod plan;
 pub mod shrink;
 pub mod story;
