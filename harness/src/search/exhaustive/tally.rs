@@ -36,7 +36,7 @@ pub struct Wrong {
     pub lines: Vec<String>,
 }
 
-/// See the [module](self).
+/// What was counted and found.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// How many schedules there were, by their number of faults.
