@@ -328,6 +328,17 @@ fn longest_key(scenario: &Scenario) -> Duration {
     ahead.fold(scenario.longest_ttl(), Duration::saturating_add)
 }
 
+/// How far a clock that ran fast until now can be ahead: as it is set right, what was set by it lives for
+/// so much longer.
+fn gained(scenario: &Scenario, now: Ns) -> Duration {
+    let share = scenario.faults.iter().map(|fault| match &fault.harm {
+        Harm::Clock(ClockHarm::Rate { factor, .. }) => (factor - 1.0).max(0.0),
+        _ => 0.0,
+    });
+    let now = Duration::from_nanos(u64::try_from(now).unwrap_or(0));
+    Duration::try_from_secs_f64(now.as_secs_f64() * share.sum::<f64>()).unwrap_or_default()
+}
+
 /// When a run is healed whatever is still under way.
 fn limit(scenario: &Scenario) -> Ns {
     let faults = scenario.faults.iter().map(|fault| {

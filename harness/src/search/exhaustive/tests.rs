@@ -127,3 +127,27 @@ fn what_there_was_no_time_for_is_counted() {
     assert_eq!(tally.cut, tally.parts - 5);
     assert_eq!(tally.schedules, [1, 5]);
 }
+
+/// A key that was set by a clock that runs fast, and that nobody will delete, lives on when the clock is
+/// set right: it is waited for.
+#[test]
+fn what_a_fast_clock_leaves_behind_is_no_leak() {
+    let lesson = some(5, &["extends"]).remove(0);
+    let text = r#"
+        [[fault]]
+        at = "0s"
+        clock.rate = { nodes = "all", factor = 2.0 }
+        [[fault]]
+        before = "c1 reply 3 of extend"
+        client.kill = { client = "c1" }"#;
+    #[derive(serde::Deserialize)]
+    struct Faults {
+        fault: Vec<crate::scenario::Fault>,
+    }
+    let Faults { fault: faults } = toml::from_str(text).unwrap();
+    let scenario = lesson.with(&faults);
+    let mut course = Course::new(&scenario, SEED, Latency::Even, Lie::None);
+    while course.step() {}
+    let verdict = crate::judge::judge(&course.finish());
+    assert_eq!(verdict.observed[&Layer::Hygiene], crate::judge::Seen::Safe, "{verdict:#?}");
+}
