@@ -21,6 +21,10 @@ mutants *args:
 prove *args:
     cargo run --release --quiet -p redquorum-harness -- prove {{args}}
 
+# Look for runs in which the lock breaks its promise, in virtual time; `just search --faults 2` for all schedules of two faults.
+search *args:
+    cargo run --release --quiet -p redquorum-harness -- search {{args}}
+
 # Start real masters (five, or as many as named), print their URLs, stop them on Ctrl-C.
 masters count="5":
     cargo run --quiet -p redquorum-rig --bin masters -- {{count}}

@@ -3,11 +3,12 @@
 //! ```text
 //! plan ─▶ chance ─▶ Found ─▶ shrink ─▶ story: a scenario file that a person reads
 //!           └ goals: what was reached
+//! exhaustive: all schedules of a few faults on a few lessons
 //! ```
 //!
 //! All of it is in virtual time, and repeats itself from a seed. `plan` makes scenarios by chance;
-//! `chance` runs them on all cores; `shrink` takes away from a [`Found`] whatever it can do without;
-//! `story` tells what is left. Nothing is judged here: that is for the [judge](crate::judge). What is
+//! `chance` runs them on all cores; `exhaustive` leaves nothing to chance; `shrink` takes away from a
+//! [`Found`] whatever it can do without; `story` tells what is left. Nothing is judged here: that is for the [judge](crate::judge). What is
 //! asked and printed is in `cli/search.rs`.
 
 use std::fmt;
@@ -19,6 +20,7 @@ use crate::scenario::{Cause, Expect, Layer, Scenario};
 use crate::sim;
 
 pub mod chance;
+pub mod exhaustive;
 mod lengths;
 pub mod mutants;
 pub mod plan;

@@ -1,5 +1,5 @@
 //! `search`: looks for runs in which the lock breaks its promise. What is asked, and with which exit
-//! code it ends; `chance.rs` runs scenarios by chance, `finds.rs` makes a file of each find, `told.rs`
+//! code it ends; `chance.rs` runs scenarios by chance, `exhaustive.rs` all schedules of a few faults, `finds.rs` makes a file of each find, `told.rs`
 //! has what is printed.
 
 use std::num::NonZeroUsize;
@@ -17,6 +17,7 @@ use crate::report::Out;
 use crate::sabotage::Lie;
 
 mod chance;
+mod exhaustive;
 mod finds;
 mod told;
 
@@ -27,10 +28,15 @@ const SEEDS: u64 = u32::MAX as u64;
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct SearchOptions {
-    /// How many masters. Default: 1 to 5, by chance
+    /// How many masters. Default: 1 to 5, by chance; with --faults 5
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: Option<u8>,
-    /// For how long, such as 90s or 10m. Default: 60s
+    /// Instead of scenarios by chance all schedules of up to so many faults, on a few lessons
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(0..=9),
+        conflicts_with_all = ["runs", "seed", "outside", "require_coverage"])]
+    faults: Option<u8>,
+    /// For how long, such as 90s or 10m. Default: 60s; with --faults until
+    /// all is done
     #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "runs")]
     time: Option<Duration>,
     /// How many runs, instead of a time
@@ -103,5 +109,8 @@ pub(super) fn main(options: &SearchOptions) -> Code {
             return code::Code::Environment;
         }
     };
-    chance::main(options, &out)
+    match options.faults {
+        Some(faults) => exhaustive::main(options, usize::from(faults), &out),
+        None => chance::main(options, &out),
+    }
 }

@@ -41,9 +41,14 @@ pub fn file(found: &Found) -> String {
 
 /// The same, for one of the find's kinds: it gives the file its name.
 pub fn file_of(found: &Found, kind: &Kind) -> String {
+    file_named(&name(kind, found.lie), found, kind)
+}
+
+/// The same, with another name.
+pub fn file_named(name: &str, found: &Found, kind: &Kind) -> String {
     let Found { seed, lie, .. } = *found;
     let mut scenario = found.scenario.clone();
-    scenario.name = name(kind, lie);
+    name.clone_into(&mut scenario.name);
     scenario.about = about(kind, lie, &scenario);
     scenario.source = None;
     let history = sim::run(&found.scenario, seed, lie);

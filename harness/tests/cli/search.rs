@@ -91,3 +91,21 @@ fn wrong_words_are_64() {
         assert!(stderr.contains(part), "{words:?}: {stderr}");
     }
 }
+
+#[test]
+fn all_schedules_are_told_with_what_they_were_made_of() {
+    let folder = folder("search-faults");
+    let words = ["search", "--nodes", "3", "--faults", "0"];
+    let (code, stdout, stderr) = ask(&folder, &words);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    for part in ["after c1 granted L", "clock.step: ", "6 schedules of up to 0", "nothing was cut"]
+    {
+        assert!(stdout.contains(part), "{part}: {stdout}");
+    }
+    let lies = ["--lie", "small-quorum", "--out", "out"];
+    let (code, stdout, stderr) = ask(&folder, &[&words[..], &lies[..]].concat());
+    assert_eq!(code, 1, "{stdout}{stderr}");
+    assert!(fs::read_dir(folder.join("out/found")).unwrap().count() > 0, "{stdout}");
+    // It is one search or the other.
+    assert_eq!(ask(&folder, &["search", "--faults", "1", "--runs", "5"]).0, 64);
+}

@@ -22,8 +22,15 @@ pub(super) struct Find {
     pub(super) file: PathBuf,
 }
 
-/// Shrinks a find and writes it. Whoever interrupts gets it as it is then.
+/// Shrinks a find and writes it, under the name of its kind.
 pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
+    let small = shrunk(found, kind);
+    let file = write(&story::name(kind, found.lie), &small, kind, out)?;
+    Ok(Find { kind: kind.clone(), small, number: found.seed, file })
+}
+
+/// What is left of a find. Whoever interrupts gets it as it is then.
+pub(super) fn shrunk(found: &Found, kind: &Kind) -> Found {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
         bar.set_style(style);
@@ -37,12 +44,15 @@ pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> 
         if interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     bar.finish_and_clear();
-    let name = format!("{}.toml", story::name(kind, found.lie));
-    match out.replace(&name, story::file_of(&small, kind).as_bytes()) {
-        Ok(()) => {
-            let file = out.folder().join(name);
-            Ok(Find { kind: kind.clone(), small, number: found.seed, file })
-        }
+    small
+}
+
+/// Writes a find as it is.
+pub(super) fn write(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result<PathBuf, Code> {
+    let text = story::file_named(name, found, kind);
+    let name = format!("{name}.toml");
+    match out.replace(&name, text.as_bytes()) {
+        Ok(()) => Ok(out.folder().join(name)),
         Err(error) => {
             let wrong = format!("{name} cannot be written: {error}");
             complain(&wrong, "name another folder with --out");
