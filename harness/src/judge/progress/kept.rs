@@ -39,43 +39,38 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     if !alive || paused {
         return None;
     }
-    let of_lease = |other: &&Request<'_>| {
+    let of_lease = case.requests.iter().filter(|other| {
         other.client == lease.client
             && other.resource == Some(lease.resource)
             && other.asked >= lease.start.from
-    };
-    let mut rounds = case.requests.iter().filter(of_lease);
+    });
+    let (extends, others): (Vec<_>, Vec<_>) = of_lease.partition(|other| other.op == "extend");
+    let asked = extends.iter().map(|other| other.asked);
     // What was said to another round, of a request shortly before or of the watchdog, was not said
     // to this one, and no record tells the two apart.
+    let before = asked.clone().filter(|asked| *asked < request.asked).max();
     let patience = case.world.node_timeout.saturating_mul(2);
-    let other_round = |other: &Request<'_>| match other.op {
-        "extend" => {
-            other.asked < request.asked && other.asked.saturating_add(patience) >= request.asked
-        }
-        "keep_alive" => true,
-        _ => false,
-    };
-    if rounds.any(other_round) {
+    let shortly = before.is_some_and(|asked| asked.saturating_add(patience) >= request.asked);
+    if shortly || others.iter().any(|other| other.op == "keep_alive") {
         return None;
     }
-    // Whoever is told so late may have given up before, on a busy machine; and then comes the next.
-    let next = case.requests.iter().filter(of_lease).filter(|other| other.op == "extend");
-    let next = next.map(|other| other.asked).filter(|asked| *asked >= answer.ns).min();
+    // Whoever is told so late may have given up before, on a busy machine.
     let late = request.asked.saturating_add(case.world.node_timeout / 2);
-    let by = next.map_or(late, |next| late.min(next));
+    let by = late.min(answer.at.unwrap_or(answer.ns));
+    let through = Span::new(before.unwrap_or(request.asked), by);
     let kept = case.keys.kept(request.process, lease.token?, request.asked);
     // Only those count of which the client knew that they had granted when it first extended: for
     // a grant that was still under way then it may wait for the next round, or for ever.
     let all = case.keys.kept(request.process, lease.token?, lease.asked);
-    let first = all.iter().map(|kept| kept.sent).min().unwrap_or(request.asked);
-    let asked = case.requests.iter().filter(of_lease).filter(|other| other.op == "extend");
-    let first = asked.map(|other| other.asked).min().map_or(first, |asked| asked.min(first));
+    let first = all.iter().map(|kept| kept.sent).chain(asked).min().unwrap_or(request.asked);
     let knew = |node: usize| {
         let learnt = |at: Option<Ns>| at.is_some_and(|at| at <= first);
         lease.keys(&case.keys).any(|key| key.node == node && learnt(key.delivered))
     };
     let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
-    let yes = yes.filter(|kept| knew(kept.node));
+    // And what the network kept back since the round before may be the answer to that one.
+    let clear = |node: usize| case.faults.reachable(request.process, node, through);
+    let yes = yes.filter(|kept| knew(kept.node) && clear(kept.node));
     let nodes = count(yes.map(|kept| kept.node));
     (nodes >= case.world.q).then(|| {
         let story = vec![format!(
