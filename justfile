@@ -12,10 +12,18 @@ test:
 chaos *args:
     .ci/chaos {{args}}
 
-# Put clients that lie through all scenarios, and print which scenario catches which; `--real` on real masters.
+# Put clients that lie through all scenarios, and print which scenario catches which; `--real` on real masters, `--search` by chance.
 mutants *args:
     cargo build --quiet -p redquorum-harness --bins
     cargo run --quiet -p redquorum-harness --example mutants -- {{args}}
+
+# Look at every state of the library's machines, within bounds that are printed: a minute.
+prove *args:
+    cargo run --release --quiet -p redquorum-harness -- prove {{args}}
+
+# Look for runs in which the lock breaks its promise, in virtual time; `just search --faults 2` for all schedules of two faults.
+search *args:
+    cargo run --release --quiet -p redquorum-harness -- search {{args}}
 
 # Start real masters (five, or as many as named), print their URLs, stop them on Ctrl-C.
 masters count="5":

@@ -1,29 +1,37 @@
 //! How fast the simulation is: runs of a contended scenario, simulated, recorded and judged, and how
-//! much virtual time passes meanwhile. `cargo bench -p redquorum-harness`.
+//! much virtual time passes meanwhile. `just bench-sim`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use redquorum_harness::history::History;
+use redquorum_harness::history::{Event, History};
 use redquorum_harness::judge::{Outcome, judge};
 use redquorum_harness::sabotage::Lie;
 use redquorum_harness::scenario::Scenario;
 use redquorum_harness::sim;
 
-fn contended() -> Scenario {
-    let scenario: Scenario =
-        toml::from_str(include_str!("contended.toml")).expect("a scenario that can be read");
-    scenario.runs().remove(0)
-}
+const SCENARIOS: [&str; 2] = [include_str!("contended.toml"), include_str!("busy.toml")];
 
 fn seconds(history: &History) -> f64 {
     history.length().unwrap_or_default().as_secs_f64()
 }
 
+fn commands(history: &History) -> usize {
+    history.records.iter().filter(|record| matches!(record.event, Event::Command { .. })).count()
+}
+
 /// One run after the other, each with a seed of its own.
 fn runs(criterion: &mut Criterion) {
-    let scenario = contended();
-    let sample: Vec<History> = (0..20).map(|seed| sim::run(&scenario, seed, Lie::None)).collect();
+    for text in SCENARIOS {
+        let scenario: Scenario = toml::from_str(text).expect("a scenario that can be read");
+        measure(criterion, &scenario.runs()[0]);
+    }
+}
+
+fn measure(criterion: &mut Criterion, scenario: &Scenario) {
+    let sample: Vec<History> = (0..20).map(|seed| sim::run(scenario, seed, Lie::None)).collect();
     let virtual_ms = sample.iter().map(seconds).sum::<f64>() / 20.0 * 1000.0;
-    let mut group = criterion.benchmark_group("contended");
+    let commands = sample.iter().map(commands).sum::<usize>() / sample.len();
+    println!("{}: {virtual_ms:.0} ms of virtual time, {commands} commands", scenario.name);
+    let mut group = criterion.benchmark_group(&scenario.name);
     // Elements are virtual milliseconds: the rate is how much faster than real time it is, by 1000.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousands")]
     group.throughput(Throughput::Elements(virtual_ms as u64));
@@ -31,14 +39,14 @@ fn runs(criterion: &mut Criterion) {
     group.bench_function("simulated and judged", |bench| {
         bench.iter(|| {
             seed += 1;
-            let verdict = judge(&sim::run(&scenario, seed, Lie::None));
+            let verdict = judge(&sim::run(scenario, seed, Lie::None));
             assert_eq!(verdict.outcome, Outcome::AsExpected);
         });
     });
     group.bench_function("simulated", |bench| {
         bench.iter(|| {
             seed += 1;
-            sim::run(&scenario, seed, Lie::None)
+            sim::run(scenario, seed, Lie::None)
         });
     });
     let history = &sample[0];

@@ -1,6 +1,8 @@
 //! `just mutants`: puts every client that lies through every scenario, and prints which scenario
 //! catches which, as a table in Markdown. In virtual time, which takes seconds; with `--real` as
-//! processes against real masters, which takes a quarter of an hour. With names of mutants: only those.
+//! processes against real masters, which takes a quarter of an hour. With `--search` the random search
+//! looks for them instead: after how many runs and how long it noticed, and how many faults are left of
+//! what it found. With names of mutants: only those.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,10 +14,18 @@ use redquorum_harness::judge::{Outcome, judge};
 use redquorum_harness::real::{Choice, Ground, Setup};
 use redquorum_harness::sabotage::Lie;
 use redquorum_harness::scenario::{Scenario, embedded_runs};
+use redquorum_harness::search::chance::Search;
+use redquorum_harness::search::mutants::{self, Caught};
+use redquorum_harness::search::plan::Space;
 use redquorum_harness::sim;
 
+/// From where the search starts, and how far it goes at most.
+const SEED: u64 = 0;
+const RUNS: u64 = 200_000;
+
 fn main() -> ExitCode {
-    match table() {
+    let search = std::env::args().any(|word| word == "--search");
+    match if search { searched() } else { table() } {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(why) => {
@@ -65,6 +75,43 @@ fn table() -> Result<bool, String> {
         all_well &= caught.is_empty() == (lie == Lie::None);
     }
     Ok(all_well)
+}
+
+/// Whether the search noticed every lie, and nothing about the honest client meanwhile.
+fn searched() -> Result<bool, String> {
+    let asked: Vec<String> = std::env::args().skip(1).filter(|word| word != "--search").collect();
+    println!("| client | noticed after | in | by | faults left | what they are |");
+    println!("|---|---|---|---|---|---|");
+    let (mut all_well, mut longest, mut sizes) = (true, 0, Vec::new());
+    let liars = Lie::ALL.into_iter().filter(|lie| *lie != Lie::None);
+    for lie in liars.filter(|lie| chosen(&asked, *lie)) {
+        eprint!("\r\x1b[K{lie}");
+        let start = Instant::now();
+        let Some(caught) = mutants::catch(lie, SEED, RUNS) else {
+            println!("| `{lie}`: {} | never | {:.1?} | - | - | - |", lie.about(), start.elapsed());
+            all_well = false;
+            continue;
+        };
+        let Caught { runs, kind, small } = &caught;
+        let faults: Vec<&str> =
+            small.scenario.faults.iter().map(|fault| fault.harm.name()).collect();
+        let (about, took, count) = (lie.about(), start.elapsed(), caught.faults());
+        let faults = if faults.is_empty() { "-".to_owned() } else { faults.join(", ") };
+        println!("| `{lie}`: {about} | {runs} runs | {took:.1?} | {kind} | {count} | {faults} |");
+        sizes.push(count);
+        longest = longest.max(*runs);
+    }
+    eprint!("\r\x1b[K");
+    sizes.sort_unstable();
+    if let Some(median) = sizes.get(sizes.len() / 2) {
+        println!("\n{} noticed, {longest} runs at most; median of faults {median}", sizes.len());
+    }
+    // As many runs as the longest took: the honest client must pass them all.
+    let honest =
+        Search { space: Space::INSIDE, seed: SEED, runs: longest, lie: Lie::None, jobs: 2 };
+    let honest = honest.run(&|_| true);
+    println!("the honest client: {} kinds of finds in {longest} runs", honest.kinds.len());
+    Ok(all_well && honest.kinds.is_empty())
 }
 
 fn masters() -> Result<Ground, String> {

@@ -14,6 +14,7 @@
 //! [`Order`] takes is for the backend, and what the records mean for the judge.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
@@ -27,6 +28,7 @@ mod granted;
 mod input;
 mod order;
 mod phases;
+mod places;
 mod player;
 mod requests;
 mod settle;
@@ -39,6 +41,7 @@ use faults::Faults;
 use granted::Granted;
 pub use input::Input;
 pub use order::Order;
+pub use places::Place;
 use player::Player;
 use settle::Settle;
 use whom::clients_of;
@@ -52,7 +55,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub struct Director {
-    scenario: Scenario,
+    scenario: Arc<Scenario>,
     phase: Option<Phase>,
     players: Vec<Player>,
     faults: Faults,
@@ -77,11 +80,15 @@ pub struct Director {
 impl Director {
     /// A director of one run; the scenario is one of [`Scenario::runs`].
     pub fn new(scenario: &Scenario) -> Self {
+        Self::shared(Arc::new(scenario.clone()))
+    }
+
+    /// The same, of a scenario that others have, too.
+    pub(crate) fn shared(scenario: Arc<Scenario>) -> Self {
         let players =
             scenario.clients.iter().map(|client| Player::new(client, &scenario.lock)).collect();
         let faults = Faults::new(&scenario.faults);
         Self {
-            scenario: scenario.clone(),
             phase: None,
             players,
             faults,
@@ -92,12 +99,13 @@ impl Director {
             gone: BTreeSet::new(),
             next_id: 1,
             asked: Vec::new(),
-            limit: limit(scenario),
+            limit: limit(&scenario),
             settle: Settle::default(),
             wake: None,
             follows_messages: Faults::follow_messages(&scenario.faults),
             follows_grants: Faults::follow_grants(&scenario.faults),
             records: Vec::with_capacity(2048),
+            scenario,
         }
     }
 
@@ -114,6 +122,32 @@ impl Director {
     /// The gates that must be closed before the run begins.
     pub fn gates(&self) -> Vec<Order> {
         self.faults.gates(&self.scenario)
+    }
+
+    /// Notes the places at which faults can strike, so that one can be [added](Self::add) there: of
+    /// each class of messages the first so many of a client. With none, no more.
+    pub(crate) fn note_places(&mut self, most: Option<u32>) {
+        self.faults.note_places(most);
+        let faults = &self.scenario.faults;
+        self.follows_messages = most.is_some() || Faults::follow_messages(faults);
+        self.follows_grants = most.is_some() || Faults::follow_grants(faults);
+    }
+
+    /// The places that came since they are noted, the first time that each did.
+    pub(crate) fn places(&self) -> &[Place] {
+        self.faults.places()
+    }
+
+    /// Its scenario has one fault more, the last, whose moment has not come. Places must be noted.
+    pub(crate) fn add(&mut self, scenario: Arc<Scenario>) {
+        if let Some(fault) = scenario.faults.last() {
+            self.faults.add(fault.clone());
+            self.limit = self.limit.max(limit(&scenario));
+        }
+        self.scenario = scenario;
+        if self.wake.is_some() {
+            self.wake = self.due();
+        }
     }
 
     /// Why a client that can do only this cannot play this scenario, if so.
@@ -188,7 +222,7 @@ impl Director {
             }
             Input::Passed { process, side, class } => {
                 let clients = clients_of(&self.scenario, &process);
-                self.faults.passed(now, &clients, side, class);
+                return self.faults.passed(now, &clients, side, class);
             }
             Input::Replied { process, node, act, result } => {
                 if let (Act::Set { token, .. }, Outcome::Done) = (&act, result) {
@@ -292,6 +326,17 @@ fn longest_key(scenario: &Scenario) -> Duration {
         _ => Duration::ZERO,
     });
     ahead.fold(scenario.longest_ttl(), Duration::saturating_add)
+}
+
+/// How far a clock that ran fast until now can be ahead: as it is set right, what was set by it lives for
+/// so much longer.
+fn gained(scenario: &Scenario, now: Ns) -> Duration {
+    let share = scenario.faults.iter().map(|fault| match &fault.harm {
+        Harm::Clock(ClockHarm::Rate { factor, .. }) => (factor - 1.0).max(0.0),
+        _ => 0.0,
+    });
+    let now = Duration::from_nanos(u64::try_from(now).unwrap_or(0));
+    Duration::try_from_secs_f64(now.as_secs_f64() * share.sum::<f64>()).unwrap_or_default()
 }
 
 /// When a run is healed whatever is still under way.

@@ -18,6 +18,8 @@
 //! | [`history`] | the record of a run |
 //! | [`judge`] | from a history to a verdict, a layer at a time |
 //! | [`sim`] | a run in virtual time, from a seed: a second opinion, and the default where no Redis is |
+//! | [`prove`] | every state of the shipped machines within bounds: a model check |
+//! | [`search`] | looks for runs in which the lock breaks its promise, and makes a scenario of each |
 //! | [`talk`] | the client protocol: what the harness and a client process say to each other |
 //! | `real` | where it happens: masters, proxies, faults |
 //! | `process` | a client process: started, heard, paused, killed, never left behind |
@@ -63,6 +65,7 @@ pub mod real;
 pub mod report;
 pub mod sabotage;
 pub mod scenario;
+pub mod search;
 pub mod sim;
 #[cfg(all(unix, feature = "real"))]
 pub mod stamp;

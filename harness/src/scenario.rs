@@ -33,6 +33,7 @@ pub use fault::{
 pub use length::{Length, Shift};
 pub use near::near;
 pub use problem::{Problem, Problems};
+pub(crate) use read::makes_sense;
 pub use read::{line_of, read};
 pub use schema::schema;
 pub use words::{Moment, Step, Way, What};

@@ -10,12 +10,15 @@
 
 use std::time::Duration;
 
-use crate::history::{Header, History, Phase, SCHEMA};
+use crate::history::History;
 use crate::sabotage::Lie;
 use crate::scenario::Scenario;
+pub use course::{Course, Mark};
+pub use dice::Latency;
 use world::{What, World};
 
 mod actors;
+mod course;
 mod dice;
 mod faults;
 mod queue;
@@ -45,29 +48,9 @@ const LONGEST: u64 = 3_600 * 1_000_000_000;
 
 /// Runs one of a scenario's [runs](Scenario::runs). With another [`Lie`] than none the clients lie.
 pub fn run(scenario: &Scenario, seed: u64, lie: Lie) -> History {
-    let mut world = World::new(scenario, seed, lie);
-    world.start();
-    world.enter(TICK, What::Tick);
-    while world.director.phase() != Some(Phase::End) && world.now < LONGEST {
-        if !world.began && world.all_ready() {
-            world.begin();
-        }
-        let Some(what) = world.next() else { break };
-        world.let_happen(what);
-    }
-    world.finish();
-    let mut records = world.director.into_records();
-    records.sort_by_key(|record| record.ns);
-    Header {
-        schema: SCHEMA,
-        scenario: scenario.clone(),
-        seed,
-        backend: "sim".to_owned(),
-        masters: format!("a model of Redis 7.0, {} masters", scenario.cluster.nodes),
-        client: (lie != Lie::None).then(|| format!("mutant {lie}")),
-        harness: env!("CARGO_PKG_VERSION").to_owned(),
-    }
-    .with(records)
+    let mut course = Course::new(scenario, seed, Latency::Chance, lie);
+    while course.step() {}
+    course.finish()
 }
 
 /// A number that stands for all that happened, to the byte: two runs of the same scenario from the
@@ -98,7 +81,7 @@ impl std::io::Write for Fnv {
 
 impl World {
     /// All clients are ready: the run begins.
-    fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.began = true;
         self.origin = self.now;
         let can = self
@@ -107,9 +90,7 @@ impl World {
             .map(|actor| (actor.name.clone(), crate::sabotage::process::CAN.to_vec()));
         let can = can.collect();
         for order in self.director.gates() {
-            if let crate::director::Order::Gate { fault, process, side, class, number } = order {
-                self.gate(fault, &process, side, class, number);
-            }
+            self.carry_out(order);
         }
         self.direct(crate::director::Input::Begin(can));
     }

@@ -3,7 +3,7 @@
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
-    use redquorum_harness::judge::judge;
+    use redquorum_harness::judge::{Outcome, judge};
     use redquorum_harness::real::{Choice, Ground, Setup};
     use redquorum_harness::sabotage::Lie;
     use redquorum_harness::scenario::embedded_runs;
@@ -11,7 +11,7 @@ fn main() -> std::process::ExitCode {
     use redquorum_rig::trials::{run, with_masters};
 
     let mut cases = Vec::new();
-    for run in embedded_runs() {
+    for run in embedded_runs().chain(found()) {
         cases.push(with_masters(&run.name.clone(), move || {
             let setup = Setup { choice: Choice::Process, ..Setup::default() };
             let client = [env!("CARGO_BIN_EXE_redquorum-chaos").into(), "client".into()];
@@ -23,6 +23,7 @@ fn main() -> std::process::ExitCode {
             }
             let real = judge(&ground.run(&run, 1, &mut |_| {}).unwrap());
             let virtual_ = judge(&sim::run(&run, 1, Lie::None));
+            assert_eq!(virtual_.outcome, Outcome::AsExpected, "{:?}", virtual_.differences);
             assert_eq!(
                 (real.outcome, &real.observed, &real.because),
                 (virtual_.outcome, &virtual_.observed, &virtual_.because),
@@ -34,6 +35,24 @@ fn main() -> std::process::ExitCode {
     }
     assert!(cases.len() > 40, "there are scenarios to compare");
     run(cases)
+}
+
+/// What an exhaustive search wrote: of each class of failures the smallest schedule.
+#[cfg(unix)]
+fn found() -> Vec<redquorum_harness::scenario::Scenario> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/found");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let read = |file: std::path::PathBuf| {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut run =
+            redquorum_harness::scenario::read(&file.file_name().unwrap().to_string_lossy(), &text)
+                .unwrap_or_else(|problems| panic!("{problems}"));
+        run.name = format!("found/{}", run.name);
+        run
+    };
+    let all: Vec<_> = files.map(read).collect();
+    assert!(all.len() > 6, "{} are there", all.len());
+    all
 }
 
 #[cfg(not(unix))]

@@ -150,13 +150,13 @@ fn without_fault(chosen: Vec<Chosen>, number: u32) -> Result<Vec<Chosen>, Code> 
 }
 
 /// Beside what cargo builds, where there is a project; else in sight.
-fn usual_folder() -> PathBuf {
+pub(super) fn usual_folder() -> PathBuf {
     let project = Path::new("target").is_dir() || Path::new("Cargo.toml").is_file();
     PathBuf::from(if project { "target/chaos" } else { "chaos-out" })
 }
 
 /// The first Ctrl-C ends the run in order; the second ends the program.
-fn listen() {
+pub(super) fn listen() {
     let Ok(mut signals) = Signals::new([SIGINT, SIGTERM]) else { return };
     thread::spawn(move || {
         for _ in signals.forever() {

@@ -1,6 +1,7 @@
 //! When faults strike and when they are cured. Whom they hit is in `whom.rs`.
 
 use super::Order;
+use super::places::{Place, Places};
 use super::whom::process_of;
 use crate::history::Ns;
 use crate::name::Name;
@@ -11,6 +12,7 @@ use crate::units::nanos;
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
     all: Vec<Watched>,
+    places: Option<Box<Places>>,
 }
 
 #[derive(Clone, Debug)]
@@ -21,6 +23,16 @@ struct Watched {
     passed: u32,
     nodes: Vec<usize>,
     processes: Vec<Name>,
+}
+
+impl Watched {
+    fn new(fault: Fault) -> Self {
+        let state = match fault.when {
+            When::At(at) => State::Due(nanos(at.0)),
+            When::After(_) | When::Before(_) => State::Waiting,
+        };
+        Self { fault, state, passed: 0, nodes: Vec::new(), processes: Vec::new() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,17 +53,28 @@ enum State {
 
 impl Faults {
     pub(super) fn new(faults: &[Fault]) -> Self {
-        let all = faults.iter().map(|fault| Watched {
-            fault: fault.clone(),
-            state: match fault.when {
-                When::At(at) => State::Due(nanos(at.0)),
-                _ => State::Waiting,
-            },
-            passed: 0,
-            nodes: Vec::new(),
-            processes: Vec::new(),
-        });
-        Self { all: all.collect() }
+        let all = faults.iter().map(|fault| Watched::new(fault.clone()));
+        Self { all: all.collect(), places: None }
+    }
+
+    /// Notes places from now on; of each class so many messages of a client. With none, no more.
+    pub(super) fn note_places(&mut self, most: Option<u32>) {
+        self.places = most.map(|most| Box::new(Places::new(most)));
+    }
+
+    pub(super) fn places(&self) -> &[Place] {
+        self.places.as_ref().map_or(&[], |places| places.all())
+    }
+
+    /// One more, as if it had been there from the start: its moment has not come yet.
+    pub(super) fn add(&mut self, fault: Fault) {
+        let mut watched = Watched::new(fault);
+        if let (When::After(moment), Some(places)) = (&watched.fault.when, &self.places)
+            && let Some((side, _, class)) = message(&moment.what)
+        {
+            watched.passed = places.passed(&moment.client, side, class);
+        }
+        self.all.push(watched);
     }
 
     /// The gates for those that strike before a message.
@@ -96,6 +119,9 @@ impl Faults {
 
     /// Something happened to a client: the faults after it become due.
     pub(super) fn happened(&mut self, now: Ns, client: &str, what: &What) {
+        if let Some(places) = &mut self.places {
+            places.come(client, what, false);
+        }
         for watched in &mut self.all {
             if let When::After(moment) = &watched.fault.when
                 && watched.state == State::Waiting
@@ -111,8 +137,12 @@ impl Faults {
         self.happened(now, client, &What::Lost(resource.clone()));
     }
 
-    /// A message of a process with these clients passed.
-    pub(super) fn passed(&mut self, now: Ns, clients: &[Name], side: Side, class: Class) {
+    /// A message of a process with these clients passed. Returns whether a fault waited for it.
+    pub(super) fn passed(&mut self, now: Ns, clients: &[Name], side: Side, class: Class) -> bool {
+        if let Some(places) = &mut self.places {
+            clients.iter().for_each(|client| places.pass(client, side, class));
+        }
+        let mut due = false;
         for watched in &mut self.all {
             let When::After(Moment { client, what, plus }) = &watched.fault.when else { continue };
             if watched.state == State::Waiting
@@ -124,9 +154,11 @@ impl Faults {
                 watched.passed += 1;
                 if watched.passed >= number {
                     watched.state = State::Due(now.saturating_add(nanos(plus.0)));
+                    due = true;
                 }
             }
         }
+        due
     }
 
     /// A message waits for this fault.
@@ -138,6 +170,9 @@ impl Faults {
 
     /// The fault that is to strike before this, if one is that has not yet; it is due now.
     pub(super) fn before(&mut self, now: Ns, client: &str, what: &What) -> Option<usize> {
+        if let Some(places) = &mut self.places {
+            places.come(client, what, true);
+        }
         let waits = |watched: &Watched| {
             let When::Before(moment) = &watched.fault.when else { return false };
             let open = matches!(watched.state, State::Waiting | State::Due(_) | State::Striking);

@@ -3,7 +3,7 @@
 use super::settle::Settle;
 use super::whom::{clients_of, nodes_of, process_of, processes_of};
 use super::witness::Witness;
-use super::{Director, Order, PATIENCE, Player, longest_key};
+use super::{Director, Order, PATIENCE, Player, gained, longest_key};
 use crate::history::{Event, Left, Ns, Phase, Window};
 use crate::name::Name;
 use crate::units::nanos;
@@ -50,7 +50,9 @@ impl Director {
                     let id = self.ask(now, client, op, orders);
                     self.witness.asked(now, id);
                 } else if self.witness.is_done(&self.gone) {
-                    self.settle = Settle::new(now, longest_key(&self.scenario));
+                    let longest = longest_key(&self.scenario);
+                    let longest = longest.saturating_add(gained(&self.scenario, now));
+                    self.settle = Settle::new(now, longest);
                     self.enter(now, Phase::Settle);
                 }
             }

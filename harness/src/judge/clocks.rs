@@ -143,6 +143,8 @@ impl Clocks {
     /// it was never touched.
     pub(super) fn gain(&self, node: usize, from: Ns, to: Ns) -> Option<Gain> {
         let settings = self.of.get(&node)?;
+        // What was set at the last instant counts.
+        let to = to.saturating_add(1);
         let at_first = self.shows(node, Window { from, to: from }, false).saturating_sub(from);
         // Between two settings it gains or loses steadily: the most is at one of the ends.
         let ahead = possible(settings)

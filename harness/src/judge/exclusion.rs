@@ -133,6 +133,7 @@ pub(super) fn believed(lease: &Lease<'_>) -> String {
         Ending::Release => "release",
         Ending::Lost => "told of its loss",
         Ending::Death => "death",
+        Ending::Replaced => "granted anew",
     };
     format!(
         "{} believed that it holds {} from {} to {} ({ending}){}",

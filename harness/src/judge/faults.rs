@@ -3,7 +3,8 @@
 use crate::history::{Event, Ns, Window};
 use crate::name::Name;
 use crate::scenario::{
-    ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Side, Which,
+    ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Side, What, When,
+    Which,
 };
 
 use super::time::{self, MS, Span};
@@ -13,6 +14,9 @@ use super::world::World;
 const RECONNECT: Ns = 1_200 * MS;
 /// How long after a cure that broke no connection.
 const GO_ON: Ns = 100 * MS;
+
+/// What messages may need besides what delays them.
+const JITTER: Ns = 10 * MS;
 
 /// A fault that struck.
 pub(super) struct Strike<'a> {
@@ -112,6 +116,8 @@ impl Strike<'_> {
 /// All faults that struck, in their order.
 pub(super) struct Faults<'a> {
     strikes: Vec<Strike<'a>>,
+    /// Whose messages were held back at a gate, while its fault struck.
+    gates: Vec<(&'a str, Span)>,
     forgets: bool,
     node_timeout: Ns,
 }
@@ -150,7 +156,15 @@ impl<'a> Faults<'a> {
                 _ => {}
             }
         }
+        let gates = strikes.iter().filter_map(|strike| {
+            let fault = world.scenario.faults.get(strike.fault.checked_sub(1)?)?;
+            let When::Before(moment) = &fault.when else { return None };
+            let of_messages = matches!(moment.what, What::Request(..) | What::Reply(..));
+            of_messages
+                .then(|| (world.process(&moment.client), Span::new(strike.at.from, strike.at.to)))
+        });
         Self {
+            gates: gates.collect(),
             strikes,
             forgets: world.scenario.cluster.persistence == Persistence::None,
             node_timeout: world.node_timeout,
@@ -223,16 +237,50 @@ impl<'a> Faults<'a> {
         })
     }
 
+    /// Whether requests of a process to a master may have been sent twice by an instant: then one may
+    /// be executed again behind its own clean-up, and much later if the master stood still.
+    pub(super) fn repeats(&self, process: &str, node: usize, by: Ns) -> bool {
+        self.strikes.iter().any(|strike| {
+            matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
+                && strike.hits_link(process, node)
+                && strike.span().from <= by
+        })
+    }
+
     /// Whether a process could reach a master all through a span.
     pub(super) fn reachable(&self, process: &str, node: usize, through: Span) -> bool {
-        !self.strikes.iter().any(|strike| {
-            let harmless = matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
-                || strike.delay().is_some_and(|by| by < self.node_timeout / 2);
-            let span = strike.span();
-            !harmless
-                && strike.hits_link(process, node)
-                && Span::new(span.from, span.to.saturating_add(strike.grace())).touches(through)
+        let mut gates = self.gates.iter();
+        // Which master the message was for is not on record.
+        if gates.any(|(of, span)| *of == process && span.touches(through)) {
+            return false;
+        }
+        let mut on_link = self.strikes.iter().filter(|strike| {
+            strike.hits_link(process, node)
+                && self.link_down(strike, process, node).touches(through)
+        });
+        // Delays add up, there and back.
+        let mut late: Ns = 0;
+        on_link.all(|strike| {
+            late = late.saturating_add(strike.delay().unwrap_or_default());
+            let harmless =
+                matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_))) || strike.delay().is_some();
+            harmless && (late == 0 || late.saturating_mul(2) + JITTER <= self.node_timeout)
         })
+    }
+
+    /// For how long a link may be down by a fault: also until the next try to connect.
+    fn link_down(&self, strike: &Strike<'a>, process: &str, node: usize) -> Span {
+        let span = strike.span();
+        // A master that goes on is there at once, but where the old connection was broken meanwhile.
+        let mut grace = strike.grace();
+        if matches!(strike.harm, Harm::Node(NodeHarm::Pause { .. })) {
+            let broken = self.strikes.iter().any(|other| {
+                let after = Span::new(other.at.from, other.span().to.saturating_add(RECONNECT));
+                other.grace() >= RECONNECT && other.hits_link(process, node) && after.touches(span)
+            });
+            grace = if broken { grace.max(RECONNECT) } else { grace };
+        }
+        Span::new(span.from, span.to.saturating_add(grace))
     }
 
     /// The longest harmless delay on the links of a process within a span, all together.

@@ -38,7 +38,8 @@ fn left(case: &Case<'_>) -> Vec<Finding> {
             findings.push(finding(Seen::Inconclusive, line, from, *ns));
             continue;
         };
-        for Left { key, value, ttl_ms } in keys.iter().filter(|left| !left.key.starts_with(BOOKS)) {
+        let left = keys.iter().filter(|left| !left.key.starts_with(BOOKS));
+        for Left { key, value, ttl_ms } in left.filter(|left| !is_wanted(case, &left.value, *ns)) {
             let whose = case.keys.setter(value).unwrap_or("nobody known");
             let ttl = ttl_ms.map_or("for ever".to_owned(), |ttl| format!("for {ttl} ms more"));
             let token = time::short(value);
@@ -55,6 +56,17 @@ fn left(case: &Case<'_>) -> Vec<Finding> {
         finding(Seen::Inconclusive, line, from, world.end)
     }));
     findings
+}
+
+/// Whether somebody counts on a key, or may be about to: a client that was stopped during the run may
+/// get what it asked for long after it went on.
+fn is_wanted(case: &Case<'_>, value: &str, at: Ns) -> bool {
+    let holds = case.leases.iter().filter(|lease| lease.token == Some(value));
+    let mut holds = holds.flat_map(|lease| &lease.holds);
+    let asks = case.requests.iter().filter(|request| request.is_acquire());
+    let mut asks = asks.filter(|request| request.asked <= at && request.answered() >= at);
+    holds.any(|hold| (hold.outer.from..=hold.outer.to).contains(&at))
+        || asks.any(|request| case.keys.setter(value) == Some(request.process))
 }
 
 /// Who hit another's key with a command that asks for no token.

@@ -7,7 +7,7 @@ use crate::talk::Why;
 
 use super::faults::Faults;
 use super::keys::{Keys, Presence};
-use super::maps::count;
+use super::maps::{Map, count};
 use super::requests::{Answer, Request};
 use super::time::Span;
 use super::world::World;
@@ -32,6 +32,8 @@ pub(super) enum Ending {
     Release,
     Lost,
     Death,
+    /// Its owner was granted the same again, and has only that one since.
+    Replaced,
 }
 
 /// What a granted acquire gave.
@@ -118,16 +120,31 @@ pub(super) fn of<'a>(
     keys: &Keys<'a>,
 ) -> Vec<Lease<'a>> {
     let mut leases = gather(world, requests, keys);
+    let replaced = replaced(&leases);
     for (index, lease) in leases.iter_mut().enumerate() {
-        settle(index, lease, world, faults, requests, keys);
+        settle(index, lease, replaced[index], world, faults, requests, keys);
     }
     leases
+}
+
+/// When each lease gave way to the next of the same client on the same resource: as soon as that was
+/// told, so that the two still overlap if they should not.
+fn replaced(leases: &[Lease<'_>]) -> Vec<Option<Ns>> {
+    let mut next: Map<(&str, &str), Ns> = Map::default();
+    let mut replaced: Vec<Option<Ns>> = leases
+        .iter()
+        .rev()
+        .map(|lease| next.insert((lease.client, lease.resource), lease.answer.ns))
+        .collect();
+    replaced.reverse();
+    replaced
 }
 
 /// Where its holds end.
 fn settle<'a>(
     index: usize,
     lease: &mut Lease<'a>,
+    replaced: Option<Ns>,
     world: &World<'a>,
     faults: &Faults<'a>,
     requests: &[Request<'a>],
@@ -162,6 +179,9 @@ fn settle<'a>(
     }
     if let Some(at) = faults.death(lease.process) {
         ends(at, Ending::Death);
+    }
+    if let Some(at) = replaced {
+        ends(Window { from: at, to: at }, Ending::Replaced);
     }
     if let Some((from, to)) = world.breakdown(lease.process) {
         ends(Window { from, to }, Ending::Death);

@@ -49,7 +49,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             }
             // Others who only wait for it, too, are in the way for a while, but it must resolve.
             let (busy, bound) = if contended {
-                let held = occupants.held_until(request.client, resource, within);
+                let held = occupants.held_until(request.client, resource, index, within);
                 (held, bound.saturating_add(RESOLVES))
             } else {
                 (busy, bound)

@@ -1,7 +1,7 @@
 //! The shipped machines, every way: clients with their claims and links, masters, and all that can
 //! happen between them, within the bounds of a [`Scope`].
 //!
-//! What is shipped: [`Claim`](redquorum_protocol::Claim) and [`Link`](redquorum_protocol::Link),
+//! What is shipped: [`Claim`] and [`Link`](redquorum_protocol::Link),
 //! driven as the Tokio shell drives them. What is a model: a master is one key that is there or not;
 //! a connection is two queues, of which each end moves on its own.
 //!
@@ -141,11 +141,7 @@ impl Model for Machines {
 
     fn starts(&mut self) -> Vec<State> {
         let local = self.first_local();
-        vec![State {
-            locals: [local; CLIENTS],
-            keys: [None; MASTERS],
-            spent: Spent::default(),
-        }]
+        vec![State { locals: [local; CLIENTS], keys: [None; MASTERS], spent: Spent::default() }]
     }
 
     fn events(&mut self, state: &State, out: &mut Vec<(Fate, Event)>) {

@@ -29,17 +29,18 @@ impl Seen {
         if self.slots[slot] != NOBODY {
             return (self.slots[slot], false);
         }
-        let number = u32::try_from(self.keys.len()).expect("fewer states than four thousand million");
+        let number =
+            u32::try_from(self.keys.len()).expect("fewer states than four thousand million");
         self.slots[slot] = number;
         self.keys.push(key);
         (number, true)
     }
 
     /// Where this key is, or would be.
-    #[expect(clippy::cast_possible_truncation, reason = "any bits of a hash will do")]
     fn slot(&self, key: u128) -> usize {
         let mask = self.slots.len() - 1;
-        let mut slot = key as usize & mask;
+        // Any bits of a hash will do.
+        let mut slot = (key & mask as u128) as usize;
         while self.slots[slot] != NOBODY && self.keys[self.slots[slot] as usize] != key {
             slot = (slot + 1) & mask;
         }

@@ -83,8 +83,8 @@ mod tests {
         for a in 0..256_u64 {
             for b in 0..256_u64 {
                 let wide = Wide::of(&(a, b));
-                halves[0].insert(wide as u64);
-                halves[1].insert((wide >> 64) as u64);
+                halves[0].insert(wide & u128::from(u64::MAX));
+                halves[1].insert(wide >> 64);
             }
         }
         assert!(halves.iter().all(|half| half.len() == 1 << 16));

@@ -50,6 +50,11 @@ pub fn read(file: &str, text: &str) -> Result<Scenario, Problems> {
     Err(problems(list.collect()))
 }
 
+/// Whether a scenario that was not read from a file makes sense.
+pub(crate) fn makes_sense(scenario: &Scenario) -> bool {
+    check::check("", scenario).is_empty()
+}
+
 /// The line of a run's expectation in a scenario's text: where a result that differs is to be
 /// mended. `name` is the run's, with its variant.
 pub fn line_of(text: &str, name: &str) -> usize {

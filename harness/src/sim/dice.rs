@@ -31,17 +31,35 @@ enum Purpose {
 
 /// The streams of one seed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seed(pub(super) u64);
+pub(super) struct Seed {
+    number: u64,
+    latency: Latency,
+}
+
+/// How long messages are under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Latency {
+    /// By chance, as on loopback.
+    #[default]
+    Chance,
+    /// All equally long, so that masters are as alike as they can be: for a search that makes its
+    /// own differences.
+    Even,
+}
 
 impl Seed {
+    pub(super) const fn new(number: u64, latency: Latency) -> Self {
+        Self { number, latency }
+    }
+
     fn stream(self, purpose: Purpose, of: usize) -> Stream {
-        let mut random = ChaCha8Rng::seed_from_u64(self.0);
+        let mut random = ChaCha8Rng::seed_from_u64(self.number);
         random.set_stream((purpose as u64) << 32 | of as u64);
-        Stream(random)
+        Stream { random, latency: self.latency }
     }
 
     pub(super) fn of_master(self, node: usize) -> MasterDice {
-        let id = self.stream(Purpose::Master, node).0.next_u64();
+        let id = self.stream(Purpose::Master, node).any();
         MasterDice { id, order: self.stream(Purpose::Order, node) }
     }
 
@@ -69,13 +87,22 @@ impl Seed {
 
 /// One stream.
 #[derive(Clone, Debug)]
-pub(super) struct Stream(ChaCha8Rng);
+pub(super) struct Stream {
+    random: ChaCha8Rng,
+    latency: Latency,
+}
+
+/// How long a message is under way if all are equally long, in nanoseconds.
+const EVEN: u64 = 150_000;
 
 impl Stream {
     /// How long a message is under way on loopback: some hundred microseconds, one in a hundred
     /// ten times as long.
     pub(super) fn latency(&mut self) -> u64 {
-        let word = self.0.next_u32();
+        if self.latency == Latency::Even {
+            return EVEN;
+        }
+        let word = self.random.next_u32();
         let micros = 60 + u64::from(word & 0xff);
         let factor = if (word >> 8).is_multiple_of(100) { 10 } else { 1 };
         micros * 1_000 * factor
@@ -83,11 +110,11 @@ impl Stream {
 
     /// Something less than a bound.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0.next_u64() % bound.max(1)
+        self.random.next_u64() % bound.max(1)
     }
 
     pub(super) fn any(&mut self) -> u64 {
-        self.0.next_u64()
+        self.random.next_u64()
     }
 }
 
@@ -125,7 +152,7 @@ pub(super) struct LinkDice {
 impl Dice for ClientDice {
     fn token(&mut self) -> Token {
         let mut bytes = [0; TOKEN_LEN];
-        self.tokens.0.fill_bytes(&mut bytes);
+        self.tokens.random.fill_bytes(&mut bytes);
         Token::new(bytes)
     }
 

@@ -28,8 +28,8 @@ impl World {
         number: u64,
     ) {
         let Some(actor) = self.actor(process) else { return };
-        let (actors, gate) = (Some(vec![actor]), Some(fault));
-        self.rules.strike(Rule { actors, side, class, from: number, gate, ..Rule::all(Ill::Hold) });
+        let actors = Some(vec![actor]);
+        self.rules.gate(fault, Rule { actors, side, class, from: number, ..Rule::all(Ill::Hold) });
     }
 
     /// Opens it.

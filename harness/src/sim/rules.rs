@@ -58,9 +58,23 @@ impl Rule {
         among(&self.actors, actor) && among(&self.nodes, node)
     }
 
-    /// Whether it is about all that passes: also ends of connections and the making of them.
+    /// Whether it is about all that passes: also ends of connections and the making of them. A gate
+    /// waits for a message, and so must let connections be made.
     pub(super) const fn is_blanket(&self) -> bool {
-        matches!(self.class, Class::Any) && self.from <= 1 && self.count.is_none()
+        self.gate.is_none()
+            && matches!(self.class, Class::Any)
+            && self.from <= 1
+            && self.count.is_none()
+    }
+
+    /// Whether it is about messages of this direction.
+    pub(super) fn is_on(&self, side: Side) -> bool {
+        self.side == Side::Both || self.side == side
+    }
+
+    /// Whether messages are later by it than they would be.
+    pub(super) const fn slows(&self) -> bool {
+        matches!(self.harm, Harm::Delay(_) | Harm::Trickle(_))
     }
 
     /// Whether no connection is made while it lives.
@@ -79,7 +93,42 @@ impl Rule {
 pub(super) struct Rules {
     all: BTreeMap<u64, Rule>,
     last: u64,
+    /// What got past the gates, for one that is added on the way.
+    passed: Option<Box<Passed>>,
 }
+
+/// How many messages of each kind passed, and the first so many of each in the order in which they
+/// did.
+#[derive(Clone, Debug)]
+struct Passed {
+    most: u64,
+    counts: Vec<(Kind, u64)>,
+    first: Vec<(Kind, u64)>,
+}
+
+impl Passed {
+    fn pass(&mut self, kind: Kind) {
+        let number = match self.counts.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, count)) => {
+                *count += 1;
+                *count
+            }
+            None => {
+                self.counts.push((kind, 1));
+                1
+            }
+        };
+        if number <= self.most && kind.2 != Class::Any {
+            self.first.push((kind, number));
+        }
+    }
+}
+
+/// A kind of message: of which process, which way, of which class.
+pub(super) type Kind = (usize, Side, Class);
+
+/// So many ids are for gates: they stand before all other rules.
+const GATES: u64 = 1 << 16;
 
 /// What the rules say of a message.
 #[derive(Clone, Debug, Default)]
@@ -98,8 +147,34 @@ pub(super) struct Fate {
 impl Rules {
     pub(super) fn strike(&mut self, rule: Rule) -> u64 {
         self.last += 1;
-        self.all.insert(self.last, rule);
-        self.last
+        self.all.insert(GATES + self.last, rule);
+        GATES + self.last
+    }
+
+    /// Closes the gate of a fault; they stand in the order of their faults.
+    pub(super) fn gate(&mut self, fault: usize, rule: Rule) {
+        let kind = (rule.actors.as_ref().and_then(|actors| actors.first().copied()), rule.side);
+        let passed = match kind {
+            (Some(actor), side) => self.passed((actor, side, rule.class)),
+            (None, _) => 0,
+        };
+        self.all.insert(fault as u64, Rule { gate: Some(fault), seen: passed, ..rule });
+    }
+
+    /// Counts messages from now on, and notes the first so many of each kind; with none, no more.
+    pub(super) fn count(&mut self, most: Option<u64>) {
+        let (counts, first) = (Vec::new(), Vec::new());
+        self.passed = most.map(|most| Box::new(Passed { most, counts, first }));
+    }
+
+    /// The messages before which a gate could have been closed, in their order.
+    pub(super) fn first(&self) -> &[(Kind, u64)] {
+        self.passed.as_ref().map_or(&[], |passed| &passed.first)
+    }
+
+    fn passed(&self, kind: Kind) -> u64 {
+        let counts = self.passed.as_ref().map_or(&[][..], |passed| &passed.counts);
+        counts.iter().find(|(known, _)| *known == kind).map_or(0, |(_, count)| *count)
     }
 
     pub(super) fn heal(&mut self, id: u64) -> Option<Rule> {
@@ -119,9 +194,9 @@ impl Rules {
 
     /// Whether the end of a connection gets through.
     pub(super) fn swallow_ends(&self, actor: usize, node: usize, side: Side) -> bool {
-        self.all.values().any(|rule| {
-            rule.keeps_apart() && rule.is_about(actor, node) && is_side(rule.side, side)
-        })
+        self.all
+            .values()
+            .any(|rule| rule.keeps_apart() && rule.is_about(actor, node) && rule.is_on(side))
     }
 
     /// Tells the rules of a message.
@@ -129,7 +204,7 @@ impl Rules {
         let mut fate = Fate::default();
         for (id, rule) in &mut self.all {
             let matches = rule.is_about(actor, node)
-                && is_side(rule.side, side)
+                && rule.is_on(side)
                 && (rule.class == Class::Any || rule.class == class);
             if !matches || rule.strikes_connections() {
                 continue;
@@ -153,10 +228,9 @@ impl Rules {
                 }
             }
         }
+        if let (Some(passed), None) = (&mut self.passed, fate.gate) {
+            passed.pass((actor, side, class));
+        }
         fate
     }
-}
-
-fn is_side(of: Side, side: Side) -> bool {
-    of == Side::Both || of == side
 }

@@ -60,6 +60,9 @@ pub(super) struct Wire {
     apart: Option<u64>,
     /// The client's end waits behind what is held.
     hangup_waits: bool,
+    /// Each end is on its way to the other.
+    hangs_up: bool,
+    drops: bool,
 }
 
 /// All connections of a run, by their numbers; those that are over are gone.
@@ -130,8 +133,8 @@ pub(super) struct Reply {
 /// One direction of a connection.
 #[derive(Clone, Debug)]
 struct Lane<T> {
-    /// What will arrive, in this order: none overtakes another.
-    under_way: VecDeque<T>,
+    /// What will arrive, and when, in this order: none overtakes another.
+    under_way: VecDeque<(Instant, T)>,
     /// When the latest arrives.
     last: Instant,
     /// The rule that holds it back, and what waits.
@@ -153,6 +156,22 @@ impl<T> Lane<T> {
         }
         self.last = at;
         at
+    }
+
+    /// What arrives now, if something does.
+    fn arrived(&mut self, now: Instant) -> Option<T> {
+        let (at, _) = self.under_way.front()?;
+        if *at > now {
+            return None;
+        }
+        self.under_way.pop_front().map(|(_, thing)| thing)
+    }
+
+    /// Nothing slows it down any more: all that is under way arrives by an instant. How much that is.
+    fn hasten(&mut self, by: Instant) -> usize {
+        self.last = self.last.min(by);
+        let late = self.under_way.iter_mut().filter(|(at, _)| *at > by);
+        late.map(|(at, _)| *at = by).count()
     }
 }
 
@@ -205,7 +224,7 @@ impl World {
             self.duplicate(id, at + AGAIN, &message);
         }
         let Some(wire) = self.wires.get_mut(id) else { return };
-        wire.up.under_way.push_back(message);
+        wire.up.under_way.push_back((at, message));
         self.enter(at, What::AtMaster(id));
         self.passed(actor, Side::Request, class);
     }
@@ -225,16 +244,16 @@ impl World {
             greeted: true,
             ..Wire::new(actor, node, epoch, copy, self.now)
         };
-        wire.up.under_way.push_back(Message { duplicate: true, ..message.clone() });
-        self.wires.add(wire);
         let at = first + self.links.of_mut(actor, node).copies.latency();
+        wire.up.under_way.push_back((at, Message { duplicate: true, ..message.clone() }));
+        self.wires.add(wire);
         self.enter(at, What::AtMaster(copy));
     }
 
     /// A request is in the master's socket buffer.
     pub(super) fn at_master(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let Some(message) = wire.up.under_way.pop_front() else { return };
+        let Some(message) = wire.up.arrived(self.now) else { return };
         let Some(connection) = wire.connection.filter(|_| wire.master_open) else { return };
         let Message { number, request, class, act, duplicate } = message;
         wire.awaiting.push_back(Pending { number, class, act, sent: self.now, duplicate });
@@ -318,14 +337,14 @@ impl World {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let latency = self.links.of_mut(wire.actor, wire.node).down.latency();
         let at = wire.down.arrives(self.now, latency, fate, 40);
-        wire.down.under_way.push_back(reply);
+        wire.down.under_way.push_back((at, reply));
         self.enter(at, What::AtClient(id));
     }
 
     /// A reply is with the client, whether it runs or not.
     pub(super) fn at_client(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let Some(Reply { to, reply, result }) = wire.down.under_way.pop_front() else { return };
+        let Some(Reply { to, reply, result }) = wire.down.arrived(self.now) else { return };
         if !wire.client_open {
             return self.record(id, to, result, None);
         }

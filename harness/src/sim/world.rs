@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::dice::{LinkDice, ProcessDice, Seed, Stream};
+use super::dice::{Latency, LinkDice, ProcessDice, Seed, Stream};
 use super::queue::Queue;
 use super::rules::Rules;
 use super::server::{self, Connection, Server};
@@ -153,8 +153,8 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(scenario: &Scenario, seed: u64, lie: Lie) -> Self {
-        let seed = Seed(seed);
+    pub(super) fn new(scenario: &Scenario, seed: u64, latency: Latency, lie: Lie) -> Self {
+        let seed = Seed::new(seed, latency);
         let nodes = scenario.cluster.nodes;
         let masters = (0..nodes).map(|node| {
             let dice = seed.of_master(node);
@@ -171,7 +171,7 @@ impl World {
             now: 0,
             origin: 0,
             queue: Queue::new(),
-            director: Director::new(&scenario),
+            director: Director::shared(Arc::clone(&scenario)),
             links: Links::of(seed, scenario.processes().len(), nodes),
             scenario,
             direct_at: Instant::MAX,
@@ -240,7 +240,18 @@ impl World {
         Ns::try_from(self.origin).unwrap_or(Ns::MAX)
     }
 
-    fn carry_out(&mut self, order: Order) {
+    /// The gate of the last fault, if it has one.
+    pub(super) fn gate_last(&mut self) {
+        let last = self.director.gates().into_iter().last();
+        let number = self.scenario.faults.len() - 1;
+        if let Some(order @ Order::Gate { fault, .. }) = last
+            && fault == number
+        {
+            self.carry_out(order);
+        }
+    }
+
+    pub(super) fn carry_out(&mut self, order: Order) {
         match order {
             Order::Ask { process, request } => {
                 if let Some(actor) = self.actor(&process) {

@@ -6,4 +6,5 @@
 mod program;
 mod reports;
 mod runs;
+mod search;
 mod support;

@@ -15,7 +15,7 @@ fn program(folder: &Path) -> Command {
     command
 }
 
-fn ask<S: AsRef<OsStr>>(folder: &Path, words: &[S]) -> (i32, String, String) {
+pub(crate) fn ask<S: AsRef<OsStr>>(folder: &Path, words: &[S]) -> (i32, String, String) {
     let Output { status, stdout, stderr } = program(folder).args(words).output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (status.code().unwrap(), text(&stdout), text(&stderr))
@@ -35,7 +35,7 @@ fn help_and_version_are_answers() {
 #[test]
 fn wrong_usage_is_64_and_names_what_is_near() {
     let folder = folder("usage");
-    let table: [(&[&str], &str); 12] = [
+    let table: [(&[&str], &str); 13] = [
         (&["--sed", "1"], "'--seed'"),
         (&["--jobs", "0"], "1..=64"),
         (&["--repeat", "0"], "0 is not in 1.."),
@@ -47,6 +47,7 @@ fn wrong_usage_is_64_and_names_what_is_near() {
         (&["--filter", "clokc"], "did you mean `clock`?"),
         (&["clock-step-one-holder", "--without-fault", "9"], "there is no fault 9 to leave out"),
         (&["check", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
+        (&["prove", "--only", "nothing"], "there are: rivals,"),
         (&["clock-step-one-holder/no"], "has no variant `no`"),
     ];
     for (words, part) in table {

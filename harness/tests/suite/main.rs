@@ -13,6 +13,8 @@ mod clients;
 #[cfg(unix)]
 mod expectations;
 #[cfg(unix)]
+mod finds;
+#[cfg(unix)]
 mod kills;
 #[cfg(unix)]
 mod mutants;
@@ -27,6 +29,7 @@ fn main() -> std::process::ExitCode {
             .chain(expectations::cases())
             .chain(clients::cases())
             .chain(mutants::cases())
+            .chain(finds::cases())
             .chain(kills::cases()),
     )
 }

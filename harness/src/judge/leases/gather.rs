@@ -14,6 +14,8 @@ use crate::judge::world::World;
 enum Turn {
     Answered(usize),
     Released(usize),
+    /// An extension was asked for, and nobody says what became of it.
+    Tried(usize),
 }
 
 pub(super) fn gather<'a>(
@@ -31,6 +33,7 @@ pub(super) fn gather<'a>(
             ("acquire" | "extend", Some(answer)) if answer.ok => {
                 turns[answer.record] = Some(Turn::Answered(index));
             }
+            ("extend", _) => turns[request.record] = Some(Turn::Tried(index)),
             _ => {}
         }
     }
@@ -40,7 +43,7 @@ pub(super) fn gather<'a>(
         match event {
             Event::Asked { .. } | Event::Answered { .. } => {
                 let Some(turn) = &turns[record] else { continue };
-                let (Turn::Answered(index) | Turn::Released(index)) = turn;
+                let (Turn::Answered(index) | Turn::Released(index) | Turn::Tried(index)) = turn;
                 let request = &requests[*index];
                 let Some(resource) = request.resource else { continue };
                 let known = of_client.entry((request.client, resource)).or_default();
@@ -60,6 +63,11 @@ pub(super) fn gather<'a>(
                             && let Some(deadline) = promised(request, answer)
                         {
                             leases[lease].extend(answer.at, deadline, Some(*index));
+                        }
+                    }
+                    (Turn::Tried(_), _) => {
+                        if let Some(lease) = latest {
+                            leases[lease].may_shorten(request);
                         }
                     }
                     (Turn::Answered(_), None) => {}
@@ -85,6 +93,19 @@ pub(super) fn gather<'a>(
         }
     }
     leases
+}
+
+impl Lease<'_> {
+    /// Who asks for less than it has counts on less from then on, whatever comes of it; that it does
+    /// so is not said.
+    fn may_shorten(&mut self, request: &Request<'_>) {
+        let Some(ttl) = request.ttl_ms else { return };
+        let now = self.extensions.last().map_or(self.deadline, |last| last.deadline);
+        let shorter = request.asked.saturating_add(time::of_ms(ttl));
+        if shorter < now.from {
+            self.extend(None, Window { from: shorter, to: now.to }, None);
+        }
+    }
 }
 
 /// The deadline that an answer promises, if it promises one.

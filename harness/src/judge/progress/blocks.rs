@@ -91,10 +91,11 @@ impl Blocks {
 }
 
 /// Until when the owner of a key cannot have deleted it: it is dead, or stopped, or cut off until a
-/// moment ago, or is this very client and about to.
+/// moment ago, or cannot know that it was set again, or is this very client and about to.
 fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: Span) -> Option<Ns> {
     let helpless = case.death(key.process).is_some_and(|at| at.from <= within.to)
         || case.faults.keeps_from(key.process, key.node, within, CLEANS_UP)
+        || case.faults.repeats(key.process, key.node, key.made.to)
         || case.faults.pauses(key.process).any(|pause| {
             let span = pause.span();
             Span::new(span.from, span.to.saturating_add(WAKES_UP)).touches(within)

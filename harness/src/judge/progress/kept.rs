@@ -6,7 +6,7 @@ use crate::judge::Case;
 use crate::judge::leases::{Ending, Lease};
 use crate::judge::maps::count;
 use crate::judge::requests::Request;
-use crate::judge::time::{self, Ms, Span};
+use crate::judge::time::{self, MS, Ms, Span};
 use crate::judge::{Finding, Seen};
 use crate::scenario::{Cause, Layer, Step};
 use crate::talk::Why;
@@ -39,26 +39,38 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     if !alive || paused {
         return None;
     }
+    let of_lease = case.requests.iter().filter(|other| {
+        other.client == lease.client
+            && other.resource == Some(lease.resource)
+            && other.asked >= lease.start.from
+    });
+    let (extends, others): (Vec<_>, Vec<_>) = of_lease.partition(|other| other.op == "extend");
+    let asked = extends.iter().map(|other| other.asked);
+    // What was said to another round, of a request shortly before or of the watchdog, was not said
+    // to this one, and no record tells the two apart.
+    let before = asked.clone().filter(|asked| *asked < request.asked).max();
+    let patience = case.world.node_timeout.saturating_mul(2);
+    let shortly = before.is_some_and(|asked| asked.saturating_add(patience) >= request.asked);
+    if shortly || others.iter().any(|other| other.op == "keep_alive") {
+        return None;
+    }
     // Whoever is told so late may have given up before, on a busy machine.
-    let by = request.asked.saturating_add(case.world.node_timeout / 2);
+    let late = request.asked.saturating_add(case.world.node_timeout / 2);
+    let by = late.min(answer.at.unwrap_or(answer.ns));
+    let through = Span::new(before.unwrap_or(request.asked), by);
     let kept = case.keys.kept(request.process, lease.token?, request.asked);
     // Only those count of which the client knew that they had granted when it first extended: for
     // a grant that was still under way then it may wait for the next round, or for ever.
     let all = case.keys.kept(request.process, lease.token?, lease.asked);
-    let first = all.iter().map(|kept| kept.sent).min().unwrap_or(request.asked);
-    let asked = case.requests.iter().filter(|other| {
-        other.op == "extend"
-            && other.client == lease.client
-            && other.resource == Some(lease.resource)
-            && other.asked >= lease.start.from
-    });
-    let first = asked.map(|other| other.asked).min().map_or(first, |asked| asked.min(first));
+    let first = all.iter().map(|kept| kept.sent).chain(asked).min().unwrap_or(request.asked);
     let knew = |node: usize| {
         let learnt = |at: Option<Ns>| at.is_some_and(|at| at <= first);
         lease.keys(&case.keys).any(|key| key.node == node && learnt(key.delivered))
     };
     let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
-    let yes = yes.filter(|kept| knew(kept.node));
+    // And what the network kept back since the round before may be the answer to that one.
+    let clear = |node: usize| case.faults.reachable(request.process, node, through);
+    let yes = yes.filter(|kept| knew(kept.node) && clear(kept.node));
     let nodes = count(yes.map(|kept| kept.node));
     (nodes >= case.world.q).then(|| {
         let story = vec![format!(
@@ -90,15 +102,21 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     })?;
     let end = lease.span().to;
     let ttl = ttl(case, lease);
-    // A watchdog does not ask again for what is less than a round may take and drift deducts.
+    // A watchdog does not ask again for what is less than a round may take and drift deducts, and it
+    // asks for whole milliseconds.
     let longest = time::of(case.world.scenario.longest_ttl());
     let least = case.world.node_timeout.saturating_add(case.world.drift_of(longest));
+    let least = least.saturating_add(MS);
     let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
     let next = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
     let over = case.world.began(Phase::Heal).unwrap_or(case.world.end);
+    // And at the end of the last moment there is no time for a round.
+    if keep.asked.saturating_add(case.world.node_timeout) >= end {
+        return None;
+    }
     // For one TTL before its end nothing kept it from being extended.
     let through = Span::new(end.saturating_sub(ttl), end);
-    if keep.asked >= end || end >= most.min(next).min(over) {
+    if end >= most.min(next).min(over) {
         return None;
     }
     let paused = case.faults.pauses(lease.process).any(|pause| pause.span().touches(through));
@@ -111,6 +129,11 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
         .keys(&case.keys)
         .filter(|key| key.certain.from <= middle && key.certain.to >= middle)
         .filter(|key| case.faults.reachable(lease.process, key.node, through))
+        // Nor one that a clock has taken away meanwhile.
+        .filter(|key| {
+            let gain = case.clocks.gain(key.node, through.from.max(key.made.from), end);
+            gain.is_none_or(|gain| gain.all <= case.world.drift_of(ttl))
+        })
         .map(|key| key.node);
     let nodes = count(nodes);
     (nodes >= case.world.q).then(|| {

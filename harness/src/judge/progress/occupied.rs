@@ -21,7 +21,7 @@ pub(super) struct Occupants<'a> {
     all: Map<&'a str, Occupied>,
     /// By client and resource: what is in its own way; the owner is a request.
     own: Map<(&'a str, &'a str), Occupied>,
-    /// By resource: who held it, or gave it back.
+    /// By resource: who held it, or gave it back, or could not get it and went on asking.
     held: Map<&'a str, Occupied>,
     clients: Map<&'a str, usize>,
 }
@@ -42,7 +42,11 @@ impl<'a> Occupants<'a> {
             let again = Span::new(request.asked, to.saturating_sub(1));
             let own = if request.is_acquire() { again } else { span };
             let number = occupants.add(request.client, resource, index, span, own);
-            if !request.is_acquire() {
+            // Who asks and cannot reach a majority has the others for as long as it waits for an
+            // answer, again and again: no bound is known after which another must get in between.
+            let reached = (1..=case.world.n)
+                .filter(|node| case.faults.reachable(request.process, *node, span));
+            if !request.is_acquire() || reached.count() < case.world.q {
                 occupants.held.entry(resource).or_default().spans.push((span, number));
             }
         }
@@ -74,10 +78,18 @@ impl<'a> Occupants<'a> {
         number
     }
 
-    /// Until when another client held a resource, or gave it back, within a span; none: nobody did.
-    pub(super) fn held_until(&self, client: &str, resource: &str, within: Span) -> Option<Ns> {
+    /// Until when another client held a resource, or gave it back, or could not get it, within a span, or
+    /// what the client itself did is in the way of a request; none: nobody did, and nothing is.
+    pub(super) fn held_until(
+        &self,
+        client: &str,
+        resource: &str,
+        request: usize,
+        within: Span,
+    ) -> Option<Ns> {
         let number = self.clients.get(client).copied().unwrap_or(usize::MAX);
-        self.held.get(resource)?.until(within, number)
+        let others = self.held.get(resource).and_then(|held| held.until(within, number));
+        others.max(self.own_until(client, resource, request, within))
     }
 
     /// Until when something is in the way of a request within a span; none: nothing is.
@@ -90,8 +102,11 @@ impl<'a> Occupants<'a> {
     ) -> Option<Ns> {
         let number = self.clients.get(client).copied().unwrap_or(usize::MAX);
         let others = self.all.get(resource).and_then(|all| all.until(within, number));
-        let own = self.own.get(&(client, resource)).and_then(|own| own.until(within, request));
-        others.max(own)
+        others.max(self.own_until(client, resource, request, within))
+    }
+
+    fn own_until(&self, client: &str, resource: &str, request: usize, within: Span) -> Option<Ns> {
+        self.own.get(&(client, resource))?.until(within, request)
     }
 }
 

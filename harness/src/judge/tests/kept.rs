@@ -57,6 +57,15 @@ fn a_lease_that_is_kept_alive_must_not_end_while_a_majority_can_be_reached() {
     run.lost("c1", 2078.0);
     assert_eq!(run.ended(5000.0).seen(PROGRESS), Seen::Safe);
 
+    // Its clock steps behind the last extension that a quorum did, and before the next.
+    let mut run = let_go();
+    for node in 1..=3 {
+        let harm = format!("clock.step = {{ node = {node}, by = \"3s\" }}");
+        run.struck(1500.0, node, &harm, &[node], &[]).clock(1500.0, node, 3000.0, 1.0);
+    }
+    run.lost("c1", 1600.0);
+    assert_eq!(run.ended(5000.0).seen(PROGRESS), Seen::Safe);
+
     let mut run = let_go();
     run.release("c1", "t1", 1500.0, &[1, 2, 3, 4, 5]);
     assert_eq!(run.ended(5000.0).seen(PROGRESS), Seen::Safe);

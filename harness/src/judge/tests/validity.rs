@@ -54,6 +54,18 @@ fn an_extend_that_counts_a_minority_is_a_bug() {
 }
 
 #[test]
+fn a_lease_that_is_not_true_from_the_instant_of_a_step_is_so_by_design() {
+    let mut run = Run::two();
+    run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
+    run.struck(500.0, 1, "clock.step = { node = 1, by = \"3s\" }", &[1], &[]);
+    // As the simulation knows it: to the nanosecond.
+    let (ahead, rate, since) = (ns(3000.0), 1.0, window(500.0, 500.0));
+    let (strobe_by, strobe_every) = (0, 0);
+    run.record(500.0, Event::Clock { node: 1, since, ahead, rate, strobe_by, strobe_every });
+    assert_eq!(run.judge().seen(VALIDITY), Seen::Safe);
+}
+
+#[test]
 fn an_extend_without_a_spare_master_and_a_clock_that_steps_is_by_design() {
     let mut run = Run::two();
     run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3, 4]);

@@ -22,22 +22,26 @@ pub enum Blunder {
     TakesSilenceForGranted,
     /// A claim comes for its lease with the clock of when it asked for it.
     CollectsLate,
-    /// A claim does not deduct the drift from the TTL: its deadline is no sooner than its keys may
-    /// go. (Said the other way round: its keys go an instant sooner.)
+    /// No drift is deducted from the TTL. Said the other way round: keys go an instant before the
+    /// deadline.
     NoDrift,
     /// A loss is undone.
     RevivesLost,
+    /// A lease is extended by less than its holder asked for.
+    ExtendsByLess,
     /// The answer to an earlier round of extending counts for the one under way.
     MixesRounds,
     /// A loss cleans up nothing.
     LeavesTheLost,
-    /// A message that has arrived is never read: nothing settles. It shows that ends are looked at.
-    NeverCleansUp,
+    /// A link that could not connect, or pay, does not try again.
+    NeverTriesAgain,
+    /// Answers are left unread.
+    NeverReads,
 }
 
 impl Blunder {
     /// All of them, but for [`Blunder::None`].
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::TakesSilenceForPaid,
         Self::LeavesTheSilent,
         Self::KillsNobody,
@@ -48,8 +52,10 @@ impl Blunder {
         Self::CollectsLate,
         Self::NoDrift,
         Self::RevivesLost,
+        Self::ExtendsByLess,
         Self::MixesRounds,
         Self::LeavesTheLost,
-        Self::NeverCleansUp,
+        Self::NeverTriesAgain,
+        Self::NeverReads,
     ];
 }

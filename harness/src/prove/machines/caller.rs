@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{
-    Claim, Dice, Drift, Loss, Patience, Step, Terms, Time, Token, verdict,
-};
+use redquorum_protocol::{Claim, Dice, Drift, Loss, Patience, Step, Terms, Time, Token, verdict};
 
 use super::fold::{Fold, ORDERS};
 use super::scope::Scope;
@@ -98,21 +96,26 @@ impl Caller {
         self.kept.get(usize::from(round)).is_none_or(|kept| self.clock.plus(early) >= *kept)
     }
 
-    /// The next instant at which something changes for it by the passing of time.
+    /// The next instant at which something changes for it by the mere passing of time. When a timer
+    /// is due is no such instant: until it fires, nothing is different.
     pub(super) fn next_tick(&self, scope: &Scope) -> Option<Time> {
-        let mut instants = vec![self.claim.next_wake()];
-        if self.live().is_some() {
-            instants.extend(&self.kept);
-            if let Claim::Holding(hold) = &self.claim {
-                instants.push(hold.deadline());
-                if scope.rounds > 0 {
-                    // Late enough that a round ends past the deadline.
-                    let late = hold.deadline().since(Time::ZERO).saturating_sub(TICK);
-                    instants.push(Time::ZERO.plus(late));
-                }
+        self.live()?;
+        let mut instants = self.kept.clone();
+        if let Claim::Holding(hold) = &self.claim {
+            instants.push(hold.deadline());
+            if scope.rounds > 0 {
+                // Late enough that a round ends past the deadline.
+                let late = hold.deadline().since(Time::ZERO).saturating_sub(TICK);
+                instants.push(Time::ZERO.plus(late));
             }
         }
-        instants.into_iter().filter(|at| *at > self.clock && *at != Time::NEVER).min()
+        instants.into_iter().filter(|at| *at > self.clock).min()
+    }
+
+    /// The instant at which its next timer fires, at the earliest.
+    pub(super) fn fires(&self) -> Option<Time> {
+        let next = self.claim.next_wake();
+        (next != Time::NEVER).then(|| next.max(self.clock))
     }
 
     /// It is done with its claim: all that was known of it is forgotten.
@@ -126,7 +129,8 @@ impl Caller {
             self.claim = Claim::Ended;
         }
         if is_over(&self.claim) {
-            *self = Self { claims: self.claims, tokens: self.tokens, dead: self.dead, ..Self::new() };
+            *self =
+                Self { claims: self.claims, tokens: self.tokens, dead: self.dead, ..Self::new() };
         }
     }
 
@@ -135,9 +139,10 @@ impl Caller {
         use std::hash::Hash;
         let mut fold = Fold::at(self.clock);
         self.claim.hash(&mut fold);
+        // None of it is a list right behind an instant, which would pass for a ballot.
+        (self.claims, self.tokens, self.watched, self.dead).hash(&mut fold);
         self.kept.hash(&mut fold);
         self.lost.hash(&mut fold);
-        (self.claims, self.tokens, self.watched, self.dead).hash(&mut fold);
         fold.hashes()
     }
 }

@@ -4,10 +4,10 @@ use redquorum_protocol::Claim;
 
 use super::super::Fate;
 use super::caller::Caller;
-use super::local::Move;
+use super::local::Then;
 use super::master::{Key, Request};
 use super::side::Side;
-use super::{Machines, Scope, Spent, State, Withheld, is_over};
+use super::{Blunder, Machines, Scope, Spent, State, Withheld, is_over};
 
 /// One thing that happens. Clients and masters are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub enum Act {
     Release,
     /// It drops the future or the lease.
     Drop,
-    /// A timer of its claim fires.
+    /// A timer of its claim fires: the clock is there by then, or further on.
     Wake,
     /// Its clock moves to the next instant that counts.
     Tick,
@@ -123,20 +123,31 @@ impl Machines {
         }
     }
 
-    /// An event that nothing need be compared with, since whatever else happens may as well happen
-    /// after it: a client whose claim is over reads an answer, and none of its connections can break
-    /// any more. It takes an entry out of a ledger, at most; that commutes with all that is left, and
-    /// a rule that is broken while the answer waits is broken just as well when it was read.
+    /// An event before which nothing else need be tried, since all else may as well come after it.
+    ///
+    /// Of a client whose claim is over, and none of whose connections can break any more, that is the
+    /// reading of an answer, and the execution of a clean-up whose key is not there and cannot come any
+    /// more. Either changes that client alone, in the same way whenever it happens, and prevents
+    /// nothing; and a rule that is broken while it waits is broken just as well when it has happened.
     fn only(&self, state: &State) -> Option<Event> {
-        let Spent { cuts, stalls, .. } = state.spent;
-        if !self.scope.fold || cuts < self.scope.cuts || stalls < self.scope.stalls {
+        let Spent { cuts, stalls, errors, .. } = state.spent;
+        let (scope, spent) = (&self.scope, cuts + stalls + errors);
+        if !scope.reduce || spent < scope.cuts + scope.stalls + scope.errors {
             return None;
         }
-        (0..self.scope.clients).find_map(|client| {
+        (0..scope.clients).find_map(|client| {
             let known = self.known(state, client);
             let moves = known.moves.as_ref().filter(|_| known.over)?;
-            let hears = |of: &Move| matches!(of.deed, Deed::Between(_, Thing::Hear));
-            let index = moves.iter().position(hears)?;
+            let index = moves.iter().position(|of| match (of.deed, &of.then) {
+                (Deed::Between(_, Thing::Hear), _) => true,
+                (Deed::Between(master, _), Then::Asks(Request::Delete(token), _)) => {
+                    let (client, token) = (small(client), *token);
+                    let ours = |key: Key| key.client == client && key.token == token;
+                    !state.keys[usize::from(master)].is_some_and(ours)
+                        && !self.side(state, client.into(), master.into()).0.may_create(token)
+                }
+                _ => false,
+            })?;
             Some(Event::Move(small(client), u16::try_from(index).expect("there are few")))
         })
     }
@@ -163,17 +174,19 @@ pub(super) type Possible = (Fate, Deed, Cost);
 pub(super) fn possible(
     caller: &Caller,
     sides: &[&Side],
-    scope: &Scope,
+    (scope, blunder): (&Scope, Blunder),
     withheld: &mut Withheld,
 ) -> Vec<Possible> {
     let mut out = Vec::new();
     for (master, side) in (0..).zip(sides) {
         let mut list = |fate, thing, cost| out.push((fate, Deed::Between(master, thing), cost));
-        messages(side, &mut list);
+        messages(side, blunder, &mut list);
         faults(side, &mut list);
     }
     if !caller.dead {
-        acts(caller, scope, withheld, &mut |fate, act, cost| out.push((fate, Deed::Act(act), cost)));
+        acts(caller, scope, withheld, &mut |fate, act, cost| {
+            out.push((fate, Deed::Act(act), cost));
+        });
     }
     // What is due first, each in the order in which it was listed.
     out.sort_by_key(|(fate, ..)| *fate == Fate::Free);
@@ -181,7 +194,7 @@ pub(super) fn possible(
 }
 
 /// What moves between a client and a master.
-fn messages(side: &Side, list: &mut impl FnMut(Fate, Thing, Cost)) {
+fn messages(side: &Side, blunder: Blunder, list: &mut impl FnMut(Fate, Thing, Cost)) {
     for (number, wire) in (0..).zip(&side.wires) {
         if wire.open && !wire.replies.is_empty() {
             list(Fate::Due, Thing::Hear, Cost::Nothing);
@@ -196,7 +209,9 @@ fn messages(side: &Side, list: &mut impl FnMut(Fate, Thing, Cost)) {
     if side.dialling.is_some() {
         list(Fate::Due, Thing::Connect, Cost::Nothing);
     }
-    if let Some((_, false)) = side.timer() {
+    if let Some((_, false)) = side.timer()
+        && blunder != Blunder::NeverTriesAgain
+    {
         list(Fate::Due, Thing::Retry, Cost::Nothing);
     }
 }
@@ -228,19 +243,22 @@ fn acts(
     withheld: &mut Withheld,
     list: &mut impl FnMut(Fate, Act, Cost),
 ) {
-    let mut list = |fate, act| list(fate, act, if act == Act::Die { Cost::Death } else { Cost::Nothing });
+    let mut list =
+        |fate, act| list(fate, act, if act == Act::Die { Cost::Death } else { Cost::Nothing });
     if let Claim::Acquiring(acquire) = &caller.claim
         && acquire.is_won()
     {
         list(Fate::Due, Act::Collect);
     }
-    let due = caller.claim.next_wake() <= caller.clock;
-    if due && !caller.would_exceed(scope) {
-        list(Fate::Due, Act::Wake);
-    } else if due {
-        match &caller.claim {
-            Claim::Holding(_) => withheld.rounds += 1,
-            _ => withheld.attempts += 1,
+    if scope.clocks
+        && let Some(at) = caller.fires()
+    {
+        if !caller.would_exceed(scope, at) {
+            list(Fate::Due, Act::Wake);
+        } else if matches!(caller.claim, Claim::Holding(_)) {
+            withheld.rounds += 1;
+        } else {
+            withheld.attempts += 1;
         }
     }
     if scope.clocks && caller.next_tick(scope).is_some() {

@@ -67,8 +67,9 @@ impl Machines {
 
     pub(super) fn enter_side(&mut self, side: Side) -> u32 {
         let hash = Wide::of(&side);
+        let tokens = self.scope.attempts;
         self.sides.enter_with([hash; ORDERS], || {
-            let entries = side.entries();
+            let entries = side.entries(tokens);
             (side, entries)
         })
     }
@@ -118,7 +119,8 @@ impl Machines {
         let mut withheld = Withheld::default();
         let possible = {
             let sides = local.sides.map(|side| &self.sides.get(side).0);
-            possible(caller, &sides[..self.scope.masters], &self.scope, &mut withheld)
+            let sides = &sides[..self.scope.masters];
+            possible(caller, sides, (&self.scope, self.blunder), &mut withheld)
         };
         let moves = possible.into_iter().map(|(fate, deed, cost)| {
             let then = self.then(local, deed);

@@ -64,6 +64,8 @@ pub(super) enum Reply {
     Taken,
     Alive,
     Error,
+    /// An error, to the kill of an old connection.
+    NotKilled,
     NoScript,
 }
 
@@ -77,7 +79,7 @@ impl Reply {
             // Whose it is decides nothing.
             Self::Taken => Answer::Taken(Holder::NotAsked),
             Self::Alive => Answer::Alive,
-            Self::Error => Answer::Unknown(Cause::Error("an error".into())),
+            Self::Error | Self::NotKilled => Answer::Unknown(Cause::Error("an error".into())),
             Self::NoScript => Answer::Unknown(Cause::NoScript),
         }
     }

@@ -17,6 +17,11 @@ impl<T> Pool<T> {
         Self { parts: Vec::new(), numbers: HashMap::default() }
     }
 
+    #[cfg(test)]
+    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+        self.parts.iter().map(|(part, _)| part)
+    }
+
     pub(super) fn get(&self, number: u32) -> &T {
         &self.parts[number as usize].0
     }

@@ -4,7 +4,7 @@ use redquorum_protocol::{Claim, Extension, quorum};
 
 use super::super::Broken;
 use super::caller::Caller;
-use super::master::{Key, Request};
+use super::master::{Key, Reply, Request};
 use super::side::{Entries, Side};
 use super::{Machines, State};
 
@@ -19,7 +19,8 @@ pub(super) const A_CLEAN_UP_COMES_BEHIND: &str = "a clean-up comes behind what i
 /// R7: after a loss the lease is never held again, and its deadline does not move.
 pub(super) const LOST_IS_FINAL: &str = "lost is final";
 /// R6: a deadline moves only with a round that succeeded, and only onwards.
-pub(super) const A_DEADLINE_MOVES_BY_SUCCESS: &str = "a deadline moves only by a round that succeeded";
+pub(super) const A_DEADLINE_MOVES_BY_SUCCESS: &str =
+    "a deadline moves only by a round that succeeded";
 /// R1: no lease is handed out at or past its deadline.
 pub(super) const HANDED_OUT_IN_TIME: &str = "a lease is handed out before its deadline";
 /// Whoever believes in a lease is right: a quorum of masters has its key.
@@ -41,8 +42,8 @@ pub(super) fn check_hold(before: &Claim, caller: &Caller) -> Option<Broken> {
         return None;
     };
     let moved = after.deadline() != before.deadline();
-    let extended = after.extension() != before.extension()
-        && after.extension().1 == Extension::Extended;
+    let extended =
+        after.extension() != before.extension() && after.extension().1 == Extension::Extended;
     if let Some((_, deadline)) = caller.lost {
         let finally = after.lost().is_some() && after.deadline() == deadline && !extended;
         return (!finally).then(|| Broken { rule: LOST_IS_FINAL, why: "it is held again".into() });
@@ -62,6 +63,11 @@ impl Machines {
         sides: &[&(Side, Entries)],
         covered: &[u8],
     ) -> Result<(), Broken> {
+        if let (Some(_), Claim::Holding(hold)) = (caller.lost, &caller.claim)
+            && hold.lost().is_none()
+        {
+            return broken(LOST_IS_FINAL, "its loss is forgotten");
+        }
         for (master, ((side, _), covered)) in (1..).zip(sides.iter().zip(covered)) {
             if let Some(token) = side.twice {
                 let why = format!("SET is written twice with token {token} for master {master}");
@@ -71,9 +77,8 @@ impl Machines {
                 broken(A_CLEAN_UP_COMES_BEHIND, format!("for master {master}: {why}"))
             })?;
             let mut coming = side.wires.iter().flat_map(|wire| &wire.requests);
-            let orphan = coming.find_map(|request| {
-                request.creates().filter(|token| covered & 1 << token == 0)
-            });
+            let orphan = coming
+                .find_map(|request| request.creates().filter(|token| covered & 1 << token == 0));
             if let Some(token) = orphan.filter(|_| !caller.dead) {
                 let why = format!(
                     "token {token} is on its way to master {master}, and its clean-up is not owed"
@@ -104,22 +109,19 @@ impl Machines {
     }
 
     fn check_holds(&self, state: &State) -> Result<(), Broken> {
-        let mut believers = 0;
-        for client in 0..self.scope.clients {
-            let Some(token) = self.known(state, client).believed else { continue };
-            believers += 1;
-            let ours = |key: &&Option<Key>| {
-                key.is_some_and(|key| usize::from(key.client) == client && key.token == token)
-            };
-            let held = state.keys.iter().filter(ours).count();
+        let clients = 0..self.scope.clients;
+        let believes = |client: usize| Some((client, self.known(state, client).believed?));
+        if clients.clone().filter_map(believes).count() > 1 {
+            return broken(MUTUAL_EXCLUSION, "both believe in a lease");
+        }
+        for (client, token) in clients.filter_map(believes) {
+            let ours = |key: &&Key| usize::from(key.client) == client && key.token == token;
+            let held = state.keys.iter().flatten().filter(ours).count();
             if held < quorum(self.scope.masters) {
                 let c = client + 1;
                 let why = format!("c{c} believes in token {token}, which {held} masters have");
                 return broken(A_BELIEVED_HOLD_IS_TRUE, why);
             }
-        }
-        if believers > 1 {
-            return broken(MUTUAL_EXCLUSION, "both believe in a lease");
         }
         Ok(())
     }
@@ -136,7 +138,10 @@ impl Machines {
             }
             let ours = |key: Key| usize::from(key.client) == client;
             if !known.owes_nothing || state.keys.iter().flatten().any(|key| ours(*key)) {
-                return broken(DEBTS_ARE_PAID, format!("c{c} is done, and leaves something for ever"));
+                return broken(
+                    DEBTS_ARE_PAID,
+                    format!("c{c} is done, and leaves something for ever"),
+                );
             }
         }
         Ok(())
@@ -147,6 +152,8 @@ impl Side {
     /// Whether everything that may make a key stands ahead of the clean-up that is under way for it.
     fn check_order(&self) -> Result<(), String> {
         for (at, wire) in self.wires.iter().enumerate() {
+            // Whatever is answered behind a kill that failed is not believed.
+            let kill_failed = wire.replies.contains(&Reply::NotKilled);
             for (place, request) in wire.requests.iter().enumerate() {
                 let Request::Delete(token) = request else { continue };
                 let ahead = wire.requests.iter().take(place);
@@ -156,7 +163,7 @@ impl Side {
                 for old in &self.wires[..at] {
                     let creates = old.requests.iter().any(|other| other.creates() == Some(*token));
                     let killed = ahead.clone().any(|other| *other == Request::Kill(old.epoch));
-                    if wire.open && creates && !killed {
+                    if wire.open && creates && !killed && !kill_failed {
                         return Err(format!(
                             "token {token} may be set by an old connection behind its clean-up"
                         ));

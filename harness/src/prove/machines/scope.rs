@@ -1,5 +1,7 @@
 //! The bounds of a run, and the runs that are made.
 
+use std::fmt;
+
 use super::event::Cost;
 
 /// How far a run goes. What is not bounded here is not bounded at all: messages, timers, ends of
@@ -18,6 +20,8 @@ pub struct Scope {
     pub attempts: u8,
     /// Whether a claim tries again by itself.
     pub waits: bool,
+    /// Whether somebody waits for the answer to a release. Else its future is dropped at once.
+    pub release: bool,
     /// Rounds of extending of each client's lease.
     pub rounds: u8,
     /// Whether the watchdog may be started.
@@ -34,6 +38,8 @@ pub struct Scope {
     pub clocks: bool,
     /// Whether states that differ in the order of masters or of clients count as one.
     pub fold: bool,
+    /// Whether events before which nothing else need be tried are taken alone.
+    pub reduce: bool,
 }
 
 /// What was spent of the bounds, on the way to a state.
@@ -114,6 +120,7 @@ impl Scope {
         claims: 1,
         attempts: 1,
         waits: false,
+        release: false,
         rounds: 0,
         watchdog: false,
         cuts: 0,
@@ -122,11 +129,93 @@ impl Scope {
         deaths: 0,
         clocks: false,
         fold: true,
+        reduce: true,
     };
 
     /// Small runs, for tests of a few seconds.
-    pub const SMALL: [Self; 1] = [Self::CALM];
+    pub const SMALL: [Self; 4] = [
+        Self { name: "rivals", masters: 2, clocks: true, ..Self::CALM },
+        Self { name: "rivals who try again", masters: 1, attempts: 2, waits: true, ..Self::DEEP },
+        Self { name: "link", masters: 1, claims: 2, attempts: 2, cuts: 2, ..Self::ALONE },
+        Self { name: "lease", masters: 1, rounds: 1, watchdog: true, cuts: 1, ..Self::DEEP_ALONE },
+    ];
 
-    /// All runs of `redquorum-chaos prove`.
-    pub const ALL: [Self; 1] = [Self::CALM];
+    /// All runs of `redquorum-chaos prove`: in each, something else goes far.
+    pub const ALL: [Self; 10] = [
+        Self { name: "rivals", clocks: true, ..Self::CALM },
+        Self { name: "rivals cut off", cuts: 1, ..Self::CALM },
+        Self { name: "rivals, one of whom dies", masters: 2, cuts: 1, deaths: 1, ..Self::DEEP },
+        Self {
+            name: "rivals on one master",
+            masters: 1,
+            cuts: 1,
+            stalls: 1,
+            errors: 1,
+            ..Self::DEEP
+        },
+        Self { name: "rivals who try again", masters: 1, attempts: 2, waits: true, ..Self::DEEP },
+        Self {
+            name: "link",
+            masters: 1,
+            claims: 2,
+            attempts: 2,
+            cuts: 3,
+            stalls: 1,
+            errors: 1,
+            ..Self::ALONE
+        },
+        Self { name: "links", cuts: 2, ..Self::ALONE },
+        Self { name: "acquire", masters: 2, attempts: 2, waits: true, cuts: 1, ..Self::DEEP_ALONE },
+        Self { name: "lease", rounds: 1, ..Self::DEEP_ALONE },
+        Self {
+            name: "watchdog",
+            masters: 1,
+            rounds: 2,
+            watchdog: true,
+            cuts: 1,
+            ..Self::DEEP_ALONE
+        },
+    ];
+
+    const ALONE: Self = Self { clients: 1, ..Self::CALM };
+    const DEEP: Self = Self { clocks: true, ..Self::CALM };
+    const DEEP_ALONE: Self = Self { clients: 1, clocks: true, release: true, ..Self::CALM };
+
+    /// The bounds in words.
+    pub fn bounds(&self) -> String {
+        let some = |number: u8, what: &str| match number {
+            0 => None,
+            1 => Some(format!("1 {what}")),
+            _ => Some(format!("{number} {what}s")),
+        };
+        let yes = |is: bool, what: &str| is.then(|| what.to_owned());
+        let parts = [
+            Some(format!("{} masters", self.masters)).filter(|_| self.masters > 1),
+            Some("1 master".to_owned()).filter(|_| self.masters == 1),
+            some(u8::try_from(self.clients).unwrap_or(u8::MAX), "client"),
+            some(self.claims, "claim").map(|text| text + " of each"),
+            some(self.attempts, "attempt").map(|text| text + " of each"),
+            yes(self.waits, "claims try again by themselves"),
+            yes(self.release, "releases are waited for"),
+            yes(self.clocks, "clocks and timers of claims"),
+            some(self.rounds, "extension"),
+            yes(self.watchdog, "the watchdog"),
+            some(self.cuts, "broken connection"),
+            some(self.stalls, "stalled connection"),
+            some(self.errors, "error"),
+            some(self.deaths, "death"),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { claims, attempts, rounds, cuts, stalls, errors, deaths } = self;
+        write!(
+            f,
+            "{claims} claims, {attempts} attempts, {rounds} rounds, {cuts} cuts, {stalls} stalls, \
+             {errors} errors, {deaths} deaths"
+        )
+    }
 }

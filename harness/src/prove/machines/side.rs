@@ -177,7 +177,9 @@ impl Side {
             Command::Load(script) => Request::Load(*script),
             Command::Ping => Request::Ping,
         };
-        let Some(wire) = self.wires.iter_mut().find(|wire| Some(wire.epoch) == epoch) else { return };
+        let Some(wire) = self.wires.iter_mut().find(|wire| Some(wire.epoch) == epoch) else {
+            return;
+        };
         if blunder == Blunder::CleansUpFirst && matches!(request, Request::Delete(_)) {
             wire.requests.push_front(request);
         } else {
@@ -212,8 +214,7 @@ impl Side {
         let unheard = self.unheard_sets();
         let (requests, replies) = (VecDeque::new(), VecDeque::new());
         self.wires.push(Wire { epoch, open: true, requests, replies });
-        let input =
-            LinkInput::Connected { epoch, client_id: Some(epoch), run_id: Some(run_id()) };
+        let input = LinkInput::Connected { epoch, client_id: Some(epoch), run_id: Some(run_id()) };
         self.handle(NOW, input, 0, blunder, told);
         if blunder == Blunder::SendsAgain
             && let Some(wire) = self.wires.iter_mut().find(|wire| wire.epoch == epoch)
@@ -271,6 +272,9 @@ impl Side {
 
     /// The client reads the next answer.
     pub(super) fn hear(&mut self, blunder: Blunder, told: &mut Told) {
+        if blunder == Blunder::NeverReads {
+            return;
+        }
         let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) else { return };
         let Some(reply) = wire.replies.pop_front() else { return };
         let input = LinkInput::Answered { epoch: wire.epoch, answer: reply.answer() };
@@ -293,6 +297,10 @@ impl Side {
     /// The master has taken the next command of a connection from its buffer, and answers it.
     pub(super) fn reply(&mut self, wire: usize, reply: Reply) {
         let Some(request) = self.wires[wire].requests.pop_front() else { return };
+        let reply = match (request, reply) {
+            (Request::Kill(_), Reply::Error) => Reply::NotKilled,
+            (_, reply) => reply,
+        };
         if self.wires[wire].open && !matches!(request, Request::Again(_)) {
             self.wires[wire].replies.push_back(reply);
         }
@@ -321,13 +329,24 @@ impl Side {
         self.forget();
     }
 
-    /// What the ledger has.
-    pub(super) fn entries(&self) -> Entries {
-        let of = |what: Entry| {
-            (1..8).filter(|token| self.entry(*token) == what).map(|token| 1 << token).sum()
-        };
+    /// Whether a key with this token may still come to be.
+    pub(super) fn may_create(&self, token: u8) -> bool {
+        let mut requests = self.wires.iter().flat_map(|wire| &wire.requests);
+        requests.any(|request| request.creates() == Some(token))
+    }
+
+    /// What the ledger has, of so many tokens.
+    pub(super) fn entries(&self, tokens: u8) -> Entries {
         let count = self.link.as_ref().map_or(0, |link| link.owed() + link.claimed());
-        Entries { claimed: of(Entry::Claimed), owed: of(Entry::Owed), count }
+        let mut entries = Entries { claimed: 0, owed: 0, count };
+        for token in (1..=tokens).filter(|_| count > 0) {
+            match self.entry(token) {
+                Entry::None => {}
+                Entry::Claimed => entries.claimed |= 1 << token,
+                Entry::Owed => entries.owed |= 1 << token,
+            }
+        }
+        entries
     }
 
     /// What the ledger says of a token. A copy of the link is asked, since the ledger is its own.

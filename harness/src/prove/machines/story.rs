@@ -23,7 +23,9 @@ impl Machines {
             }
         };
         let changes: Vec<String> = after
-            .map(|after| (0..self.scope.clients).filter_map(|c| self.change(state, after, c)).collect())
+            .map(|after| {
+                (0..self.scope.clients).filter_map(|c| self.change(state, after, c)).collect()
+            })
             .unwrap_or_default();
         if changes.is_empty() { what } else { format!("{what}: {}", changes.join(", ")) }
     }
@@ -77,8 +79,8 @@ fn words(act: Act) -> &'static str {
         Act::Watch => "starts the watchdog",
         Act::Release => "releases its lease",
         Act::Drop => "drops its future or lease",
-        Act::Wake => "is woken by its timer",
-        Act::Tick => "'s clock moves to its next instant",
+        Act::Wake => "is woken by its timer, as soon as it is due or later",
+        Act::Tick => "is slow: its clock moves on",
         Act::Die => "dies",
     }
 }
@@ -91,12 +93,15 @@ fn between(c: u8, m: u8, thing: Thing, side: &Side) -> String {
     };
     match thing {
         Thing::Execute(wire) => format!("master {m} executes {} of c{c}", command(wire)),
-        Thing::Refuse(wire) => format!("master {m} answers {} of c{c} with an error", command(wire)),
+        Thing::Refuse(wire) => {
+            format!("master {m} answers {} of c{c} with an error", command(wire))
+        }
         Thing::Unload(wire) => {
             format!("master {m} has lost its scripts, and says so to {} of c{c}", command(wire))
         }
         Thing::Hear => {
-            let reply = side.wires.iter().find(|wire| wire.open).and_then(|wire| wire.replies.front());
+            let reply =
+                side.wires.iter().find(|wire| wire.open).and_then(|wire| wire.replies.front());
             format!("c{c} hears from master {m}: {}", reply.map_or("", |reply| said(*reply)))
         }
         Thing::Connect => format!("c{c} has a new connection to master {m}"),
@@ -131,7 +136,7 @@ const fn said(reply: Reply) -> &'static str {
         Reply::Absent => "no such key",
         Reply::Taken => "held by another",
         Reply::Alive => "done",
-        Reply::Error => "an error",
+        Reply::Error | Reply::NotKilled => "an error",
         Reply::NoScript => "no such script",
     }
 }

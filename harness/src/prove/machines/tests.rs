@@ -1,35 +1,202 @@
+//! What the model finds, and that it would find what is wrong.
+
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use super::rules::*;
 use super::*;
 
+/// More states than any run of these tests has.
+const MOST: usize = 1_000_000;
+
+/// One client that can do everything with one lease.
+const ONE: Scope = Scope {
+    name: "one",
+    clients: 1,
+    claims: 2,
+    attempts: 2,
+    waits: true,
+    clocks: true,
+    ..Scope::CALM
+};
+
+fn holds(scope: Scope) -> Explored {
+    let Proof { explored, .. } = prove(scope, Blunder::None, MOST);
+    assert!(explored.broken.is_none(), "{}: {:#?}", scope.name, explored.broken);
+    assert!(explored.complete, "{}: {} states are not all", scope.name, explored.states);
+    explored
+}
+
 #[test]
-fn probe() {
-    let n = |name: &str, or: u8| std::env::var(name).map_or(or, |text| text.parse().unwrap());
-    let scope = Scope {
-        masters: n("M", 3).into(),
-        clients: n("C", 2).into(),
-        claims: n("CLAIMS", 1),
-        attempts: n("ATTEMPTS", 1),
-        waits: n("WAITS", 0) > 0,
-        rounds: n("ROUNDS", 0),
-        watchdog: n("WATCH", 0) > 0,
-        cuts: n("CUTS", 0),
-        stalls: n("STALLS", 0),
-        errors: n("ERRORS", 0),
-        deaths: n("DEATHS", 0),
-        clocks: n("CLOCKS", 0) > 0,
-        fold: n("FOLD", 1) > 0,
-        ..Scope::CALM
-    };
-    let start = std::time::Instant::now();
-    let blunder = match n("BLUNDER", 0) {
-        0 => Blunder::None,
-        k => Blunder::ALL[usize::from(k) - 1],
-    };
-    let proof = prove(scope, blunder, 1_000_000 * usize::from(n("MOST", 10)));
-    println!("{blunder:?} {:?} {:?}", start.elapsed(), proof.explored);
-    println!("{:?}", proof.withheld);
-    if let Some(c) = proof.explored.broken {
-        println!("{}: {}", c.broken.rule, c.broken.why);
-        c.story.iter().enumerate().for_each(|(i, l)| println!("{:3} {l}", i + 1));
-        c.last.iter().for_each(|l| println!("    {l}"));
+fn all_rules_hold_in_small_bounds() {
+    for scope in Scope::SMALL {
+        let explored = holds(scope);
+        assert!(explored.ends > 0 && explored.states > 1_000, "{}: {explored:?}", scope.name);
     }
+}
+
+/// Which rule each blunder breaks, and in which bounds it shows.
+#[test]
+fn each_blunder_breaks_the_rule_that_is_there_for_it() {
+    let cut = Scope { cuts: 1, ..ONE };
+    let one = Scope { masters: 1, ..cut };
+    let table = [
+        (Blunder::TakesSilenceForPaid, cut, NO_KEY_OUTLIVES_ITS_DEBT),
+        (Blunder::LeavesTheSilent, ONE, NO_KEY_OUTLIVES_ITS_DEBT),
+        (Blunder::LeavesTheLost, ONE, NO_KEY_OUTLIVES_ITS_DEBT),
+        (Blunder::KillsNobody, cut, A_CLEAN_UP_COMES_BEHIND),
+        (Blunder::CleansUpFirst, ONE, A_CLEAN_UP_COMES_BEHIND),
+        (Blunder::SendsAgain, cut, A_TOKEN_IS_SET_ONCE),
+        (Blunder::OneToken, ONE, A_TOKEN_IS_SET_ONCE),
+        (Blunder::TakesSilenceForGranted, cut, A_BELIEVED_HOLD_IS_TRUE),
+        (
+            Blunder::NoDrift,
+            Scope { rounds: 1, cuts: 0, claims: 1, attempts: 1, ..one },
+            A_BELIEVED_HOLD_IS_TRUE,
+        ),
+        (
+            Blunder::MixesRounds,
+            Scope { rounds: 2, cuts: 0, claims: 1, attempts: 1, ..one },
+            A_BELIEVED_HOLD_IS_TRUE,
+        ),
+        (Blunder::ExtendsByLess, Scope { rounds: 1, ..one }, A_DEADLINE_MOVES_BY_SUCCESS),
+        (Blunder::CollectsLate, ONE, HANDED_OUT_IN_TIME),
+        (Blunder::RevivesLost, ONE, LOST_IS_FINAL),
+        (Blunder::NeverTriesAgain, Scope { cuts: 2, ..one }, DEBTS_ARE_PAID),
+        (Blunder::NeverReads, ONE, "the world settles"),
+    ];
+    for (blunder, scope, rule) in table {
+        let found = prove(scope, blunder, MOST).explored.broken;
+        let found = found.unwrap_or_else(|| panic!("{blunder:?} is not seen"));
+        assert_eq!(found.broken.rule, rule, "{blunder:?}: {found:#?}");
+    }
+    let seen: Vec<Blunder> = table.iter().map(|(blunder, ..)| *blunder).collect();
+    assert!(Blunder::ALL.iter().all(|blunder| seen.contains(blunder)));
+}
+
+/// Explores as something else sees it.
+struct Seen<'m> {
+    machines: &'m mut Machines,
+    eye: Eye,
+}
+
+enum Eye {
+    /// Does not fold, and notes which states folding would take for one.
+    Unfolded(HashSet<u128>),
+    /// Looks for nothing but overlaps: with one, a hold is hollow, and that would be seen first.
+    OnlyOverlaps,
+}
+
+impl Model for Seen<'_> {
+    type State = State;
+    type Event = Event;
+
+    fn starts(&mut self) -> Vec<State> {
+        self.machines.starts()
+    }
+
+    fn events(&mut self, state: &State, out: &mut Vec<(Fate, Event)>) {
+        self.machines.events(state, out);
+    }
+
+    fn step(&mut self, state: &State, event: Event) -> Result<State, Broken> {
+        self.machines.step(state, event)
+    }
+
+    fn key(&mut self, state: &State) -> u128 {
+        if let Eye::Unfolded(folded) = &mut self.eye {
+            self.machines.scope.fold = true;
+            folded.insert(self.machines.key(state));
+            self.machines.scope.fold = false;
+        }
+        self.machines.key(state)
+    }
+
+    fn check(&mut self, state: &State) -> Result<(), Broken> {
+        match (self.machines.check(state), &self.eye) {
+            (Err(broken), Eye::OnlyOverlaps) if broken.rule != MUTUAL_EXCLUSION => Ok(()),
+            (checked, _) => checked,
+        }
+    }
+
+    fn check_end(&mut self, state: &State) -> Result<(), Broken> {
+        self.machines.check_end(state)
+    }
+
+    fn tell(&mut self, state: &State, event: Event, after: Option<&State>) -> String {
+        self.machines.tell(state, event, after)
+    }
+
+    fn show(&mut self, state: &State) -> Vec<String> {
+        self.machines.show(state)
+    }
+}
+
+#[test]
+fn an_overlap_of_believed_holds_is_seen() {
+    let scope = Scope { masters: 1, cuts: 1, ..Scope::CALM };
+    let mut machines = Machines::new(scope, Blunder::TakesSilenceForGranted);
+    let found = explore(&mut Seen { machines: &mut machines, eye: Eye::OnlyOverlaps }, MOST);
+    let found = found.broken.expect("it is seen");
+    assert_eq!(found.broken.rule, MUTUAL_EXCLUSION, "{found:#?}");
+    let told = |text: &str| found.story.iter().any(|line| line.contains(text));
+    assert!(told("c1 holds the lease") && told("c2 holds the lease"), "{found:#?}");
+}
+
+#[test]
+fn folding_finds_the_same_states_once_for_each_order() {
+    let whole = Scope { reduce: false, ..Scope::CALM };
+    let scopes = [
+        Scope { masters: 2, clocks: true, ..whole },
+        Scope { clients: 1, clocks: true, ..whole },
+        Scope { clients: 1, clocks: true, masters: 2, rounds: 1, ..whole },
+    ];
+    for scope in scopes {
+        let folded = holds(scope);
+        let unfolded = Scope { fold: false, ..scope };
+        let mut machines = Machines::new(unfolded, Blunder::None);
+        let eye = Eye::Unfolded(HashSet::new());
+        let mut all = Seen { machines: &mut machines, eye };
+        let found = explore(&mut all, MOST);
+        let Eye::Unfolded(all) = all.eye else { unreachable!("it is the one above") };
+        assert!(found.complete && found.broken.is_none(), "{found:?}");
+        assert!(found.states > folded.states, "{scope:?}");
+        assert_eq!(all.len(), folded.states, "{scope:?}");
+    }
+}
+
+#[test]
+fn what_is_taken_alone_leaves_out_no_end() {
+    for scope in [
+        Scope { masters: 2, cuts: 1, ..Scope::CALM },
+        Scope { clients: 1, cuts: 1, errors: 1, masters: 2, ..Scope::CALM },
+    ] {
+        let (reduced, whole) = (holds(scope), holds(Scope { reduce: false, ..scope }));
+        assert!(reduced.states < whole.states);
+        assert_eq!(reduced.ends, whole.ends, "{scope:?}");
+    }
+}
+
+/// The form of a claim's hash is known well enough: each ballot of a claim is heard as one.
+#[test]
+fn a_hash_has_as_many_ballots_as_its_claim() {
+    let scope =
+        Scope { masters: 2, rounds: 2, release: true, clients: 1, clocks: true, ..Scope::CALM };
+    let mut machines = Machines::new(scope, Blunder::None);
+    assert!(explore(&mut machines, MOST).complete);
+    let mut seen = [0; 3];
+    for caller in machines.callers.all() {
+        let mut fold = fold::Fold::at(caller.clock);
+        caller.claim.hash(&mut fold);
+        let (kind, least, most) = match &caller.claim {
+            Claim::Acquiring(_) => (0, 1, 1),
+            // With the round before, if the holder asked for that.
+            Claim::Holding(_) => (1, 1, 2),
+            Claim::Releasing(_) => (2, 1, 1),
+            Claim::Ended => continue,
+        };
+        seen[kind] += 1;
+        assert!((least..=most).contains(&fold.ballots()), "{caller:?}");
+    }
+    assert!(seen.iter().all(|of| *of > 0), "{seen:?}");
 }

@@ -3,7 +3,7 @@
 //! As in the shell, the effects of a claim are carried out in their order, what a link says at once
 //! of its own order is told the claim before the next, and what the claim makes of that comes last.
 
-use redquorum_protocol::{Answer, Claim, Effect, Input, NodeId, Step};
+use redquorum_protocol::{Answer, Claim, Effect, Input, NodeId, Step, Time};
 
 use super::super::Broken;
 use super::caller::{Caller, Numbered, TICK, round_of, terms};
@@ -89,14 +89,27 @@ impl Turn<'_> {
         match act {
             Act::Acquire => self.acquire(),
             Act::Collect => self.collect(),
-            Act::Extend => self.claim(Input::Extend(terms(self.scope.masters))),
+            Act::Extend => {
+                let terms = terms(self.scope.masters);
+                let less = terms.with_ttl(terms.ttl() - TICK).expect("they fit each other");
+                let by_less = self.blunder == Blunder::ExtendsByLess;
+                self.claim(Input::Extend(if by_less { less } else { terms }));
+            }
             Act::Watch => {
                 self.caller.watched = true;
                 self.claim(Input::KeepAlive(TICK * 100));
             }
-            Act::Release => self.claim(Input::Release),
+            Act::Release => {
+                self.claim(Input::Release);
+                if !self.scope.release {
+                    self.claim(Input::Abandon);
+                }
+            }
             Act::Drop => self.claim(Input::Abandon),
-            Act::Wake => self.claim(Input::Wake),
+            Act::Wake => {
+                self.caller.clock = self.caller.fires().expect("it was listed");
+                self.claim(Input::Wake);
+            }
             Act::Tick => {
                 let next = self.caller.next_tick(self.scope);
                 self.caller.clock = next.expect("it was listed");
@@ -253,10 +266,10 @@ impl Turn<'_> {
 
 impl Caller {
     /// Whether its next timer would start an attempt, or a round, beyond the bounds.
-    pub(super) fn would_exceed(&self, scope: &Scope) -> bool {
+    pub(super) fn would_exceed(&self, scope: &Scope, now: Time) -> bool {
         let mut copy = self.claim.clone();
         let mut dice = Numbered { tokens: self.tokens, blunder: Blunder::None };
-        copy.handle(self.clock, Input::Wake, &mut dice, &mut Vec::new());
+        copy.handle(now, Input::Wake, &mut dice, &mut Vec::new());
         let rounds = match &copy {
             Claim::Holding(hold) => hold.extension().0,
             _ => 0,

@@ -52,6 +52,13 @@ const MOMENTS: &str = "a client and what happens: `c1 granted L`, or `asks`, `re
                        register, `c1 request 3`, `c1 reply 3` with `of acquire`, `of extend`, `of \
                        release` or `of any`; behind it a time if you like: `c1 granted L + 10ms`";
 
+impl Moment {
+    /// Whether it is this that it waits for.
+    pub(crate) fn is_at(&self, client: &str, what: &What) -> bool {
+        self.client == *client && self.what == *what
+    }
+}
+
 impl FromStr for Moment {
     type Err = String;
 

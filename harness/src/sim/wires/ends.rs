@@ -7,10 +7,13 @@ use super::{Lane, Message, Wire, WireId};
 use crate::history::Outcome;
 use crate::sabotage::process::Happening;
 use crate::scenario::{Class, End, Side};
-use crate::sim::rules::Fate;
+use crate::sim::rules::{Fate, Rule};
 use crate::sim::server::{self, Close};
 use crate::sim::world::{Instant, What, World};
 use crate::sim::{CONNECT, GREETING};
+
+/// Why a connection ended that its master dropped.
+const RESET: &str = "reset by the master";
 
 impl Wire {
     pub(super) const fn new(
@@ -36,6 +39,8 @@ impl Wire {
             suffers: Vec::new(),
             apart: None,
             hangup_waits: false,
+            hangs_up: false,
+            drops: false,
         }
     }
 }
@@ -103,6 +108,7 @@ impl World {
     /// The client's end is on its way to the master.
     fn hangs_up(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
+        wire.hangs_up = true;
         let latency = self.links.of_mut(wire.actor, wire.node).up.latency();
         let at = wire.up.arrives(self.now, latency, &Fate::default(), 0);
         self.enter(at, What::Hangup(id));
@@ -127,9 +133,10 @@ impl World {
         let (actor, node) = (wire.actor, wire.node);
         let told = wire.client_open && !wire.down.lost;
         if told && !self.rules.swallow_ends(actor, node, Side::Reply) {
+            wire.drops = true;
             let latency = self.links.of_mut(actor, node).down.latency();
             let at = wire.down.arrives(self.now, latency, &Fate::default(), 0);
-            self.enter(at, What::Ended(id, "reset by the master"));
+            self.enter(at, What::Ended(id, RESET));
         }
         self.forget(id);
     }
@@ -144,7 +151,9 @@ impl World {
         if !wire.client_open && !wire.master_open && wire.up.held.is_none() {
             // Replies that nobody waits for any more.
             let Some(wire) = self.wires.get_mut(id) else { return };
-            for reply in std::mem::take(&mut wire.down.under_way) {
+            let under_way = std::mem::take(&mut wire.down.under_way).into_iter();
+            let (_, held) = wire.down.held.take().unwrap_or_default();
+            for reply in under_way.map(|(_, reply)| reply).chain(held) {
                 self.record(id, reply.to, reply.result, None);
             }
             self.wires.remove(id);
@@ -174,6 +183,7 @@ impl World {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.up.held = None;
         wire.up.lost = true;
+        wire.down.lost = true;
         let open = wire.client_open;
         let at = self.now + self.links.of_mut(wire.actor, wire.node).down.latency();
         let held = wire.down.held.take();
@@ -201,7 +211,9 @@ impl World {
 
     /// A rule is healed: what it held goes on, what suffered from it is reset.
     pub(in crate::sim) fn heal(&mut self, rule: u64) {
-        self.rules.heal(rule);
+        if let Some(cured) = self.rules.heal(rule).filter(|rule| rule.slows()) {
+            self.hasten(&cured);
+        }
         for id in 0..self.wires.next() {
             let Some(wire) = self.wires.get_mut(id) else { continue };
             if wire.apart == Some(rule) && wire.up.held.is_none() {
@@ -226,6 +238,34 @@ impl World {
                 let (_, held) = wire.down.held.take().unwrap_or_default();
                 for reply in held {
                     self.send_back(id, reply, &Fate::default());
+                }
+            }
+        }
+    }
+
+    /// A rule that slowed messages is gone: what it kept goes on at once.
+    fn hasten(&mut self, cured: &Rule) {
+        for id in 0..self.wires.next() {
+            let Some(wire) = self.wires.get_mut(id) else { continue };
+            let (actor, node) = (wire.actor, wire.node);
+            if !cured.is_about(actor, node) {
+                continue;
+            }
+            if cured.is_on(Side::Request) {
+                let at = self.now + self.links.of_mut(actor, node).up.latency();
+                let (many, hangs_up) = (wire.up.hasten(at), wire.hangs_up);
+                (0..many).for_each(|_| self.enter(at, What::AtMaster(id)));
+                if hangs_up {
+                    self.enter(at, What::Hangup(id));
+                }
+            }
+            let Some(wire) = self.wires.get_mut(id) else { continue };
+            if cured.is_on(Side::Reply) {
+                let at = self.now + self.links.of_mut(actor, node).down.latency();
+                let (many, drops) = (wire.down.hasten(at), wire.drops);
+                (0..many).for_each(|_| self.enter(at, What::AtClient(id)));
+                if drops {
+                    self.enter(at, What::Ended(id, RESET));
                 }
             }
         }

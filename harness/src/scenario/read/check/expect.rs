@@ -72,7 +72,7 @@ fn causing(cause: Cause) -> &'static [&'static str] {
         Cause::ClockRate => &["clock.rate"],
         Cause::ClockStrobe => &["clock.strobe"],
         Cause::NodeRestart => &["node.restart", "node.kill", "node.stop"],
-        Cause::ClientPause => &["client.pause"],
+        Cause::ClientPause => &["client.pause", "client.suspend"],
         Cause::LateWrite | Cause::Bug | Cause::Unknown => &[],
     }
 }

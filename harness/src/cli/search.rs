@@ -1,0 +1,116 @@
+//! `search`: looks for runs in which the lock breaks its promise. What is asked, and with which exit
+//! code it ends; `chance.rs` runs scenarios by chance, `exhaustive.rs` all schedules of a few faults, `finds.rs` makes a file of each find, `told.rs`
+//! has what is printed.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::list::Shape;
+use super::run::{listen, usual_folder};
+use super::words::complain;
+use super::{Code, code};
+use crate::report::Out;
+use crate::sabotage::Lie;
+
+mod chance;
+mod exhaustive;
+mod finds;
+mod told;
+
+/// Of this many seeds each can be typed.
+const SEEDS: u64 = u32::MAX as u64;
+
+/// What to look for, where, and for how long.
+#[derive(Debug, Args)]
+#[command(after_help = HELP)]
+pub(super) struct SearchOptions {
+    /// How many masters. Default: 1 to 5, by chance; with --faults 5
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
+    nodes: Option<u8>,
+    /// Instead of scenarios by chance all schedules of up to so many faults, on a few lessons
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(0..=9),
+        conflicts_with_all = ["runs", "seed", "outside", "require_coverage"])]
+    faults: Option<u8>,
+    /// For how long, such as 90s or 10m. Default: 60s; with --faults until
+    /// all is done
+    #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "runs")]
+    time: Option<Duration>,
+    /// How many runs, instead of a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    runs: Option<u64>,
+    /// The number of the first run. The same seed and number of runs give the same result, on however
+    /// many threads. Default: a random one
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// All faults, also those that no lock can survive: shows how it breaks, and is wrong only if
+    /// something breaks for no reason
+    #[arg(long)]
+    outside: bool,
+    /// Let the clients lie: one of the mutants, to see whether and how soon the search notices
+    #[arg(long, value_name = "NAME", default_value_t = Lie::None, hide_default_value = true)]
+    lie: Lie,
+    /// How many threads. Default: all cores
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    jobs: Option<u16>,
+    /// Where the scenario files of what is found go: to `found` in it. Default: target/chaos in a
+    /// Cargo project, else chaos-out
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// How to print it
+    #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+    format: Shape,
+    /// Exit with 2 if a situation that a search should come by never came
+    #[arg(long)]
+    require_coverage: bool,
+}
+
+const HELP: &str = "\
+Each kind of violation is shrunk to what it takes and written as a scenario file, which `run` repeats.
+
+Exit codes:
+  0    nothing went wrong; with --outside: nothing went wrong without a cause
+  1    something went wrong
+  2    with --require-coverage: a situation never came
+  3    the environment: nowhere to write
+  64   the command line is wrong
+  70   a fault of this program
+  130  interrupted; what was found until then is printed and written";
+
+fn time(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if !time.is_zero() => Ok(time),
+        _ => Err("write a number with a unit, such as 90s or 10m".to_owned()),
+    }
+}
+
+impl SearchOptions {
+    fn jobs(&self) -> usize {
+        let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        self.jobs.map_or_else(cores, usize::from)
+    }
+
+    fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| rand::random::<u64>() % SEEDS)
+    }
+}
+
+pub(super) fn main(options: &SearchOptions) -> Code {
+    listen();
+    let folder = options.out.clone().unwrap_or_else(usual_folder).join("found");
+    let out = match Out::create(&folder) {
+        Ok(out) => out,
+        Err(error) => {
+            let wrong = format!("finds cannot be written to {}: {error}", folder.display());
+            complain(&wrong, "name another folder with --out");
+            return code::Code::Environment;
+        }
+    };
+    match options.faults {
+        Some(faults) => exhaustive::main(options, usize::from(faults), &out),
+        None => chance::main(options, &out),
+    }
+}

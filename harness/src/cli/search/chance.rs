@@ -1,0 +1,106 @@
+//! The random search, from its options to its exit code.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::finds::{self, Find};
+use super::told::{self, End};
+use super::{SearchOptions, Shape};
+use crate::cli::Code;
+use crate::cli::words::say;
+use crate::real::interrupted;
+use crate::report::Out;
+use crate::search::chance::{Report, Search};
+use crate::search::plan::Space;
+
+/// How long it takes if nobody says otherwise.
+const USUALLY: Duration = Duration::from_secs(60);
+
+pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
+    let search = Search {
+        space: Space { inside: !options.outside, nodes: options.nodes.map(usize::from) },
+        seed: options.seed(),
+        runs: options.runs.unwrap_or(u64::MAX),
+        lie: options.lie,
+        jobs: options.jobs(),
+    };
+    let time = if options.runs.is_some() { None } else { Some(options.time.unwrap_or(USUALLY)) };
+    if options.format == Shape::Human {
+        say(&told::begin(&search));
+    }
+    let start = Instant::now();
+    let bar = bar(options.runs, time);
+    let report = search.run(&|report| {
+        let passed = start.elapsed();
+        show(&bar, report, passed, time);
+        !interrupted() && time.is_none_or(|time| passed < time)
+    });
+    let took = start.elapsed();
+    bar.finish_and_clear();
+    let mut wrong = false;
+    for (kind, sight) in &report.kinds {
+        let Some(found) = search.found(sight.first) else { continue };
+        match finds::keep(&found, kind, out) {
+            Ok(find) => {
+                wrong |= find.is_wrong(&search);
+                tell(options, &search, &find, sight.runs);
+            }
+            Err(code) => return code,
+        }
+    }
+    let end = End { report: &report, took, interrupted: interrupted() };
+    say(&match options.format {
+        Shape::Human => told::end(&end),
+        Shape::Json => told::end_json(&search, &end),
+    });
+    let missed = options.require_coverage && report.missed().next().is_some();
+    if end.interrupted {
+        Code::Interrupted
+    } else if wrong {
+        Code::Differs
+    } else if missed {
+        Code::NotSeen
+    } else {
+        Code::AsExpected
+    }
+}
+
+fn tell(options: &SearchOptions, search: &Search, find: &Find, runs: u64) {
+    say(&match options.format {
+        Shape::Human => told::find(search, find, runs),
+        Shape::Json => told::find_json(search, find, runs),
+    });
+}
+
+/// On standard error; hidden where that is no terminal.
+fn bar(runs: Option<u64>, time: Option<Duration>) -> ProgressBar {
+    let (length, eta) = match (runs, time) {
+        (Some(runs), _) => (runs, "{eta}"),
+        (None, Some(time)) => (millis(time), "{eta}"),
+        (None, None) => (0, ""),
+    };
+    let bar = ProgressBar::new(length);
+    let template = format!("{{spinner}} {{bar:24}} {{msg}}, {eta} left");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn show(bar: &ProgressBar, report: &Report, passed: Duration, time: Option<Duration>) {
+    if bar.is_hidden() {
+        return;
+    }
+    bar.set_position(time.map_or(report.runs, |_| millis(passed)));
+    let rate = told::rate(report.runs, passed);
+    bar.set_message(format!(
+        "{} runs, {rate}/s, {} kinds of finds",
+        report.runs,
+        report.kinds.len()
+    ));
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,249 @@
+//! The exhaustive search, from its options to its exit code: what is searched is printed first, then
+//! what was counted, the table of smallest schedules, and the file of each class of failures.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::finds;
+use super::{SearchOptions, Shape};
+use crate::cli::Code;
+use crate::cli::words::say;
+use crate::real::interrupted;
+use crate::report::Out;
+use crate::sabotage::Lie;
+use crate::scenario::Scenario;
+use crate::search::exhaustive::{Class, Plan, SEED, Tally, listing, table};
+use crate::search::{Found, Kind};
+use crate::sim;
+
+/// How many masters, if nobody says otherwise.
+const USUALLY: usize = 5;
+/// From so many seeds a find must show where links are not all alike.
+const SEEDS: u64 = 20;
+/// The table has a column for each of these, and for what is asked for.
+const COLUMNS: [usize; 4] = [1, 3, 4, 5];
+
+pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
+    let nodes = options.nodes.map_or(USUALLY, usize::from);
+    let plan = |nodes, faults| Plan {
+        lie: options.lie,
+        threads: options.jobs(),
+        ..Plan::new(nodes, faults)
+    };
+    let human = options.format == Shape::Human;
+    let asked = plan(nodes, faults);
+    if human {
+        for lesson in &asked.lessons {
+            say(&listing(lesson));
+        }
+    }
+    let start = Instant::now();
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos} of {len}, {eta} left")
+    {
+        bar.set_style(style);
+    }
+    let tally = asked.search(&|done, all| {
+        bar.set_length(wide(all));
+        bar.set_position(wide(done));
+        !interrupted() && options.time.is_none_or(|time| start.elapsed() < time)
+    });
+    bar.finish_and_clear();
+    let took = start.elapsed();
+    if human {
+        say(&told(nodes, faults, &tally, took));
+    } else {
+        say(&json(nodes, faults, &tally, took));
+    }
+    if interrupted() {
+        return Code::Interrupted;
+    }
+    if options.lie == Lie::None && faults > 0 {
+        if let Err(code) = classes(options, &tally, out) {
+            return code;
+        }
+        if human {
+            smallest(&plan, nodes, &tally);
+        }
+    }
+    match wrongs(options, &tally, out) {
+        Ok(()) if tally.broken + tally.unexplained > 0 => Code::Differs,
+        Ok(()) => Code::AsExpected,
+        Err(code) => code,
+    }
+}
+
+/// What was counted.
+fn told(nodes: usize, faults: usize, tally: &Tally, took: Duration) -> String {
+    let all: u64 = tally.schedules.iter().sum();
+    let by_size: Vec<String> = tally.schedules.iter().map(u64::to_string).collect();
+    let mut text = format!(
+        "{all} schedules of up to {faults} faults for {nodes} masters ({} by their number of \
+         faults), in {:.1} s\n",
+        by_size.join(" + "),
+        took.as_secs_f64(),
+    );
+    let Tally { inside, violated, broken, unexplained, parts, cut, .. } = tally;
+    let _ = writeln!(text, "{inside} inside the assumptions: {broken} wrong");
+    let outside = all - inside;
+    let _ = writeln!(text, "{outside} outside: {unexplained} violated without a cause");
+    let _ = writeln!(text, "{violated} violated, all in all");
+    match cut {
+        0 => text.push_str("nothing was cut\n"),
+        _ => {
+            let _ = writeln!(
+                text,
+                "cut for want of time: {cut} of {parts} first faults, with all that begins with them"
+            );
+        }
+    }
+    for ((layer, cause), count) in &tally.kinds {
+        let _ = writeln!(text, "  {layer} ({cause}): {count}");
+    }
+    text
+}
+
+/// The table, with few faults for other numbers of masters than the one that was asked for.
+fn smallest(plan: &dyn Fn(usize, usize) -> Plan, asked: usize, tally: &Tally) {
+    let mut columns: Vec<usize> = COLUMNS.into_iter().filter(|nodes| *nodes != asked).collect();
+    columns.push(asked);
+    columns.sort_unstable();
+    let others: Vec<(usize, Tally)> = columns
+        .iter()
+        .filter(|nodes| **nodes != asked)
+        .map(|nodes| (*nodes, plan(*nodes, 1).search(&|_, _| !interrupted())))
+        .collect();
+    let column = |nodes: usize| {
+        let other = others.iter().find(|(known, _)| *known == nodes);
+        (nodes, other.map_or(tally, |(_, tally)| tally))
+    };
+    say(&table(&columns.into_iter().map(column).collect::<Vec<_>>()));
+}
+
+/// A file for each class that was found, with as few faults as it takes.
+fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code> {
+    for class in Class::ALL {
+        let all = [true, false].into_iter().filter_map(|bare| tally.smallest.get(&(class, bare)));
+        let mut all = all.flatten().map(|found| &found.scenario).peekable();
+        if all.peek().is_none() {
+            continue;
+        }
+        // Found where all links are alike; what stands in the file must show from chance, too.
+        let Some((found, kind)) = all.find_map(|scenario| steady(class, scenario)) else {
+            say(&format!("{class}: only where all links are alike"));
+            continue;
+        };
+        // Made smaller, if it is then still of that class and as steady. Where it matters when a client
+        // acts it keeps its time: on real masters a fault cannot strike between two of its steps.
+        let small = class.forgets().then(|| finds::shrunk(&found, &kind));
+        let small = small.and_then(|small| steady(class, &small.scenario));
+        let (found, kind) = small.unwrap_or((found, kind));
+        let file = finds::write(class.name(), &found, &kind, out)?;
+        if options.format == Shape::Human {
+            let names = found.scenario.faults.iter().map(|fault| fault.harm.name());
+            let names: Vec<&str> = names.collect();
+            say(&format!("{class}: {}\n  {}", names.join(", "), file.display()));
+        }
+    }
+    Ok(())
+}
+
+/// The scenario as a find of its class, if it shows that whatever the seed.
+fn steady(class: Class, scenario: &Scenario) -> Option<(Found, Kind)> {
+    let shown = |seed| {
+        let history = sim::run(scenario, seed, Lie::None);
+        let found = Found::in_history(&history, Lie::None)?;
+        class.shown(&history, &found.verdict)?;
+        let kind = found.kinds().into_iter().find(|kind| class.is_kind(kind))?;
+        Some((found, kind))
+    };
+    let mut all = (SEED..SEED + SEEDS).map(shown);
+    let first = all.next()??;
+    all.all(|found| found.is_some()).then_some(first)
+}
+
+/// A file for each kind of what is wrong.
+fn wrongs(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for (number, wrong) in tally.wrong.iter().enumerate() {
+        let found = Found::of(&wrong.scenario, SEED, options.lie);
+        let kind = found.as_ref().map(Found::kind);
+        if kind.as_ref().is_some_and(|kind| kinds.contains(kind)) {
+            continue;
+        }
+        let inside = if wrong.inside { "inside the assumptions" } else { "for no reason" };
+        say(&format!("✗ {inside}: {}", wrong.lines.join("\n  ")));
+        match (found, kind) {
+            (Some(found), Some(kind)) => {
+                let find = finds::keep(&found, &kind, out)?;
+                say(&format!("  {}", find.again()));
+                kinds.push(kind);
+            }
+            // It shows only where all links are alike.
+            _ => {
+                let text = toml::to_string(&wrong.scenario).unwrap_or_default();
+                let name = format!("even-{number}.toml");
+                if let Err(error) = out.replace(&name, text.as_bytes()) {
+                    say(&format!("{name} cannot be written: {error}"));
+                    return Err(Code::Environment);
+                }
+                say(&format!("  only where all links are alike: {name}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[derive(Serialize)]
+struct Line {
+    event: &'static str,
+    nodes: usize,
+    faults: usize,
+    schedules: Vec<u64>,
+    inside: u64,
+    violated: u64,
+    broken: u64,
+    unexplained: u64,
+    cut: usize,
+    seconds: f64,
+    smallest: Vec<Smallest>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Smallest {
+    class: &'static str,
+    bare_quorum: bool,
+    faults: usize,
+    masters: usize,
+}
+
+fn json(nodes: usize, faults: usize, tally: &Tally, took: Duration) -> String {
+    let smallest = tally.smallest.iter().map(|((class, bare), found)| Smallest {
+        class: class.name(),
+        bare_quorum: *bare,
+        faults: found.first().map_or(0, |found| found.faults),
+        masters: found.first().map_or(0, |found| found.masters),
+    });
+    let line = Line {
+        event: "exhaustive",
+        nodes,
+        faults,
+        schedules: tally.schedules.clone(),
+        inside: tally.inside,
+        violated: tally.violated,
+        broken: tally.broken,
+        unexplained: tally.unexplained,
+        cut: tally.cut,
+        seconds: took.as_secs_f64(),
+        smallest: smallest.collect(),
+    };
+    serde_json::to_string(&line).unwrap_or_default()
+}
+
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

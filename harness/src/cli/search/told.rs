@@ -1,0 +1,147 @@
+//! What a search prints: for people, and as JSON, an object a line.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::finds::Find;
+use crate::sabotage::Lie;
+use crate::scenario::{Cause, Layer};
+use crate::search::chance::{Goal, Report, Search};
+
+/// How a search ended.
+pub(super) struct End<'a> {
+    pub(super) report: &'a Report,
+    pub(super) took: Duration,
+    pub(super) interrupted: bool,
+}
+
+/// What is known before the first run; the seed first.
+pub(super) fn begin(search: &Search) -> String {
+    let Search { space, seed, lie, jobs, .. } = search;
+    let masters = space.nodes.map_or("1 to 5".to_owned(), |nodes| nodes.to_string());
+    let faults = if space.inside {
+        "only faults that the lock must survive"
+    } else {
+        "all faults, also those outside its assumptions"
+    };
+    let lies = match lie {
+        Lie::None => String::new(),
+        lie => format!("\nclients  {lie}: {}", lie.about()),
+    };
+    format!("seed     {seed}, {jobs} threads\nmasters  {masters}\nfaults   {faults}{lies}\n")
+}
+
+/// Runs a second, rounded.
+pub(super) fn rate(runs: u64, took: Duration) -> u64 {
+    let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
+    runs.saturating_mul(1_000) / millis
+}
+
+/// One kind of find.
+pub(super) fn find(search: &Search, find: &Find, runs: u64) -> String {
+    let (sign, times) = (if find.is_wrong(search) { '✗' } else { '·' }, plural(runs, "run"));
+    let scenario = &find.small.scenario;
+    let mut names: Vec<&str> = scenario.faults.iter().map(|fault| fault.harm.name()).collect();
+    names.dedup();
+    let faults = match names.as_slice() {
+        [] => "no fault".to_owned(),
+        names => names.join(", "),
+    };
+    let mut text = format!("{sign} {}, in {times}, first in {}\n", find.kind, find.number);
+    let clients = plural(u64::try_from(scenario.clients.len()).unwrap_or(0), "client");
+    let masters = plural(u64::try_from(scenario.cluster.nodes).unwrap_or(0), "master");
+    let _ = writeln!(text, "  it takes {faults}; {clients}, {masters}");
+    let _ = writeln!(text, "  {}", find.file.display());
+    let _ = writeln!(text, "  {}", find.again());
+    text
+}
+
+/// How it went.
+pub(super) fn end(end: &End<'_>) -> String {
+    let End { report, took, interrupted } = end;
+    let mut text = String::new();
+    let many = plural(report.runs, "run");
+    let rate = rate(report.runs, *took);
+    let seconds = took.as_secs_f64();
+    let found = match report.kinds.len() {
+        0 => "nothing went wrong".to_owned(),
+        1 => "one kind of find".to_owned(),
+        kinds => format!("{kinds} kinds of finds"),
+    };
+    let _ = write!(text, "{found} in {many}, {rate} a second for {seconds:.1} s");
+    text += if *interrupted { ", interrupted\n" } else { "\n" };
+    let missed: Vec<Goal> = report.missed().collect();
+    let reached = Goal::ALL.len() - missed.len();
+    let _ = write!(text, "{reached} of {} situations came", Goal::ALL.len());
+    for goal in missed {
+        let _ = write!(text, "\nnever came: {goal}, {}", goal.about());
+    }
+    text
+}
+
+fn plural(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+#[derive(Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+enum Line<'a> {
+    Find {
+        layer: Option<Layer>,
+        because: &'a [Cause],
+        wrong: bool,
+        runs: u64,
+        first: u64,
+        masters: usize,
+        clients: usize,
+        faults: Vec<&'a str>,
+        seed: u64,
+        file: String,
+        again: String,
+    },
+    End {
+        seed: u64,
+        runs: u64,
+        events: u64,
+        seconds: f64,
+        interrupted: bool,
+        goals: BTreeMap<&'a str, u64>,
+    },
+}
+
+pub(super) fn find_json(search: &Search, find: &Find, runs: u64) -> String {
+    let scenario = &find.small.scenario;
+    json(&Line::Find {
+        layer: find.kind.layer,
+        because: &find.kind.causes,
+        wrong: find.is_wrong(search),
+        runs,
+        first: find.number,
+        masters: scenario.cluster.nodes,
+        clients: scenario.clients.len(),
+        faults: scenario.faults.iter().map(|fault| fault.harm.name()).collect(),
+        seed: find.small.seed,
+        file: find.file.display().to_string(),
+        again: find.again(),
+    })
+}
+
+pub(super) fn end_json(search: &Search, end: &End<'_>) -> String {
+    let End { report, took, interrupted } = end;
+    let runs = |goal: Goal| report.goals.get(&goal).copied().unwrap_or(0);
+    json(&Line::End {
+        seed: search.seed,
+        runs: report.runs,
+        events: report.events,
+        seconds: took.as_secs_f64(),
+        interrupted: *interrupted,
+        goals: Goal::ALL.iter().map(|goal| (goal.name(), runs(*goal))).collect(),
+    })
+}
+
+fn json(line: &Line<'_>) -> String {
+    serde_json::to_string(line).unwrap_or_default()
+}

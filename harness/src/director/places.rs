@@ -1,0 +1,76 @@
+//! Places: where in a run a fault can strike. Noted for a search that asks for them, in the order in
+//! which they come; nobody else pays.
+
+use crate::name::Name;
+use crate::scenario::{Class, Side, What};
+
+/// A moment that comes in a run, or the instant before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Whose.
+    pub client: Name,
+    /// What happens.
+    pub what: What,
+    /// Before it.
+    pub before: bool,
+}
+
+/// The places that have come so far.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    /// Later messages of a class are no places.
+    most: u32,
+    passed: Vec<((Name, Side, Class), u32)>,
+    all: Vec<Place>,
+}
+
+impl Places {
+    pub(super) const fn new(most: u32) -> Self {
+        Self { most, passed: Vec::new(), all: Vec::new() }
+    }
+
+    pub(super) fn all(&self) -> &[Place] {
+        &self.all
+    }
+
+    /// Something happens to a client, or is about to.
+    pub(super) fn come(&mut self, client: &str, what: &What, before: bool) {
+        let known =
+            |place: &Place| place.before == before && place.what == *what && place.client == client;
+        if !self.all.iter().any(known) {
+            self.all.push(Place { client: client.into(), what: what.clone(), before });
+        }
+    }
+
+    /// A message of a client passes.
+    pub(super) fn pass(&mut self, client: &Name, side: Side, class: Class) {
+        let is = |(key, _): &&mut ((Name, Side, Class), u32)| {
+            (key.1, key.2) == (side, class) && key.0 == *client
+        };
+        let number = match self.passed.iter_mut().find(is) {
+            Some((_, count)) => {
+                *count += 1;
+                *count
+            }
+            None => {
+                self.passed.push(((client.clone(), side, class), 1));
+                1
+            }
+        };
+        if number <= self.most && class != Class::Any {
+            let what = match side {
+                Side::Reply => What::Reply(number, class),
+                Side::Request | Side::Both => What::Request(number, class),
+            };
+            self.come(client, &what, false);
+        }
+    }
+
+    /// How many messages of a client have passed: of one class, as places have one.
+    pub(super) fn passed(&self, client: &str, side: Side, class: Class) -> u32 {
+        let is = |(key, _): &&((Name, Side, Class), u32)| {
+            (key.1, key.2) == (side, class) && key.0 == *client
+        };
+        self.passed.iter().find(is).map_or(0, |(_, count)| *count)
+    }
+}

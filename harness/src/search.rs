@@ -1,0 +1,136 @@
+//! Searches for runs in which the lock breaks its promise, and makes a lesson of each that is found.
+//!
+//! ```text
+//! plan ─▶ chance ─▶ Found ─▶ shrink ─▶ story: a scenario file that a person reads
+//!           └ goals: what was reached
+//! exhaustive: all schedules of a few faults on a few lessons
+//! ```
+//!
+//! All of it is in virtual time, and repeats itself from a seed. `plan` makes scenarios by chance;
+//! `chance` runs them on all cores; `exhaustive` leaves nothing to chance; `shrink` takes away from a
+//! [`Found`] whatever it can do without; `story` tells what is left. Nothing is judged here: that is for the [judge](crate::judge). What is
+//! asked and printed is in `cli/search.rs`.
+
+use std::fmt;
+
+use crate::history::History;
+use crate::judge::{Finding, Seen, Verdict, judge};
+use crate::sabotage::Lie;
+use crate::scenario::{Cause, Expect, Layer, Scenario};
+use crate::sim;
+
+pub mod chance;
+pub mod exhaustive;
+mod lengths;
+pub mod mutants;
+pub mod plan;
+pub mod shrink;
+pub mod story;
+
+/// A run in which something went wrong, and all that is needed to repeat it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// What was run. It expects nothing: everything bad is a finding.
+    pub scenario: Scenario,
+    /// Where its chance came from.
+    pub seed: u64,
+    /// Whether the clients lied, and how.
+    pub lie: Lie,
+    /// What was seen.
+    pub verdict: Verdict,
+}
+
+/// What went wrong: what a shrink must keep, and what makes two finds the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind {
+    /// The layer that was violated. None: no layer, but the run itself contradicts itself, such as a
+    /// client that stamped what cannot be.
+    pub layer: Option<Layer>,
+    /// Why, sorted. None: it is not certain that it was violated.
+    pub causes: Vec<Cause>,
+}
+
+impl Found {
+    /// Runs a scenario; none, if nothing went wrong.
+    pub fn of(scenario: &Scenario, seed: u64, lie: Lie) -> Option<Self> {
+        let mut scenario = scenario.clone();
+        scenario.expect = Expect::default();
+        Self::in_history(&sim::run(&scenario, seed, lie), lie)
+    }
+
+    /// What went wrong in a run whose scenario expects nothing; none, if nothing did.
+    pub fn in_history(history: &History, lie: Lie) -> Option<Self> {
+        let verdict = judge(history);
+        let (scenario, seed) = (history.header.scenario.clone(), history.header.seed);
+        (!kinds(&verdict).is_empty()).then_some(Self { scenario, seed, lie, verdict })
+    }
+
+    /// What went wrong, the worst first; there is at least one.
+    pub fn kinds(&self) -> Vec<Kind> {
+        kinds(&self.verdict)
+    }
+
+    /// The worst of what went wrong.
+    pub fn kind(&self) -> Kind {
+        let found = self.kinds().into_iter().next();
+        found.unwrap_or(Kind { layer: None, causes: vec![Cause::Unknown] })
+    }
+}
+
+/// What went wrong in a run, each kind once: what no fault explains first, then in the order of layers.
+pub fn kinds(verdict: &Verdict) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = verdict.findings.iter().map(Kind::of).collect();
+    if verdict.differences.iter().any(|line| is_contradiction(line)) {
+        kinds.push(Kind { layer: None, causes: vec![Cause::Bug] });
+    }
+    kinds.sort_by_key(|kind| (!kind.is_unexplained(), kind.clone()));
+    kinds.dedup();
+    kinds
+}
+
+/// Whether a difference is neither about a layer nor about what a scenario wants to see happen: a
+/// fault that waits for what never comes is no harm.
+fn is_contradiction(line: &str) -> bool {
+    let told = ["fault ", "because: ", "acquires: ", "margin: "];
+    let layer = Layer::ALL.iter().any(|layer| line.starts_with(layer.name()));
+    !layer && !told.iter().any(|start| line.starts_with(start))
+}
+
+impl Kind {
+    fn of(finding: &Finding) -> Self {
+        let certain = finding.seen == Seen::Violated;
+        let mut causes = if certain { finding.causes.clone() } else { Vec::new() };
+        causes.sort_unstable();
+        causes.dedup();
+        Self { layer: Some(finding.layer), causes }
+    }
+
+    /// Whether no fault explains it: the lock is wrong, or this program is.
+    pub fn is_unexplained(&self) -> bool {
+        self.layer.is_none()
+            || self.causes.iter().any(|cause| matches!(cause, Cause::Bug | Cause::Unknown))
+    }
+
+    /// Whether it is only possible that something went wrong.
+    pub const fn is_doubt(&self) -> bool {
+        self.causes.is_empty()
+    }
+
+    /// Whether no lock could prevent it, though all faults are inside the assumptions: a client that is
+    /// paused between its last look at the lease and its write.
+    pub fn is_by_design(&self) -> bool {
+        self.layer == Some(Layer::UnfencedResource) && self.causes == [Cause::ClientPause]
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.layer.map_or("contradiction", Layer::name))?;
+        let mut before = " (";
+        for cause in &self.causes {
+            write!(f, "{before}{cause}")?;
+            before = ", ";
+        }
+        f.write_str(if self.is_doubt() { " (in doubt)" } else { ")" })
+    }
+}

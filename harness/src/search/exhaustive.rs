@@ -1,0 +1,119 @@
+//! Exhaustive search: all schedules of up to so many faults, on a few lessons, from a vocabulary of
+//! faults and places. What it finds are scenarios, which can be run anywhere.
+//!
+//! `lessons.rs` has what is played, `vocabulary.rs` what can go wrong in it, `walk.rs` the way through
+//! all of it, `assumptions.rs` and `classes.rs` what a run shows, `tally.rs` what is counted, `table.rs` how few faults it takes. Nothing
+//! here is left to chance: the result is the same each time, on any number of threads.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::history::History;
+use crate::sabotage::Lie;
+
+mod assumptions;
+mod classes;
+mod lessons;
+mod listing;
+mod table;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+mod walk;
+
+pub use classes::Class;
+pub use lessons::{Lesson, lessons};
+pub use listing::listing;
+pub use table::table;
+pub use tally::{Found, Tally, Wrong};
+pub use vocabulary::{Symmetry, vocabulary};
+pub use walk::SEED;
+use walk::{Ground, Start};
+
+/// What to search.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The lessons.
+    pub lessons: Vec<Lesson>,
+    /// Up to so many faults.
+    pub faults: usize,
+    /// Whether masters that are alike are told apart.
+    pub symmetry: Symmetry,
+    /// What the clients get wrong.
+    pub lie: Lie,
+    /// On so many threads.
+    pub threads: usize,
+}
+
+impl Plan {
+    /// All lessons for so many masters.
+    pub fn new(nodes: usize, faults: usize) -> Self {
+        let (lessons, symmetry) = (lessons(nodes), Symmetry::Folded);
+        Self { lessons, faults, symmetry, lie: Lie::None, threads: 1 }
+    }
+
+    /// Runs all schedules. Whoever is asked whether to go on is told how many of the parts are done,
+    /// and how many there are; what is not done then is counted as cut.
+    pub fn search(&self, go_on: &(dyn Fn(usize, usize) -> bool + Sync)) -> Tally {
+        let grounds: Vec<Ground> = self
+            .lessons
+            .iter()
+            .map(|lesson| Ground {
+                lesson: lesson.clone(),
+                vocabulary: vocabulary(lesson, self.symmetry),
+            })
+            .collect();
+        let mut tally = Tally::default();
+        let mut work: Vec<(&Ground, Start)> = Vec::new();
+        for ground in &grounds {
+            let starts = ground.starts(self.lie, &mut |faults: &[usize], history: &History| {
+                tally.add(ground, faults, history);
+            });
+            if self.faults > 0 {
+                work.extend(starts.into_iter().map(|start| (ground, start)));
+            }
+        }
+        tally.parts = work.len();
+        let parts = self.walk(&work, go_on);
+        tally.cut = work.len() - parts.len();
+        parts.into_iter().for_each(|part| tally.append(part));
+        tally
+    }
+
+    fn walk(
+        &self,
+        work: &[(&Ground, Start)],
+        go_on: &(dyn Fn(usize, usize) -> bool + Sync),
+    ) -> Vec<Tally> {
+        let next = AtomicUsize::new(0);
+        let parts = Mutex::new(BTreeMap::new());
+        thread::scope(|scope| {
+            for _ in 0..self.threads.max(1) {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        let Some((ground, start)) = work.get(number) else { break };
+                        let mut part = Tally::default();
+                        ground.walk(
+                            start,
+                            self.faults,
+                            &mut |faults: &[usize], history: &History| {
+                                part.add(ground, faults, history);
+                            },
+                        );
+                        let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+                        parts.insert(number, part);
+                        if !go_on(parts.len(), work.len()) {
+                            next.store(work.len(), Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        // In the order of the work, not in that in which threads were done.
+        parts.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+    }
+}

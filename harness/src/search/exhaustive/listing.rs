@@ -1,0 +1,63 @@
+//! What is searched, for people: the lessons, and of each the faults that a schedule can have.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::lessons::Lesson;
+use super::vocabulary::{Symmetry, vocabulary};
+use crate::scenario::{Fault, When};
+
+/// Where a kind of harm can strike, and whom.
+#[derive(Default)]
+struct Where {
+    places: BTreeSet<String>,
+    whom: BTreeSet<String>,
+    lasts: BTreeSet<String>,
+    faults: usize,
+}
+
+/// A lesson and its vocabulary.
+pub fn listing(lesson: &Lesson) -> String {
+    let faults = vocabulary(lesson, Symmetry::Folded);
+    let scenario = &lesson.scenario;
+    let mut text = format!("{}: {} faults. {}\n", scenario.name, faults.len(), scenario.about);
+    for client in &scenario.clients {
+        let steps: Vec<String> = client.script.iter().map(ToString::to_string).collect();
+        let _ = writeln!(text, "  {} from {}: {}", client.id, client.start, steps.join(", "));
+    }
+    let mut places: Vec<String> = Vec::new();
+    let mut kinds: BTreeMap<&'static str, Where> = BTreeMap::new();
+    for fault in &faults {
+        let place = place(fault);
+        if !places.contains(&place) {
+            places.push(place.clone());
+        }
+        let kind = kinds.entry(fault.harm.name()).or_default();
+        kind.places.insert(place);
+        kind.whom.insert(whom(fault));
+        kind.lasts.insert(fault.lasts.map_or("to the end".to_owned(), |lasts| lasts.to_string()));
+        kind.faults += 1;
+    }
+    let _ = writeln!(text, "  places: {}", places.join("; "));
+    for (name, Where { places, whom, lasts, faults }) in kinds {
+        let list = |set: BTreeSet<String>| set.into_iter().collect::<Vec<_>>().join(" | ");
+        let (count, whom, lasts) = (places.len(), list(whom), list(lasts));
+        let _ = writeln!(text, "  {name}: {faults}, at {count} places, on {whom}, for {lasts}");
+    }
+    text
+}
+
+fn place(fault: &Fault) -> String {
+    match &fault.when {
+        When::At(at) => format!("at {at}"),
+        When::After(moment) => format!("after {moment}"),
+        When::Before(moment) => format!("before {moment}"),
+    }
+}
+
+fn whom(fault: &Fault) -> String {
+    let text = |json: Result<String, _>| json.unwrap_or_default().replace('"', "");
+    let nodes = fault.harm.nodes().map(|nodes| text(serde_json::to_string(nodes)));
+    let clients = fault.harm.clients().map(|clients| text(serde_json::to_string(clients)));
+    [clients, nodes].into_iter().flatten().collect::<Vec<_>>().join("–")
+}

@@ -1,0 +1,60 @@
+//! The table of smallest schedules: for each class of failures and each number of masters, how few
+//! faults it takes, and how many masters those touch. In Markdown, as it stands in `docs/safety.md`.
+
+use std::fmt::Write as _;
+
+use super::classes::Class;
+use super::tally::Tally;
+
+/// The table of these searches, by their numbers of masters.
+pub fn table(searches: &[(usize, &Tally)]) -> String {
+    let mut text = "| failure | first lease granted by |".to_owned();
+    for (nodes, _) in searches {
+        let _ = write!(text, " N = {nodes} |");
+    }
+    text.push_str("\n|---|---|");
+    text.push_str(&"---|".repeat(searches.len()));
+    text.push('\n');
+    for class in Class::ALL {
+        if !class.forgets() {
+            let _ = write!(text, "| {class} | any |");
+            for (_, tally) in searches {
+                let both = [true, false].map(|bare| tally.smallest(class, bare));
+                let least = both.into_iter().flatten().map(|found| found.faults).min();
+                let _ = write!(text, " {} |", least.map_or("–".to_owned(), count));
+            }
+            text.push('\n');
+            continue;
+        }
+        for bare in [true, false] {
+            if searches.iter().all(|(_, tally)| tally.smallest(class, bare).is_none()) {
+                continue;
+            }
+            let by = if bare { "a bare quorum" } else { "all" };
+            let _ = write!(text, "| {class} | {by} |");
+            for (nodes, tally) in searches {
+                let _ = write!(text, " {} |", cell(*nodes, tally, class, bare));
+            }
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// `1 fault, 3 = 5 + 3 − 5`: as many masters as m + q − N says, or not.
+fn cell(nodes: usize, tally: &Tally, class: Class, bare: bool) -> String {
+    let Some(found) = tally.smallest(class, bare) else {
+        // One master is a quorum and all.
+        return if bare && nodes == 1 { "as all".to_owned() } else { "–".to_owned() };
+    };
+    let quorum = nodes / 2 + 1;
+    let granted = if bare { quorum } else { nodes };
+    let margin = granted + quorum - nodes;
+    let sign = if margin == found.masters { '=' } else { '≠' };
+    let (faults, masters) = (count(found.faults), found.masters);
+    format!("{faults}, {masters} {sign} {granted} + {quorum} − {nodes}")
+}
+
+fn count(faults: usize) -> String {
+    format!("{faults} fault{}", if faults == 1 { "" } else { "s" })
+}

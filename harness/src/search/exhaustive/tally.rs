@@ -1,0 +1,150 @@
+//! What a search has counted and found. Parts of a search add up to the same whatever their order of
+//! ending was.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use super::assumptions::{inside, wrong_inside, wrong_outside};
+use super::classes::Class;
+use super::walk::Ground;
+use crate::history::History;
+use crate::judge::{Seen, judge};
+use crate::scenario::{Cause, Fault, Layer, Scenario};
+
+/// So many schedules are kept with which something is wrong, and of each class.
+const KEPT: usize = 50;
+
+/// A schedule on a lesson.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The lesson and the faults, as a scenario.
+    pub scenario: Scenario,
+    /// How many of its faults are the schedule's: the last.
+    pub faults: usize,
+    /// How many masters were touched by those that bring the failure about.
+    pub masters: usize,
+}
+
+/// A schedule with which something is wrong, and what.
+#[derive(Clone, Debug)]
+pub struct Wrong {
+    /// The lesson and the faults, as a scenario.
+    pub scenario: Scenario,
+    /// Whether all its faults are inside the assumptions.
+    pub inside: bool,
+    /// A line each.
+    pub lines: Vec<String>,
+}
+
+/// What was counted and found.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// How many schedules there were, by their number of faults.
+    pub schedules: Vec<u64>,
+    /// How many of them were inside the assumptions.
+    pub inside: u64,
+    /// How many showed a violation.
+    pub violated: u64,
+    /// How often each layer was violated for each cause.
+    pub kinds: BTreeMap<(Layer, Cause), u64>,
+    /// For each class, and with a bare quorum or not, the smallest schedules, by faults and then by
+    /// masters: the first of them.
+    pub smallest: BTreeMap<(Class, bool), Vec<Found>>,
+    /// How many first faults there are, on all lessons; everything else begins with one of them.
+    pub parts: usize,
+    /// How many of them were not tried, nor what begins with them: there was no time.
+    pub cut: usize,
+    /// With how many inside the assumptions something is wrong.
+    pub broken: u64,
+    /// With how many of the others: a violation that no fault explains.
+    pub unexplained: u64,
+    /// The first of both.
+    pub wrong: Vec<Wrong>,
+}
+
+impl Tally {
+    /// A schedule was run.
+    pub(super) fn add(&mut self, ground: &Ground, faults: &[usize], history: &History) {
+        let (lesson, verdict) = (&ground.lesson, &judge(history));
+        let faults: Vec<Fault> =
+            faults.iter().map(|fault| ground.vocabulary[*fault].clone()).collect();
+        let faults = &faults[..];
+        let size = faults.len();
+        if self.schedules.len() <= size {
+            self.schedules.resize(size + 1, 0);
+        }
+        self.schedules[size] += 1;
+        let inside = inside(lesson, faults);
+        self.inside += u64::from(inside);
+        let lines = if inside { wrong_inside(lesson, verdict) } else { wrong_outside(verdict) };
+        if !lines.is_empty() {
+            let count = if inside { &mut self.broken } else { &mut self.unexplained };
+            *count += 1;
+            if self.wrong.len() < KEPT {
+                self.wrong.push(Wrong { scenario: lesson.with(faults), inside, lines });
+            }
+        }
+        let bad = verdict.findings.iter().filter(|finding| finding.seen == Seen::Violated);
+        let mut kinds: Vec<(Layer, Cause)> = bad
+            .flat_map(|finding| finding.causes.iter().map(|cause| (finding.layer, *cause)))
+            .collect();
+        if kinds.is_empty() {
+            return;
+        }
+        kinds.sort_unstable();
+        kinds.dedup();
+        self.violated += 1;
+        for kind in kinds {
+            *self.kinds.entry(kind).or_default() += 1;
+        }
+        for class in Class::ALL {
+            let Some(masters) = class.shown(history, verdict) else { continue };
+            let known = self.smallest.entry((class, lesson.bare)).or_default();
+            if room(known, (size, masters)) {
+                known.push(Found { scenario: lesson.with(faults), faults: size, masters });
+            }
+        }
+    }
+
+    /// The smallest schedule of a class.
+    pub fn smallest(&self, class: Class, bare: bool) -> Option<&Found> {
+        self.smallest.get(&(class, bare))?.first()
+    }
+
+    /// Another part's is added behind this.
+    pub(super) fn append(&mut self, other: Self) {
+        if self.schedules.len() < other.schedules.len() {
+            self.schedules.resize(other.schedules.len(), 0);
+        }
+        for (sum, more) in self.schedules.iter_mut().zip(other.schedules) {
+            *sum += more;
+        }
+        self.inside += other.inside;
+        self.violated += other.violated;
+        self.broken += other.broken;
+        self.unexplained += other.unexplained;
+        for (kind, count) in other.kinds {
+            *self.kinds.entry(kind).or_default() += count;
+        }
+        for (key, all) in other.smallest {
+            let known = self.smallest.entry(key).or_default();
+            for found in all {
+                if room(known, (found.faults, found.masters)) {
+                    known.push(found);
+                }
+            }
+        }
+        let room = KEPT.saturating_sub(self.wrong.len());
+        self.wrong.extend(other.wrong.into_iter().take(room));
+    }
+}
+
+/// Whether a schedule of this size belongs to the smallest; if it is smaller than those, they go.
+fn room(known: &mut Vec<Found>, size: (usize, usize)) -> bool {
+    match known.first().map(|first| size.cmp(&(first.faults, first.masters))) {
+        Some(Ordering::Less) => known.clear(),
+        Some(Ordering::Greater) => return false,
+        Some(Ordering::Equal) | None => {}
+    }
+    known.len() < KEPT
+}

@@ -1,0 +1,153 @@
+//! Whether what is searched is what a scenario file would show, and whether the search sees.
+
+use super::walk::{Ground, SEED};
+use super::*;
+use crate::history::History;
+use crate::scenario::{Cause, Layer};
+use crate::sim::{Course, Latency, trace_hash};
+
+/// The lessons of these names.
+fn some(nodes: usize, names: &[&str]) -> Vec<Lesson> {
+    let mut all = lessons(nodes);
+    all.retain(|lesson| names.contains(&lesson.scenario.name.as_str()));
+    assert_eq!(all.len(), names.len());
+    all
+}
+
+fn search(plan: &Plan) -> Tally {
+    plan.search(&|_, _| true)
+}
+
+/// The same scenario from its very beginning.
+fn replayed(history: &History) -> History {
+    let mut course = Course::new(&history.header.scenario, SEED, Latency::Even, Lie::None);
+    while course.step() {}
+    course.finish()
+}
+
+#[test]
+fn what_is_forked_is_what_is_replayed_to_the_byte() {
+    let mut count = 0;
+    for lesson in lessons(3) {
+        let ground = Ground { vocabulary: vocabulary(&lesson, Symmetry::Folded), lesson };
+        let mut same = |faults: &[usize], history: &History| {
+            count += 1;
+            let replay = replayed(history);
+            assert!(*history == replay, "{}", toml::to_string(&replay.header.scenario).unwrap());
+            if faults.is_empty() {
+                assert_eq!(trace_hash(history), trace_hash(&replay));
+            }
+        };
+        let starts = ground.starts(Lie::None, &mut same);
+        for (number, start) in starts.iter().enumerate() {
+            // Every other first fault by itself, and a few with every second one.
+            if number % 201 == 100 {
+                ground.walk(start, 2, &mut same);
+            } else if number % 2 == 0 {
+                ground.walk(start, 1, &mut same);
+            }
+        }
+    }
+    assert!(count > 2_000, "{count}");
+}
+
+#[test]
+fn every_class_is_found_by_one_fault_and_nothing_breaks_inside_the_assumptions() {
+    let tally = search(&Plan { threads: 2, ..Plan::new(3, 1) });
+    if let Some(wrong) = tally.wrong.first() {
+        panic!("{}\n{}", wrong.lines.join("\n"), toml::to_string(&wrong.scenario).unwrap());
+    }
+    assert!(tally.inside > 1_000, "{tally:?}");
+    for class in Class::ALL {
+        let found = [true, false].iter().find_map(|bare| tally.smallest(class, *bare));
+        assert_eq!(found.map(|found| found.faults), Some(1), "{class}");
+    }
+    // Without a fault all is well, so that it is the fault that shows.
+    let calm = search(&Plan::new(3, 0));
+    assert_eq!((calm.schedules, calm.violated), (vec![6], 0));
+}
+
+#[test]
+fn as_many_masters_must_forget_as_the_margin_says() {
+    let of = |nodes| search(&Plan { threads: 2, ..Plan::new(nodes, 1) });
+    let (one, three) = (of(1), of(3));
+    let text = table(&[(1, &one), (3, &three)]);
+    assert!(!text.contains('≠'), "{text}");
+    let stands = include_str!("../../../../docs/safety.md");
+    for line in text.lines().filter(|line| !line.contains("---")) {
+        assert!(stands.contains(line), "docs/safety.md has another table than\n{text}");
+    }
+}
+
+#[test]
+fn masters_that_are_alike_are_folded_and_nothing_is_missed_by_it() {
+    let lessons = some(3, &["full", "edge"]);
+    let of = |symmetry| {
+        let tally = search(&Plan { lessons: lessons.clone(), symmetry, ..Plan::new(3, 1) });
+        let kinds: Vec<(Layer, Cause)> = tally.kinds.keys().copied().collect();
+        let size =
+            |(class, bare)| tally.smallest(class, bare).map(|found| (found.faults, found.masters));
+        let smallest: Vec<_> = tally.smallest.keys().map(|key| (*key, size(*key))).collect();
+        (tally.schedules[1], kinds, smallest)
+    };
+    let (folded, unfolded) = (of(Symmetry::Folded), of(Symmetry::Unfolded));
+    assert!(unfolded.0 > folded.0 * 3 / 2, "{} and {}", unfolded.0, folded.0);
+    assert_eq!((folded.1, folded.2), (unfolded.1, unfolded.2));
+}
+
+#[test]
+fn clients_that_lie_are_found_out() {
+    for (lie, lesson, faults) in [
+        (Lie::SmallQuorum, "bare", 0),
+        (Lie::PlainDel, "full", 0),
+        (Lie::NoDeadlineCheck, "bare", 1),
+        (Lie::ForgetsSuspend, "extends", 1),
+        (Lie::ErrorIsYes, "full", 1),
+    ] {
+        let lessons = some(3, &[lesson]);
+        let tally = search(&Plan { lessons, lie, threads: 2, ..Plan::new(3, faults) });
+        assert!(tally.broken > 0, "{lie}");
+    }
+}
+
+#[test]
+fn the_result_does_not_hang_on_the_number_of_threads() {
+    let of = |threads| {
+        let lessons = some(3, &["full"]);
+        let tally = search(&Plan { lessons, threads, ..Plan::new(3, 1) });
+        format!("{tally:?}")
+    };
+    assert_eq!(of(1), of(3));
+}
+
+#[test]
+fn what_there_was_no_time_for_is_counted() {
+    let plan = Plan { lessons: some(3, &["full"]), ..Plan::new(3, 1) };
+    let tally = plan.search(&|done, _| done < 5);
+    assert_eq!(tally.cut, tally.parts - 5);
+    assert_eq!(tally.schedules, [1, 5]);
+}
+
+/// A key that was set by a clock that runs fast, and that nobody will delete, lives on when the clock is
+/// set right: it is waited for.
+#[test]
+fn what_a_fast_clock_leaves_behind_is_no_leak() {
+    let lesson = some(5, &["extends"]).remove(0);
+    let text = r#"
+        [[fault]]
+        at = "0s"
+        clock.rate = { nodes = "all", factor = 2.0 }
+        [[fault]]
+        before = "c1 reply 3 of extend"
+        client.kill = { client = "c1" }"#;
+    #[derive(serde::Deserialize)]
+    struct Faults {
+        fault: Vec<crate::scenario::Fault>,
+    }
+    let Faults { fault: faults } = toml::from_str(text).unwrap();
+    let scenario = lesson.with(&faults);
+    let mut course = Course::new(&scenario, SEED, Latency::Even, Lie::None);
+    while course.step() {}
+    let verdict = crate::judge::judge(&course.finish());
+    assert_eq!(verdict.observed[&Layer::Hygiene], crate::judge::Seen::Safe, "{verdict:#?}");
+}

@@ -1,0 +1,266 @@
+//! The vocabulary: every fault that a schedule on a lesson may have. A fault is a harm, whom it hits
+//! and its place; all of it is spelled out here, so that what is searched can be read.
+
+use super::lessons::{Lesson, TTL, length, register, resource};
+use crate::scenario::{
+    Class, ClientHarm, Clients, ClockHarm, End, Fault, Harm, Length, Moment, NetHarm, NodeHarm,
+    Nodes, Role, Shift, Side, What, When, Which,
+};
+
+/// Beyond a TTL: what is over then needs no more thought.
+const LONG: u64 = TTL + TTL / 5;
+/// How far a clock is set.
+const STEP: u64 = TTL + TTL / 2;
+
+/// Well within a hold, when a race for it is over.
+const LATER: u64 = TTL / 10;
+
+/// How masters are chosen where they are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symmetry {
+    /// The first so many stand for any so many.
+    Folded,
+    /// Every set of masters.
+    Unfolded,
+}
+
+/// Every fault that can be in a schedule on this lesson, in the order in which faults of the same
+/// place are added.
+pub fn vocabulary(lesson: &Lesson, symmetry: Symmetry) -> Vec<Fault> {
+    let words = Words { lesson, symmetry };
+    let mut all = Vec::new();
+    for (place, early) in words.places() {
+        let weighty = words.sets(early, true);
+        for harm in weighty.iter().flat_map(|nodes| words.weighty(nodes)) {
+            all.push(fault(&place, harm));
+        }
+        for harm in words.clients() {
+            all.push(fault(&place, harm));
+        }
+    }
+    for (place, early) in words.few_places() {
+        for nodes in words.sets(early, false) {
+            for harm in words.others(&nodes) {
+                all.push(fault(&place, harm));
+            }
+        }
+    }
+    for back in [false, true] {
+        let clients = Clients::Some(vec!["c1".into()]);
+        let harm = Harm::Client(ClientHarm::Clock { clients, by: shift(10 * TTL, back) });
+        all.extend(words.few_places().iter().map(|(place, _)| fault(place, (harm.clone(), None))));
+    }
+    for nodes in words.sets(true, false) {
+        for harm in words.messages(&nodes) {
+            all.push(fault(&When::At(length(0)), harm));
+        }
+    }
+    all
+}
+
+/// A harm, and how long it lasts.
+type Lasting = (Harm, Option<u64>);
+
+fn fault(when: &When, (harm, lasts): Lasting) -> Fault {
+    Fault { when: when.clone(), lasts: lasts.map(length), harm }
+}
+
+struct Words<'a> {
+    lesson: &'a Lesson,
+    symmetry: Symmetry,
+}
+
+impl Words<'_> {
+    fn nodes(&self) -> usize {
+        self.lesson.scenario.cluster.nodes
+    }
+
+    fn quorum(&self) -> usize {
+        self.lesson.scenario.cluster.quorum()
+    }
+
+    /// The places for what can end a hold, and whether they are before the first grant.
+    fn places(&self) -> Vec<(When, bool)> {
+        let after = |client: &str, what, plus| (When::After(moment(client, what, plus)), false);
+        let before = |client: &str, what| (When::Before(moment(client, what, 0)), false);
+        let early = |(when, _)| (when, true);
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let (all, quorum) = (count(self.nodes()), count(self.quorum()));
+        let granted = || What::Granted(resource());
+        let mut places = vec![
+            (When::At(length(0)), true),
+            early(after("c1", What::Request(all, Class::Acquire), 0)),
+            early(before("c1", What::Reply(quorum, Class::Acquire))),
+            after("c1", granted(), 0),
+            after("c1", granted(), LATER),
+            before("c1", What::Writes(register())),
+            before("c1", What::Releases(resource())),
+            after("c1", What::Released(resource()), 0),
+            after("c1", granted(), TTL - 70),
+            after("c1", granted(), TTL + 20),
+            after("c2", granted(), 0),
+        ];
+        if self.lesson.extends() {
+            let extended = || What::Extended(resource());
+            places.extend([
+                before("c1", What::Reply(quorum, Class::Extend)),
+                after("c1", extended(), 0),
+                after("c1", extended(), TTL - 70),
+                after("c1", extended(), TTL + 20),
+            ]);
+        }
+        places
+    }
+
+    /// The places for what hinders.
+    fn few_places(&self) -> Vec<(When, bool)> {
+        let granted = When::After(moment("c1", What::Granted(resource()), 0));
+        let writes = When::Before(moment("c1", What::Writes(register()), 0));
+        vec![(When::At(length(0)), true), (granted, false), (writes, false)]
+    }
+
+    /// Sets of masters: before the first grant by number, then by their part; all sizes that matter,
+    /// or one, a minority, all.
+    fn sets(&self, early: bool, sizes: bool) -> Vec<Nodes> {
+        if self.symmetry == Symmetry::Unfolded {
+            return self.every_set();
+        }
+        let (all, quorum) = (self.nodes(), self.quorum());
+        let mut counts: Vec<usize> =
+            if sizes { (1..=quorum).collect() } else { vec![1, all - quorum] };
+        counts.retain(|count| (1..all).contains(count));
+        counts.dedup();
+        let mut sets = Vec::new();
+        for count in counts.iter().copied() {
+            sets.push(if early { by_number(1..=count) } else { by_part(true, count) });
+        }
+        // Those that are far from c1 are no others than those that are near if all are near.
+        if self.lesson.bare {
+            for count in counts.into_iter().filter(|count| *count <= all - quorum) {
+                let far = all - count + 1..=all;
+                sets.push(if early { by_number(far) } else { by_part(false, count) });
+            }
+        }
+        sets.push(Nodes::All);
+        sets
+    }
+
+    fn every_set(&self) -> Vec<Nodes> {
+        let all = self.nodes();
+        let has = |set: u32| move |node: &usize| set >> (node - 1) & 1 == 1;
+        let sets = 1..1_u32 << all;
+        sets.map(|set| Nodes::Some((1..=all).filter(has(set)).collect())).collect()
+    }
+
+    /// What can make a master forget.
+    fn weighty(&self, nodes: &Nodes) -> Vec<Lasting> {
+        let nodes = || nodes.clone();
+        vec![
+            (Harm::Node(NodeHarm::Restart { nodes: nodes() }), None),
+            (Harm::Node(NodeHarm::Kill { nodes: nodes() }), Some(200)),
+            (Harm::Clock(ClockHarm::Step { nodes: nodes(), by: shift(STEP, false) }), None),
+            (Harm::Clock(ClockHarm::Rate { nodes: nodes(), factor: 2.0 }), None),
+            (
+                Harm::Clock(ClockHarm::Strobe {
+                    nodes: nodes(),
+                    by: length(STEP),
+                    every: length(5),
+                }),
+                None,
+            ),
+        ]
+    }
+
+    /// What is done to clients.
+    fn clients(&self) -> Vec<Lasting> {
+        let one = |name: &str| Clients::Some(vec![name.into()]);
+        let pause = |name: &str| Harm::Client(ClientHarm::Pause { clients: one(name) });
+        vec![
+            (pause("c1"), Some(100)),
+            (pause("c1"), Some(LONG)),
+            (pause("c2"), Some(LONG)),
+            (Harm::Client(ClientHarm::Suspend { clients: one("c1") }), Some(LONG)),
+            (Harm::Client(ClientHarm::Kill { clients: one("c1") }), None),
+        ]
+    }
+
+    /// What hinders masters and links, for a while or until the end.
+    fn others(&self, nodes: &Nodes) -> Vec<Lasting> {
+        let to = || nodes.clone();
+        let which = |client: &str| Which {
+            clients: Clients::Some(vec![client.into()]),
+            nodes: nodes.clone(),
+            ..Which::default()
+        };
+        let half_open =
+            |end| Harm::Net(NetHarm::HalfOpen { clients: which("c1").clients, nodes: to(), end });
+        let delay = NetHarm::Delay {
+            clients: which("c1").clients,
+            nodes: to(),
+            what: Side::Both,
+            by: length(30),
+        };
+        vec![
+            (Harm::Node(NodeHarm::Kill { nodes: to() }), Some(LONG)),
+            (Harm::Node(NodeHarm::Stop { nodes: to() }), None),
+            (Harm::Node(NodeHarm::Pause { nodes: to() }), Some(80)),
+            (Harm::Node(NodeHarm::Pause { nodes: to() }), Some(LONG)),
+            (Harm::Node(NodeHarm::Slow { nodes: to(), by: length(20) }), None),
+            (Harm::Node(NodeHarm::Full { nodes: to() }), Some(300)),
+            (Harm::Clock(ClockHarm::Step { nodes: to(), by: shift(STEP, true) }), None),
+            (Harm::Clock(ClockHarm::Rate { nodes: to(), factor: 1.005 }), None),
+            (Harm::Net(NetHarm::Cut(which("c1"))), Some(300)),
+            (Harm::Net(NetHarm::Cut(which("c1"))), None),
+            (Harm::Net(NetHarm::Cut(which("c2"))), Some(300)),
+            (Harm::Net(NetHarm::Hold(which("c1"))), Some(300)),
+            (Harm::Net(NetHarm::Hold(which("c1"))), Some(LONG)),
+            (Harm::Net(delay), None),
+            (Harm::Net(NetHarm::Reset(which("c1"))), None),
+            (half_open(End::Client), None),
+            (half_open(End::Master), None),
+        ]
+    }
+
+    /// What befalls messages of one kind.
+    fn messages(&self, nodes: &Nodes) -> Vec<Lasting> {
+        let which = |what, command| Which {
+            clients: Clients::Some(vec!["c1".into()]),
+            nodes: nodes.clone(),
+            what,
+            command,
+            ..Which::default()
+        };
+        let mut all = Vec::new();
+        for command in [Class::Acquire, Class::Extend, Class::Release] {
+            if command == Class::Extend && !self.lesson.extends() {
+                continue;
+            }
+            let request = || which(Side::Request, command);
+            all.extend([
+                (Harm::Net(NetHarm::Drop(request())), Some(700)),
+                (Harm::Net(NetHarm::Drop(which(Side::Reply, command))), Some(700)),
+                (Harm::Net(NetHarm::Hold(request())), Some(700)),
+                (Harm::Net(NetHarm::Duplicate(request())), None),
+            ]);
+        }
+        all
+    }
+}
+
+fn moment(client: &str, what: What, plus: u64) -> Moment {
+    Moment { client: client.into(), what, plus: length(plus) }
+}
+
+fn by_number(numbers: impl Iterator<Item = usize>) -> Nodes {
+    Nodes::Some(numbers.collect())
+}
+
+/// Masters by whether they granted c1's lease.
+fn by_part(granted: bool, count: usize) -> Nodes {
+    Nodes::Role(Role { client: "c1".into(), granted, first: Some(count) })
+}
+
+const fn shift(ms: u64, back: bool) -> Shift {
+    let by: Length = length(ms);
+    Shift { by, back }
+}

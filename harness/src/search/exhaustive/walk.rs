@@ -1,0 +1,139 @@
+//! The walk through all schedules, depth first: a run is simulated up to the place where the next fault
+//! strikes, cloned there, and goes on with it.
+
+use super::lessons::Lesson;
+use crate::director::Place;
+use crate::history::History;
+use crate::sabotage::Lie;
+use crate::scenario::{Fault, When};
+use crate::sim::{Course, Latency};
+
+/// The seed of what is left to chance: tokens, and the jitter of pauses.
+pub const SEED: u64 = 1;
+
+/// A lesson with all that can go wrong in it.
+pub(super) struct Ground {
+    pub(super) lesson: Lesson,
+    pub(super) vocabulary: Vec<Fault>,
+}
+
+/// A run up to the place of one fault.
+pub(super) struct Start {
+    course: Course,
+    fault: usize,
+}
+
+/// What is told of each schedule: its faults, by their place in the vocabulary, and what came of it.
+pub(super) trait Each: FnMut(&[usize], &History) {}
+
+impl<T: FnMut(&[usize], &History)> Each for T {}
+
+/// A schedule that is under way.
+struct Branch {
+    course: Course,
+    /// Before which step its last fault was added.
+    since: u64,
+    faults: Vec<usize>,
+}
+
+impl Ground {
+    /// The run without a fault, and where the first can be added.
+    pub(super) fn starts(&self, lie: Lie, each: &mut impl Each) -> Vec<Start> {
+        let mut course = Course::new(&self.lesson.scenario, SEED, Latency::Even, lie);
+        course.warm_up();
+        let (history, next) = self.play(&course);
+        each(&[], &history);
+        let mut starts = Vec::new();
+        for (step, fault) in next {
+            go_to(&mut course, step);
+            starts.push(Start { course: course.clone(), fault });
+        }
+        starts
+    }
+
+    /// All schedules of up to so many faults that begin with this one.
+    pub(super) fn walk(&self, start: &Start, depth: usize, each: &mut impl Each) {
+        self.branch(&start.course, &[], start.fault, depth, each);
+    }
+
+    fn branch(
+        &self,
+        course: &Course,
+        before: &[usize],
+        fault: usize,
+        depth: usize,
+        each: &mut impl Each,
+    ) {
+        let mut course = course.clone();
+        let since = course.steps();
+        course.add(self.vocabulary[fault].clone());
+        let faults: Vec<usize> = before.iter().copied().chain([fault]).collect();
+        if faults.len() == depth {
+            course.close();
+            while course.step() {}
+            return each(&faults, &course.finish());
+        }
+        let (history, next) = self.play(&course);
+        each(&faults, &history);
+        self.go_on(Branch { course, since, faults }, next, depth, each);
+    }
+
+    fn go_on(&self, branch: Branch, next: Vec<(u64, usize)>, depth: usize, each: &mut impl Each) {
+        let Branch { mut course, since, faults } = branch;
+        for (step, fault) in next {
+            // Two faults of one place are taken in the vocabulary's order.
+            if step == since && faults.last().is_some_and(|last| fault <= *last) {
+                continue;
+            }
+            go_to(&mut course, step);
+            self.branch(&course, &faults, fault, depth, each);
+        }
+    }
+
+    /// Plays a run to its end, and tells where one more fault can be added: before which step, and
+    /// which.
+    fn play(&self, course: &Course) -> (History, Vec<(u64, usize)>) {
+        let mut course = course.clone();
+        let mut next = Vec::new();
+        if !course.has_begun() {
+            let from_the_start =
+                (0..self.vocabulary.len()).filter(|fault| self.is_there_from_the_start(*fault));
+            next.extend(from_the_start.map(|fault| (course.steps(), fault)));
+        }
+        let mut mark = course.mark();
+        loop {
+            let step = course.steps();
+            let goes_on = course.step();
+            // Nothing strikes any more when all is being healed, whatever comes then.
+            if course.is_running() {
+                let from = next.len();
+                for place in course.places(mark) {
+                    next.extend(self.at(&place).map(|fault| (step, fault)));
+                }
+                next[from..].sort_unstable();
+                mark = course.mark();
+            }
+            if !goes_on {
+                return (course.finish(), next);
+            }
+        }
+    }
+
+    fn is_there_from_the_start(&self, fault: usize) -> bool {
+        matches!(self.vocabulary[fault].when, When::At(_))
+    }
+
+    /// The faults whose place this is.
+    fn at(&self, place: &Place) -> impl Iterator<Item = usize> {
+        let is = |(_, fault): &(usize, &Fault)| match &fault.when {
+            When::At(_) => false,
+            When::After(moment) => !place.before && moment.is_at(&place.client, &place.what),
+            When::Before(moment) => place.before && moment.is_at(&place.client, &place.what),
+        };
+        self.vocabulary.iter().enumerate().filter(is).map(|(fault, _)| fault)
+    }
+}
+
+fn go_to(course: &mut Course, step: u64) {
+    while course.steps() < step && course.step() {}
+}

@@ -1,0 +1,107 @@
+//! All the times of a scenario, wherever they stand: for whoever rounds them or scales them.
+
+use crate::scenario::{
+    ClientHarm, ClockHarm, Harm, Length, NetHarm, NodeHarm, Rounds, Scenario, Step, When,
+};
+
+/// What a time is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// How long a round waits, and what is deducted for drift: properties of the network and of clocks,
+    /// which do not grow with the rest.
+    Option,
+    /// Anything else.
+    Plan,
+}
+
+/// Shows each time, always in the same order.
+pub(super) fn each(scenario: &mut Scenario, see: &mut dyn FnMut(Use, &mut Length)) {
+    see(Use::Plan, &mut scenario.lock.ttl);
+    see(Use::Option, &mut scenario.lock.node_timeout);
+    see(Use::Option, &mut scenario.lock.drift);
+    let mut plan = |length: &mut Length| see(Use::Plan, length);
+    for client in &mut scenario.clients {
+        plan(&mut client.start);
+        plan(&mut client.think);
+        if let Some(Rounds::For(length)) = &mut client.rounds {
+            plan(length);
+        }
+        for step in &mut client.script {
+            of_step(step, &mut plan);
+        }
+    }
+    for fault in &mut scenario.faults {
+        match &mut fault.when {
+            When::At(at) => plan(at),
+            When::After(moment) => plan(&mut moment.plus),
+            When::Before(_) => {}
+        }
+        if let Some(lasts) = &mut fault.lasts {
+            plan(lasts);
+        }
+        of_harm(&mut fault.harm, &mut plan);
+    }
+}
+
+fn of_step(step: &mut Step, see: &mut dyn FnMut(&mut Length)) {
+    match step {
+        Step::Acquire { wait, ttl, cancel, .. } => {
+            see(wait);
+            ttl.iter_mut().chain(cancel).for_each(see);
+        }
+        Step::Extend { ttl, .. } => ttl.iter_mut().for_each(see),
+        Step::Keep { most, .. } => see(most),
+        Step::Work(length) => see(length),
+        Step::Release { .. } | Step::Touch { .. } => {}
+    }
+}
+
+fn of_harm(harm: &mut Harm, see: &mut dyn FnMut(&mut Length)) {
+    match harm {
+        Harm::Node(NodeHarm::Slow { by, .. }) | Harm::Net(NetHarm::Delay { by, .. }) => see(by),
+        Harm::Clock(ClockHarm::Step { by, .. }) | Harm::Client(ClientHarm::Clock { by, .. }) => {
+            see(&mut by.by);
+        }
+        Harm::Clock(ClockHarm::Strobe { by, every, .. }) => {
+            see(by);
+            see(every);
+        }
+        Harm::Node(_) | Harm::Clock(_) | Harm::Net(_) | Harm::Client(_) => {}
+    }
+}
+
+/// How many there are.
+pub(super) fn count(scenario: &mut Scenario) -> usize {
+    let mut count = 0;
+    each(scenario, &mut |_, _| count += 1);
+    count
+}
+
+/// The scenario with one of its times changed; none, if that is what it was.
+pub(super) fn changed(
+    scenario: &Scenario,
+    index: usize,
+    change: impl Fn(Use, u64) -> Option<u64>,
+) -> Option<Scenario> {
+    let mut other = scenario.clone();
+    let (mut place, mut done) = (0, false);
+    each(&mut other, &mut |what, length| {
+        if place == index {
+            let ms = millis(*length);
+            if let Some(new) = change(what, ms).filter(|new| *new != ms) {
+                *length = of_millis(new);
+                done = true;
+            }
+        }
+        place += 1;
+    });
+    done.then_some(other)
+}
+
+pub(super) fn millis(length: Length) -> u64 {
+    u64::try_from(length.0.as_millis()).unwrap_or(u64::MAX)
+}
+
+pub(super) const fn of_millis(ms: u64) -> Length {
+    Length(std::time::Duration::from_millis(ms))
+}

@@ -1,0 +1,104 @@
+//! Scenarios by chance: a number in, a scenario out.
+//!
+//! Who locks what is drawn in `people.rs`, what goes wrong in `trouble.rs`, when and where in
+//! `aims.rs`. Each family of faults is left out of every other scenario: where all happen at once
+//! nothing gets far enough to go wrong in an interesting way. Faults are cured in whatever order
+//! their times come, and many not before the end.
+//!
+//! [`Space::inside`] is the promise (`docs/safety.md`, A1 to A6): only faults that the lock must
+//! survive. Outside of it anything goes. The scenarios are short, for there shall be many.
+
+use std::time::Duration;
+
+use crate::scenario::{Cluster, Expect, Length, Lock, Persistence, Scenario, Step};
+use crate::search::lengths::of_millis;
+use dice::Dice;
+use trouble::Families;
+
+mod aims;
+mod dice;
+mod people;
+#[cfg(test)]
+mod tests;
+mod trouble;
+
+/// The most faults in a scenario.
+const FAULTS: u64 = 5;
+
+/// Where scenarios are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Only faults inside the lock's assumptions.
+    pub inside: bool,
+    /// How many masters; none: 1 to 5.
+    pub nodes: Option<usize>,
+}
+
+impl Space {
+    /// All that the lock promises to survive.
+    pub const INSIDE: Self = Self { inside: true, nodes: None };
+    /// Everything.
+    pub const OUTSIDE: Self = Self { inside: false, nodes: None };
+
+    /// The scenario of a number. The same number is good for the chance of its run, too.
+    pub fn draw(&self, number: u64) -> Scenario {
+        let mut dice = Dice::new(number);
+        let cluster = self.cluster(&mut dice);
+        let lock = lock(&mut dice);
+        let clients = people::draw(&mut dice, &lock);
+        let mut scenario = Scenario {
+            name: "chance".to_owned(),
+            about: "By chance.".to_owned(),
+            source: None,
+            cluster,
+            lock,
+            clients,
+            faults: Vec::new(),
+            expect: Expect::default(),
+            variants: Vec::new(),
+        };
+        let families = Families::draw(&mut dice, self.inside);
+        for _ in 0..dice.below(FAULTS) {
+            let fault = families.fault(&mut dice, &scenario);
+            scenario.faults.extend(fault);
+        }
+        scenario
+    }
+
+    fn cluster(&self, dice: &mut Dice) -> Cluster {
+        let nodes = self.nodes.unwrap_or_else(|| dice.pick(&[1, 3, 3, 4, 5, 5]));
+        let keeps = [Persistence::None, Persistence::AofAlways, Persistence::AofEverysec];
+        let persistence = dice.pick(if self.inside { &keeps[..2] } else { &keeps });
+        Cluster { nodes, persistence }
+    }
+}
+
+fn lock(dice: &mut Dice) -> Lock {
+    let ttl = match dice.below(8) {
+        0 => dice.within(1_000, 2_000),
+        // What is left behind is seen only after links had time to recover, and before it expires.
+        1 | 2 => dice.within(3_000, 6_000),
+        _ => dice.within(200, 1_000),
+    };
+    // The library wants TTL > node timeout + drift: at most a third of the TTL is left for waiting.
+    let timeout = 5 + dice.below(100) * ttl.min(1_000) / 300;
+    Lock {
+        ttl: of_millis(ttl),
+        node_timeout: of_millis(timeout),
+        drift_ppm: dice.pick(&[500, 10_000, 50_000, 50_000]),
+        drift: of_millis(dice.within(2, 5)),
+        fencing: false,
+    }
+}
+
+/// The shortest TTL that any client asks for.
+fn shortest_ttl(scenario: &Scenario) -> Duration {
+    let asked = scenario.clients.iter().flat_map(|client| &client.script).filter_map(Step::ttl);
+    asked.chain([scenario.lock.ttl.0]).min().unwrap_or_default()
+}
+
+/// A TTL that goes with the longest node timeout and drift.
+fn ttl(dice: &mut Dice, lock: &Lock) -> Length {
+    let least = 2 * super::lengths::millis(lock.node_timeout) + 20;
+    of_millis(dice.within(200, 1_200).max(least))
+}

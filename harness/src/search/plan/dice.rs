@@ -1,0 +1,48 @@
+//! Chance from a number, of a generator whose stream never changes.
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+/// See the [module](self).
+pub(super) struct Dice(ChaCha8Rng);
+
+impl Dice {
+    /// The simulation has streams of its own of the same number.
+    pub(super) fn new(number: u64) -> Self {
+        Self(ChaCha8Rng::seed_from_u64(number))
+    }
+
+    /// Something less than a bound.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0.next_u64() % bound.max(1)
+    }
+
+    /// Between two numbers, both included.
+    pub(super) fn within(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most.saturating_sub(least) + 1)
+    }
+
+    /// So often of so many times.
+    pub(super) fn chance(&mut self, often: u64, of: u64) -> bool {
+        self.below(of) < often
+    }
+
+    pub(super) fn pick<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.index(all.len())].clone()
+    }
+
+    pub(super) fn index(&mut self, of: usize) -> usize {
+        let of = u64::try_from(of).unwrap_or(u64::MAX);
+        usize::try_from(self.below(of)).unwrap_or_default()
+    }
+
+    /// Something, so often of so many times.
+    pub(super) fn maybe<T>(
+        &mut self,
+        often: u64,
+        of: u64,
+        draw: impl FnOnce(&mut Self) -> T,
+    ) -> Option<T> {
+        self.chance(often, of).then(|| draw(self))
+    }
+}

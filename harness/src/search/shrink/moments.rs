@@ -1,0 +1,194 @@
+//! The passes that rename and round: moments of the protocol for times, parts for numbers of masters,
+//! round times.
+
+use super::Trial;
+use super::passes::nodes_of;
+use super::weight::roughness;
+use crate::history::{Event, History, Ns};
+use crate::name::Name;
+use crate::scenario::{ClockHarm, Harm, Moment, NetHarm, Nodes, Role, Way, What, When};
+use crate::search::lengths::{self, of_millis};
+use crate::units::nanos;
+
+const MS: Ns = 1_000_000;
+/// What times are rounded to, the roundest first.
+const ROUND: [u64; 13] = [10_000, 5_000, 2_000, 1_000, 500, 200, 100, 50, 20, 10, 5, 2, 1];
+
+pub(super) fn all(trial: &mut Trial<'_>) {
+    triggers(trial);
+    parts(trial);
+    times(trial);
+    numbers(trial);
+}
+
+/// Faults at a time get the moment before it, the latest first.
+fn triggers(trial: &mut Trial<'_>) {
+    for index in 0..trial.scenario().faults.len() {
+        let at = match &trial.scenario().faults[index].when {
+            When::At(at) if !at.is_zero() => nanos(at.0),
+            When::After(moment) if !moment.plus.is_zero() => {
+                let plain = Moment { plus: of_millis(0), ..moment.clone() };
+                offer_when(trial, index, When::After(plain));
+                continue;
+            }
+            _ => continue,
+        };
+        // At once, or from the start?
+        if offer_when(trial, index, When::At(of_millis(0))) {
+            continue;
+        }
+        let (scenario, seed, lie) = (trial.scenario().clone(), trial.best.seed, trial.best.lie);
+        let Some(history) = trial.run(&scenario, seed, lie) else { return };
+        let mut moments = moments(&history);
+        moments.retain(|(ns, ..)| *ns <= at);
+        let latest = moments.into_iter().rev().take(6);
+        for (ns, client, what) in latest {
+            let after = u64::try_from((at - ns) / MS).unwrap_or(0);
+            let when = |ms| {
+                let (client, what) = (client.clone(), what.clone());
+                When::After(Moment { client, what, plus: of_millis(ms) })
+            };
+            if offer_when(trial, index, when(0)) || offer_when(trial, index, when(after)) {
+                break;
+            }
+        }
+    }
+}
+
+fn offer_when(trial: &mut Trial<'_>, fault: usize, when: When) -> bool {
+    let mut other = trial.scenario().clone();
+    other.faults[fault].when = when;
+    trial.offer(other)
+}
+
+/// What a fault could wait for, each when it came first, in the order of time.
+fn moments(history: &History) -> Vec<(Ns, Name, What)> {
+    let mut moments: Vec<(Ns, Name, What)> = Vec::new();
+    let mut asked: Vec<(u64, &Name, &str, Option<&Name>)> = Vec::new();
+    let mut add = |ns: Ns, client: &Name, what: What| {
+        if !moments.iter().any(|(_, who, known)| who == client && *known == what) {
+            moments.push((ns, client.clone(), what));
+        }
+    };
+    for record in &history.records {
+        match &record.event {
+            Event::Asked { client, id, op, resource, .. } => {
+                asked.push((*id, client, op, resource.as_ref()));
+                if op == "release"
+                    && let Some(resource) = resource
+                {
+                    add(record.ns, client, What::Releases(resource.clone()));
+                }
+            }
+            Event::Answered { id, ok, .. } => {
+                let request = asked.iter().find(|(known, ..)| known == id);
+                let Some((_, client, op, Some(resource))) = request else { continue };
+                let what = match (*op, ok) {
+                    ("acquire", true) => What::Granted,
+                    ("acquire", false) => What::Refused,
+                    ("extend", true) => What::Extended,
+                    ("release", _) => What::Released,
+                    _ => continue,
+                };
+                add(record.ns, client, what((*resource).clone()));
+            }
+            Event::Extended { client, resource, .. } => {
+                add(record.ns, client, What::Extended(resource.clone()));
+            }
+            Event::Lost { client, resource, .. } => {
+                add(record.ns, client, What::Lost(resource.clone()));
+            }
+            Event::Touched { client, register, way, .. } => {
+                let what = if *way == Way::Read { What::Reads } else { What::Writes };
+                add(record.ns, client, what(register.clone()));
+            }
+            _ => {}
+        }
+    }
+    moments
+}
+
+/// Masters by the part that they play.
+fn parts(trial: &mut Trial<'_>) {
+    let clients: Vec<Name> =
+        trial.scenario().clients.iter().map(|client| client.id.clone()).collect();
+    for index in 0..trial.scenario().faults.len() {
+        let fault = &trial.scenario().faults[index];
+        let Some(Nodes::Some(numbers)) = fault.harm.nodes() else { continue };
+        // Before anybody has asked nobody plays a part.
+        if matches!(fault.when, When::At(at) if at.is_zero()) {
+            continue;
+        }
+        let count = numbers.len();
+        let own = match &fault.when {
+            When::After(moment) | When::Before(moment) => Some(moment.client.clone()),
+            When::At(_) => None,
+        };
+        let mut clients = clients.clone();
+        // Who is there in the sentence already comes first.
+        clients.sort_by_key(|client| Some(client) != own.as_ref());
+        'parts: for client in clients {
+            for (granted, first) in
+                [(true, Some(count)), (false, Some(count)), (true, None), (false, None)]
+            {
+                let mut other = trial.scenario().clone();
+                if let Some(nodes) = nodes_of(&mut other.faults[index].harm) {
+                    *nodes = Nodes::Role(Role { client: client.clone(), granted, first });
+                }
+                if trial.offer(other) {
+                    break 'parts;
+                }
+            }
+        }
+    }
+}
+
+/// Round times, each for itself.
+fn times(trial: &mut Trial<'_>) {
+    for index in 0..lengths::count(&mut trial.scenario().clone()) {
+        for unit in ROUND {
+            let up = |_, ms: u64| rounder(ms, ms.next_multiple_of(unit));
+            let down = |_, ms: u64| rounder(ms, ms / unit * unit);
+            let other = lengths::changed(trial.scenario(), index, up);
+            if other.is_some_and(|other| trial.offer(other)) {
+                break;
+            }
+            let other = lengths::changed(trial.scenario(), index, down);
+            if other.is_some_and(|other| trial.offer(other)) {
+                break;
+            }
+        }
+    }
+}
+
+fn rounder(ms: u64, other: u64) -> Option<u64> {
+    (other > 0 && roughness(other) < roughness(ms)).then_some(other)
+}
+
+/// Round rates and amounts.
+fn numbers(trial: &mut Trial<'_>) {
+    for index in 0..trial.scenario().faults.len() {
+        for digits in [1.0, 2.0, 10.0, 20.0, 100.0, 200.0, 1_000.0, 10_000.0] {
+            let mut other = trial.scenario().clone();
+            match &mut other.faults[index].harm {
+                Harm::Clock(ClockHarm::Rate { factor, .. }) => {
+                    *factor = (*factor * digits).round() / digits;
+                }
+                _ => break,
+            }
+            if trial.offer(other) {
+                break;
+            }
+        }
+        for unit in [1_000, 100, 10] {
+            let mut other = trial.scenario().clone();
+            match &mut other.faults[index].harm {
+                Harm::Net(NetHarm::Trickle { bytes, .. }) => *bytes = *bytes / unit * unit,
+                _ => break,
+            }
+            if trial.offer(other) {
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Planted finds: what matters is known, and must be what is left.
+
+use std::ops::ControlFlow;
+
+use super::{EFFORT, shrink, weight};
+use crate::sabotage::Lie;
+use crate::scenario::{Layer, Scenario};
+use crate::search::{Found, Kind, story};
+
+/// Two faults that matter, as the lesson has them, among six that do not.
+const PLANTED: &str = r#"
+name = "planted"
+about = "A test."
+[[client]]
+id = "c1"
+script = ["acquire L wait 300ms", "read R", "work 613ms", "write R", "release L"]
+[[client]]
+id = "c2"
+start = "307ms"
+script = ["acquire L wait 200ms", "read R", "work 100ms", "write R", "release L"]
+[[client]]
+id = "c3"
+script = ["acquire M", "work 10ms", "release M"]
+loop = 3
+think = "7ms"
+[[fault]]
+at = "17ms"
+for = "40ms"
+node.slow = { nodes = [2], by = "3ms" }
+[[fault]]
+at = "0s"
+for = "401ms"
+net.drop = { client = "c1", nodes = [4, 5], what = "request" }
+[[fault]]
+at = "33ms"
+client.clock = { client = "c2", by = "-1h" }
+[[fault]]
+at = "35ms"
+clock.step = { node = 2, by = "3s 17ms" }
+[[fault]]
+at = "900ms"
+net.reset = { client = "c3" }
+[[fault]]
+after = "c3 granted M"
+net.duplicate = { client = "c3", what = "request" }
+[[fault]]
+at = "1s"
+for = "50ms"
+node.pause = { nodes = [4] }
+[[fault]]
+at = "1s"
+for = "51ms"
+client.pause = { client = "c3" }
+"#;
+
+fn planted() -> Found {
+    let scenario: Scenario = toml::from_str(PLANTED).unwrap();
+    let found = Found::of(&scenario, 7, Lie::None).unwrap();
+    assert_eq!(found.kind().layer, Some(Layer::MutualExclusion));
+    found
+}
+
+fn small(found: &Found) -> Found {
+    shrink(found, EFFORT, &mut |_| ControlFlow::Continue(()))
+}
+
+fn names(scenario: &Scenario) -> Vec<&str> {
+    scenario.faults.iter().map(|fault| fault.harm.name()).collect()
+}
+
+#[test]
+fn only_what_matters_is_left() {
+    let found = planted();
+    assert_eq!(names(&found.scenario).len(), 8);
+    let small = small(&found);
+    assert_eq!(names(&small.scenario), ["net.drop", "clock.step"]);
+    assert_eq!(small.scenario.clients.len(), 2);
+    assert_eq!(small.scenario.cluster.nodes, 3);
+    assert_eq!(small.kind(), found.kind());
+    assert!(weight(&small.scenario) < weight(&found.scenario));
+}
+
+#[test]
+fn nothing_more_can_be_left_out() {
+    let small = small(&planted());
+    for fault in 0..small.scenario.faults.len() {
+        let mut fewer = small.scenario.clone();
+        fewer.faults.remove(fault);
+        let without = Found::of(&fewer, small.seed, Lie::None);
+        assert_eq!(without.map(|found| found.kinds()), None, "without fault {}", fault + 1);
+    }
+}
+
+#[test]
+fn the_same_find_shrinks_to_the_same_scenario() {
+    assert_eq!(small(&planted()), small(&planted()));
+}
+
+#[test]
+fn times_become_moments_and_numbers_become_parts() {
+    let text = story::file(&small(&planted()));
+    assert!(text.contains("after = \"c1 granted L\""), "{text}");
+    assert!(text.contains("nodes = \"holder(c1)\""), "{text}");
+}
+
+#[test]
+fn a_lie_is_kept_where_the_truth_passes() {
+    let mut scenario: Scenario = toml::from_str(PLANTED).unwrap();
+    scenario.faults.clear();
+    let found = Found::of(&scenario, 7, Lie::PlainDel).unwrap();
+    let small = small(&found);
+    assert_eq!(small.scenario.clients.len(), 2);
+    assert_eq!(Found::of(&small.scenario, small.seed, Lie::None), None);
+    assert!(Found::of(&small.scenario, small.seed, Lie::PlainDel).is_some());
+}
+
+#[test]
+fn who_has_enough_gets_what_there_is() {
+    let found = planted();
+    let mut tries = 0;
+    let rest = shrink(&found, EFFORT, &mut |progress| {
+        tries = progress.tries;
+        if tries < 5 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    assert_eq!(tries, 5);
+    assert_eq!(rest.kind(), found.kind());
+}
+
+/// Two runs that the judge could not explain: a witness that was granted anew what it still held, and a
+/// clock that was set at the very instant at which the key was gone.
+#[test]
+fn what_a_clock_does_is_not_taken_for_a_bug() {
+    let text = r#"
+        name = "anew"
+        about = "A test."
+        [[client]]
+        id = "c1"
+        script = ["acquire L"]
+        [[client]]
+        id = "c2"
+        start = "1s"
+        script = ["acquire L"]
+        [[fault]]
+        at = "0s"
+        net.drop = { nodes = [4, 5] }
+        [[fault]]
+        after = "c1 granted L"
+        clock.step = { by = "10s", nodes = "holder(c1)" }
+    "#;
+    let scenario: Scenario = toml::from_str(text).unwrap();
+    let found = Found::of(&scenario, 0, Lie::None).unwrap();
+    let unexplained: Vec<_> = found.kinds().into_iter().filter(Kind::is_unexplained).collect();
+    assert_eq!(unexplained, [], "{:#?}", found.verdict.findings);
+}

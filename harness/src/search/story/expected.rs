@@ -1,0 +1,100 @@
+//! What is expected of a find when it is run again: what was seen, and of that only what shows
+//! from other seeds, too.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Event, History, Phase};
+use crate::judge::{Outcome, Seen, Verdict, judge};
+use crate::sabotage::Lie;
+use crate::scenario::{Acquires, Expect, Layer, Scenario, Wanted};
+use crate::sim;
+
+/// From how many seeds it must come out the same.
+const SEEDS: u64 = 5;
+
+/// The expectation, and whether it holds from other seeds, too. Of a lie it is what honest clients do.
+pub(super) fn of(scenario: &Scenario, seed: u64, lie: Lie) -> (Expect, bool) {
+    let honest = if lie == Lie::None { Vec::new() } else { runs(scenario, seed) };
+    let runs = if lie == Lie::None { runs(scenario, seed) } else { honest };
+    let Some((history, verdict)) = runs.first() else { return (Expect::default(), false) };
+    let mut expect = layers(verdict);
+    let granted = |history: &History, id: &str| {
+        acquires(history).get(id).is_some_and(|(granted, _)| *granted > 0)
+    };
+    let refused =
+        |history: &History, id: &str| acquires(history).get(id).is_some_and(|of| of.0 == 0);
+    for client in &history.header.scenario.clients {
+        let id = client.id.as_str();
+        if runs.iter().all(|(history, _)| granted(history, id)) {
+            expect.acquires.insert(id.to_owned(), Acquires::Granted);
+        } else if runs.iter().all(|(history, _)| refused(history, id)) {
+            expect.acquires.insert(id.to_owned(), Acquires::Refused);
+        }
+    }
+    let steady = comes_out(scenario, seed, &expect, SEEDS);
+    // What is only seen from this seed must at least be right there.
+    if !steady && !comes_out(scenario, seed, &expect, 1) {
+        expect.acquires.clear();
+    }
+    (expect, steady)
+}
+
+fn runs(scenario: &Scenario, seed: u64) -> Vec<(History, Verdict)> {
+    let run = |seed| {
+        let history = sim::run(scenario, seed, Lie::None);
+        let verdict = judge(&history);
+        (history, verdict)
+    };
+    (seed..seed + SEEDS).map(run).collect()
+}
+
+fn layers(verdict: &Verdict) -> Expect {
+    let mut expect = Expect::default();
+    for (layer, seen) in &verdict.observed {
+        if *seen != Seen::Violated {
+            continue;
+        }
+        let wanted = match layer {
+            Layer::MutualExclusion => &mut expect.mutual_exclusion,
+            Layer::UnfencedResource => &mut expect.unfenced_resource,
+            Layer::Validity => &mut expect.validity,
+            Layer::Progress => &mut expect.progress,
+            Layer::Liveness => &mut expect.liveness,
+            Layer::Hygiene => &mut expect.hygiene,
+        };
+        *wanted = Some(Wanted::Violated);
+    }
+    expect.because.clone_from(&verdict.because);
+    expect
+}
+
+/// How many acquires of each client were granted, and how many were answered, before the healing.
+fn acquires(history: &History) -> BTreeMap<&str, (u32, u32)> {
+    let mut open = BTreeMap::new();
+    let mut all: BTreeMap<&str, (u32, u32)> = BTreeMap::new();
+    for record in &history.records {
+        match &record.event {
+            Event::Phase { phase: Phase::Witness } => break,
+            Event::Asked { id, op, client, .. } if op == "acquire" => {
+                open.insert(*id, client.as_str());
+            }
+            Event::Answered { id, ok, .. } => {
+                if let Some(client) = open.get(id) {
+                    let of = all.entry(client).or_default();
+                    of.0 += u32::from(*ok);
+                    of.1 += 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+fn comes_out(scenario: &Scenario, seed: u64, expect: &Expect, seeds: u64) -> bool {
+    let scenario = Scenario { expect: expect.clone(), ..scenario.clone() };
+    (seed..seed + seeds).all(|seed| {
+        let verdict = judge(&sim::run(&scenario, seed, Lie::None));
+        verdict.outcome == Outcome::AsExpected
+    })
+}

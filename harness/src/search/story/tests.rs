@@ -1,0 +1,60 @@
+//! Files that are told: each is read again, and comes out as it says.
+
+use super::{file, name};
+use crate::judge::{Outcome, judge};
+use crate::sabotage::Lie;
+use crate::scenario::{Scenario, read};
+use crate::search::Found;
+use crate::sim;
+
+fn lesson(text: &str) -> Scenario {
+    let scenario: Scenario = toml::from_str(text).unwrap();
+    scenario.runs().remove(0)
+}
+
+fn clock_step() -> Scenario {
+    lesson(include_str!("../../../../scenarios/clock-step-one-holder.toml"))
+}
+
+/// Reads a file as `run` would.
+fn again(found: &Found) -> Scenario {
+    let text = file(found);
+    let path = format!("{}.toml", name(&found.kind(), found.lie));
+    read(&path, &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
+}
+
+#[test]
+fn a_file_comes_out_as_it_expects() {
+    let found = Found::of(&clock_step(), 3, Lie::None).unwrap();
+    let again = again(&found);
+    assert!(again.expect.any_violation());
+    for seed in [found.seed, 11, 12] {
+        let verdict = judge(&sim::run(&again, seed, Lie::None));
+        assert_eq!(verdict.outcome, Outcome::AsExpected, "{:?}", verdict.differences);
+    }
+}
+
+#[test]
+fn a_file_about_a_lie_expects_what_the_truth_shows() {
+    let scenario = lesson(include_str!("../../../../scenarios/calm.toml"));
+    let found = Found::of(&scenario, 3, Lie::SmallQuorum).unwrap();
+    let again = again(&found);
+    let outcome = |lie| judge(&sim::run(&again, found.seed, lie)).outcome;
+    assert_eq!(outcome(Lie::None), Outcome::AsExpected);
+    assert_eq!(outcome(Lie::SmallQuorum), Outcome::Differs);
+}
+
+#[test]
+fn what_happened_is_told_in_order() {
+    let text = file(&Found::of(&clock_step(), 3, Lie::None).unwrap());
+    let places = [
+        "fault 1 strikes: net.drop",
+        "c1 is granted L by masters 1, 2, 3",
+        "fault 2 strikes: clock.step, master 1",
+        "c2 is granted L by masters 1, 4, 5",
+        "an update is lost",
+    ];
+    let places: Vec<_> = places.iter().map(|part| text.find(part).expect(part)).collect();
+    assert!(places.is_sorted(), "{text}");
+    assert!(text.lines().filter(|line| line.starts_with('#')).all(|line| line.len() <= 110));
+}

@@ -1,0 +1,190 @@
+//! What happened in a run, a sentence for each thing that a person would tell.
+
+use std::collections::BTreeSet;
+
+use crate::history::{Act, Event, History, Ns, Outcome, Phase, Record};
+use crate::judge::Verdict;
+use crate::name::Name;
+use crate::scenario::{Harm, Way};
+use crate::talk::Why;
+
+/// More than this nobody reads.
+const MOST: usize = 24;
+/// How much is told of the beginning, if not all can be.
+const FIRST: usize = 6;
+
+/// The sentences, in the order of time, each with its time.
+pub(super) fn of(history: &History, verdict: &Verdict) -> Vec<String> {
+    let last = verdict.findings.iter().map(|finding| finding.from).max();
+    let teller = Teller { history };
+    let mut lines = Vec::new();
+    for record in &history.records {
+        if let Some(line) = teller.line(record) {
+            lines.push(format!("{:>8}  {line}", time(record.ns)));
+        }
+        // What comes after the last bad thing is not the story.
+        if matches!(record.event, Event::Phase { phase: Phase::Heal })
+            && last.is_some_and(|last| last <= record.ns)
+        {
+            break;
+        }
+    }
+    if lines.len() > MOST {
+        let rest = lines.split_off(FIRST);
+        let left_out = rest.len() - (MOST - FIRST);
+        lines.push(format!("{:>8}  ({left_out} things more)", "…"));
+        lines.extend(rest.into_iter().skip(left_out));
+    }
+    lines
+}
+
+/// `1978 ms`.
+fn time(ns: Ns) -> String {
+    format!("{} ms", ns / 1_000_000)
+}
+
+struct Teller<'a> {
+    history: &'a History,
+}
+
+impl Teller<'_> {
+    fn line(&self, record: &Record) -> Option<String> {
+        match &record.event {
+            Event::Phase { phase } => match phase {
+                Phase::Heal => Some("everything is cured".to_owned()),
+                Phase::Witness => Some("every client that lives acquires once more".to_owned()),
+                Phase::Settle => Some("one TTL passes, and the keys are looked at".to_owned()),
+                Phase::Run | Phase::End => None,
+            },
+            Event::Answered { client, id, ok, token, deadline, why, .. } => {
+                self.answer(record.ns, client, *id, *ok, token.as_ref(), *deadline, *why)
+            }
+            Event::Lost { client, resource, .. } => {
+                Some(format!("{client} is told that its lease of {resource} is lost"))
+            }
+            Event::Extended { client, resource, deadline } => {
+                Some(format!("{client}'s watchdog extends {resource} until {}", time(*deadline)))
+            }
+            Event::Touched { client, register, way, seen, version } => {
+                Some(touch(client, register, *way, *seen, *version))
+            }
+            Event::Struck { fault, harm, nodes, processes, failed, .. } => {
+                Some(struck(*fault, harm, nodes, processes, failed.as_deref()))
+            }
+            Event::Cured { fault, .. } => Some(format!("fault {fault} is cured")),
+            Event::Broken { process, why } => Some(format!("{process} breaks: {why}")),
+            Event::Keys { node, keys: Some(keys) } if !keys.is_empty() => {
+                let names: Vec<&str> = keys.iter().map(|left| left.key.as_str()).collect();
+                Some(format!("master {node} still has {}", names.join(", ")))
+            }
+            _ => None,
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the parts of one event")]
+    fn answer(
+        &self,
+        ns: Ns,
+        client: &Name,
+        id: u64,
+        ok: bool,
+        token: Option<&Name>,
+        deadline: Option<Ns>,
+        why: Option<Why>,
+    ) -> Option<String> {
+        let asked = self.history.records.iter().find_map(|record| match &record.event {
+            Event::Asked { id: known, op, resource, .. } if *known == id => {
+                Some((op.as_ref(), resource.as_ref()?))
+            }
+            _ => None,
+        });
+        let (op, resource) = asked?;
+        let until = deadline.map_or_else(String::new, |at| format!(", until {}", time(at)));
+        Some(match (op, ok) {
+            ("acquire", true) => {
+                let by = self.granted(ns, token);
+                format!("{client} is granted {resource}{by}{until}")
+            }
+            ("acquire", false) => format!("{client} is refused {resource}: {}", reason(why)),
+            ("extend", true) => format!("{client} extends {resource}{until}"),
+            ("extend", false) => format!("{client} cannot extend {resource}: {}", reason(why)),
+            ("release", _) => format!("{client} gives {resource} back"),
+            ("step", false) => {
+                format!("{client} finds that it does not hold {resource} any more, and stops")
+            }
+            _ => return None,
+        })
+    }
+
+    /// ` by masters 1, 2, 3`.
+    fn granted(&self, by: Ns, token: Option<&Name>) -> String {
+        let said_so = |record: &Record| match &record.event {
+            Event::Command {
+                act: Act::Set { token: set, .. },
+                node,
+                delivered: Some(delivered),
+                result: Outcome::Done,
+                ..
+            } if Some(set) == token && *delivered <= by => Some(*node),
+            _ => None,
+        };
+        let nodes: BTreeSet<usize> = self.history.records.iter().filter_map(said_so).collect();
+        if nodes.is_empty() {
+            return String::new();
+        }
+        format!(" by {}", masters(&nodes.into_iter().collect::<Vec<_>>()))
+    }
+}
+
+fn reason(why: Option<Why>) -> &'static str {
+    match why {
+        Some(Why::Taken) => "it is taken",
+        Some(Why::NoQuorum) => "too few masters answer",
+        Some(Why::Late) => "nothing is left of the TTL",
+        Some(Why::Lost) => "the lease is lost",
+        Some(Why::Cancelled) => "it has given up",
+        Some(Why::Unsupported) => "it has no such thing",
+        Some(Why::Error) | None => "an error",
+    }
+}
+
+fn touch(client: &str, register: &str, way: Way, seen: u64, version: u64) -> String {
+    match way {
+        Way::Read => format!("{client} reads {register}: version {seen}"),
+        Way::Write if seen + 1 == version => {
+            format!("{client} writes {register}: version {version}")
+        }
+        Way::Write => format!(
+            "{client} writes {register} on top of version {seen}, though version {} is there: an \
+             update is lost",
+            version - 1
+        ),
+    }
+}
+
+fn struck(
+    fault: usize,
+    harm: &Harm,
+    nodes: &[usize],
+    processes: &[Name],
+    failed: Option<&str>,
+) -> String {
+    let name = harm.name();
+    let mut line = format!("fault {fault} strikes: {name}");
+    if !nodes.is_empty() {
+        line += &format!(", {}", masters(nodes));
+    }
+    if !processes.is_empty() {
+        let names: Vec<&str> = processes.iter().map(Name::as_str).collect();
+        line += &format!(", {}", names.join(", "));
+    }
+    if let Some(why) = failed {
+        line += &format!(", and fails: {why}");
+    }
+    line
+}
+
+fn masters(nodes: &[usize]) -> String {
+    let names: Vec<String> = nodes.iter().map(usize::to_string).collect();
+    format!("master{} {}", if nodes.len() == 1 { "" } else { "s" }, names.join(", "))
+}

@@ -1,0 +1,45 @@
+//! A run leaves nothing behind: however many there are, memory does not grow. In a program of its own,
+//! because it counts every byte that the program allocates.
+
+use std::alloc::System;
+
+use redquorum_harness::judge::{Outcome, judge};
+use redquorum_harness::sabotage::Lie;
+use redquorum_harness::scenario::{Scenario, embedded_runs};
+use redquorum_harness::sim;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// How many bytes are still there after so many runs of each scenario, and how many were taken.
+fn left(scenarios: &[Scenario], rounds: u64) -> (usize, usize) {
+    let region = Region::new(HEAP);
+    for seed in 0..rounds {
+        for scenario in scenarios {
+            let verdict = judge(&sim::run(scenario, seed, Lie::None));
+            assert_eq!(verdict.outcome, Outcome::AsExpected, "{}", scenario.name);
+        }
+    }
+    let change = region.change();
+    (change.bytes_allocated.saturating_sub(change.bytes_deallocated), change.bytes_allocated)
+}
+
+/// One test, so that no other thread allocates.
+#[test]
+fn memory_does_not_grow_with_the_number_of_runs() {
+    let scenarios: Vec<Scenario> = embedded_runs().collect();
+    // What is made once and kept, such as tables of a library.
+    left(&scenarios, 1);
+    let (kept, taken) = left(&scenarios, 1);
+    assert!(taken > 1_000_000, "only {taken} bytes were seen: this does not count");
+    assert_eq!(kept, 0);
+    let (kept, _) = left(&scenarios, 3);
+    assert_eq!(kept, 0);
+
+    // And what is kept would be seen.
+    let region = Region::new(HEAP);
+    let history = sim::run(&scenarios[0], 1, Lie::None);
+    assert!(region.change().bytes_allocated > region.change().bytes_deallocated);
+    drop(history);
+}

@@ -1,0 +1,32 @@
+//! What the search finds in virtual time breaks real masters, too: what is left of a find is a scenario
+//! like any other.
+
+use std::ops::ControlFlow;
+
+use redquorum_harness::sabotage::Lie;
+use redquorum_harness::search::chance::Search;
+use redquorum_harness::search::plan::Space;
+use redquorum_harness::search::{shrink, story};
+use redquorum_rig::trials::{Case, with_masters};
+
+use crate::support::{ask_text, folder};
+
+/// Runs outside of the assumptions in which the lock breaks: by clocks that step, run fast and jump
+/// to and fro, alone and together, and by masters that forget.
+const FINDS: [u64; 8] = [410, 1011, 1197, 1267, 1521, 2104, 3042, 3310];
+
+pub(crate) fn cases() -> Vec<Case> {
+    let search = Search { space: Space::OUTSIDE, seed: 0, runs: 0, lie: Lie::None, jobs: 1 };
+    let finds = FINDS.map(|number| {
+        with_masters(&format!("find_{number}_shows_on_real_masters"), move || {
+            let found = search.found(number).expect("something goes wrong in that run");
+            let kind = found.kind();
+            let on = &mut |_: shrink::Progress<'_>| ControlFlow::Continue(());
+            let small = shrink::shrink_to(&found, &kind, shrink::EFFORT, on);
+            let (name, text) = (story::name(&kind, Lie::None), story::file_of(&small, &kind));
+            let ended = ask_text(&folder(&format!("find-{number}")), &name, &text, &[]);
+            assert_eq!(ended.code, Some(0), "{}\n{text}", ended.said);
+        })
+    });
+    finds.into_iter().collect()
+}
