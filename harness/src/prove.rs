@@ -4,7 +4,8 @@
 //! knows nothing of locks: it walks through the states of a [`Model`], breadth first, and says how
 //! it comes to the first that breaks a rule, by the shortest way. `seen.rs` remembers states by
 //! 128 bits, `wide.rs` makes these. The models are users of it: [`machines`], the shipped claims and
-//! links between clients and masters that are cut off, sleep, stall and err.
+//! links between clients and masters that are cut off, sleep, stall and err; and [`fencing`], a protocol
+//! on paper.
 //!
 //! Pure: no clock, no chance, no Tokio, no Redis. What is measured (time, memory) is measured by
 //! the command line.

@@ -1,5 +1,5 @@
-//! `prove`: every state of the shipped machines, within bounds, looked at; what was looked at, and what
-//! was found.
+//! `prove`: every state of the shipped machines, or of the protocol of fencing tokens, within bounds,
+//! looked at; what was looked at, and what was found.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -8,14 +8,18 @@ use clap::{Args, Subcommand};
 
 use super::Code;
 use super::words::{complain, say};
-use crate::prove::Counterexample;
-use crate::prove::machines::{self, Blunder, Proof, Scope};
+use crate::prove::fencing::{self, Scheme};
+use crate::prove::machines::{self, Blunder, Scope};
+use crate::prove::{Counterexample, Explored};
 
 /// What to prove.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(super) enum What {
     /// The claims and links of the library, between clients and masters that are cut off (the default)
     Machines,
+    /// Fencing tokens over independent masters: that they are unique and grow, with no clock at all,
+    /// and how each scheme that is known to be wrong goes wrong
+    Fencing,
 }
 
 /// What to prove, and how much of it.
@@ -31,66 +35,124 @@ pub(super) struct ProveOptions {
 pub(super) fn main(options: &ProveOptions) -> Code {
     match options.what.unwrap_or(What::Machines) {
         What::Machines => prove_machines(&options.only),
+        What::Fencing => prove_fencing(&options.only),
     }
 }
 
 fn prove_machines(only: &str) -> Code {
-    let (mut code, start) = (Code::AsExpected, Instant::now());
-    let (mut states, mut transitions) = (0, 0);
     let chosen: Vec<Scope> =
         Scope::ALL.into_iter().filter(|scope| scope.name.contains(only)).collect();
     if chosen.is_empty() {
-        let names = Scope::ALL.map(|scope| scope.name).join(", ");
-        complain(&format!("no run has `{only}` in its name"), &format!("there are: {names}"));
-        return Code::Usage;
+        return no_such(only, &Scope::ALL.map(|scope| scope.name));
     }
+    let mut sum = Sum::new();
     for scope in chosen {
         say(&format!("{}: {}", scope.name, scope.bounds()));
         let begin = Instant::now();
         let proof = machines::prove(scope, Blunder::None, MOST);
-        states += proof.explored.states;
-        transitions += proof.explored.transitions;
-        say(&told(&proof, begin.elapsed().as_secs_f64()));
-        if let Some(counterexample) = &proof.explored.broken {
+        sum.add(&proof.explored, begin);
+        say(&format!("    kept back by the bounds: {}", proof.withheld));
+    }
+    sum.end()
+}
+
+fn prove_fencing(only: &str) -> Code {
+    let scopes = fencing::Scope::ALL.map(|scope| scope.name);
+    let wrong = Scheme::ALL.into_iter().filter(|scheme| *scheme != Scheme::Certified);
+    let wrong: Vec<Scheme> = wrong.filter(|scheme| scheme.name().contains(only)).collect();
+    if wrong.is_empty() && !scopes.iter().any(|name| name.contains(only)) {
+        return no_such(only, &scopes);
+    }
+    let mut sum = Sum::new();
+    for scope in fencing::Scope::ALL.into_iter().filter(|scope| scope.name.contains(only)) {
+        say(&format!("{}: {}", scope.name, scope.bounds()));
+        let begin = Instant::now();
+        sum.add(&fencing::prove(scope, Scheme::Certified, MOST), begin);
+    }
+    for scheme in wrong {
+        let scope = fencing::Scope::against(scheme);
+        say(&format!("{}, which {}: {}", scheme.name(), scheme.about(), scope.bounds()));
+        let explored = fencing::prove(scope, scheme, MOST);
+        if let Some(counterexample) = &explored.broken {
             say(&story(counterexample));
-            code = Code::Differs;
-        } else if !proof.explored.complete {
-            code = Code::NotSeen;
+        } else {
+            sum.miss("    NOT REFUTED: this check has gone blind");
         }
     }
-    let seconds = start.elapsed().as_secs_f64();
-    let peak = peak_memory().map_or_else(String::new, |mib| format!(", {mib} MiB at most"));
-    say(&format!(
-        "{} states, {} transitions, {seconds:.1} s{peak}. States are known by 128 bits of hash: the \
-         chance that two were taken for one is below {:.0e}.",
-        grouped(states as u64),
-        grouped(transitions),
-        chance_of_collision(states),
-    ));
-    if code == Code::NotSeen {
-        complain("not all states were looked at", "the bounds are too wide for this program");
+    sum.end()
+}
+
+fn no_such(only: &str, names: &[&str]) -> Code {
+    complain(
+        &format!("no run has `{only}` in its name"),
+        &format!("there are: {}", names.join(", ")),
+    );
+    Code::Usage
+}
+
+/// What all runs come to.
+struct Sum {
+    code: Code,
+    start: Instant,
+    states: usize,
+    transitions: u64,
+}
+
+impl Sum {
+    fn new() -> Self {
+        Self { code: Code::AsExpected, start: Instant::now(), states: 0, transitions: 0 }
     }
-    code
+
+    /// Tells what a run has found that ought to find nothing.
+    fn add(&mut self, explored: &Explored, begin: Instant) {
+        self.states += explored.states;
+        self.transitions += explored.transitions;
+        say(&told(explored, begin.elapsed().as_secs_f64()));
+        if let Some(counterexample) = &explored.broken {
+            say(&story(counterexample));
+            self.code = Code::Differs;
+        } else if !explored.complete && self.code == Code::AsExpected {
+            self.code = Code::NotSeen;
+        }
+    }
+
+    /// Something should have been found, and was not.
+    fn miss(&mut self, line: &str) {
+        say(line);
+        self.code = Code::Differs;
+    }
+
+    fn end(self) -> Code {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let peak = peak_memory().map_or_else(String::new, |mib| format!(", {mib} MiB at most"));
+        say(&format!(
+            "{} states, {} transitions, {seconds:.1} s{peak}. States are known by 128 bits of hash: \
+             the chance that two were taken for one is below {:.0e}.",
+            grouped(self.states as u64),
+            grouped(self.transitions),
+            chance_of_collision(self.states),
+        ));
+        if self.code == Code::NotSeen {
+            complain("not all states were looked at", "the bounds are too wide for this program");
+        }
+        self.code
+    }
 }
 
 /// Most states of one run: some two gibibytes.
 const MOST: usize = 40_000_000;
 
-fn told(proof: &Proof, seconds: f64) -> String {
-    let found = &proof.explored;
+fn told(found: &Explored, seconds: f64) -> String {
     let result = match (&found.broken, found.complete) {
         (Some(_), _) => "BROKEN",
         (None, true) => "all rules hold",
         (None, false) => "no rule is broken so far, NOT ALL STATES WERE LOOKED AT",
     };
     format!(
-        "    {} states, {} transitions, {} steps deep, {} ends, {seconds:.1} s: {result}\n    kept \
-         back by the bounds: {}",
+        "    {} states, {} transitions, {} steps deep, {seconds:.1} s: {result}",
         grouped(found.states as u64),
         grouped(found.transitions),
         found.depth,
-        grouped(found.ends as u64),
-        proof.withheld,
     )
 }
 

@@ -1,6 +1,6 @@
 //! Fencing tokens over independent masters, every way: are they unique, and do they grow?
 //!
-//! This is the protocol as `docs/safety.md` states it, not yet a machine. A master has a counter for a
+//! This is a protocol on paper, which `docs/safety.md` states: the library has no fencing tokens yet. A master has a counter for a
 //! resource, beside its key. A grant sets the key and, with it, `c := max(c + 1, hint)`, and answers `c`. If a
 //! quorum grants with one number T, T is the token. Else the client asks the masters whose key is still
 //! its own to make it `c := max(c, T)`, with the q-th smallest number seen for T; T is the token when a
@@ -119,31 +119,15 @@ pub struct State {
     forgotten: u8,
 }
 
-/// What a run has found.
-#[derive(Clone, Debug)]
-pub struct Proof {
-    /// The bounds.
-    pub scope: Scope,
-    /// The protocol.
-    pub scheme: Scheme,
-    /// What was found.
-    pub explored: Explored,
-}
-
 /// Explores a scheme within bounds; `most` states of it at most.
-pub fn prove(scope: Scope, scheme: Scheme, most: usize) -> Proof {
-    let explored = explore(&mut Fencing { scope, scheme }, most);
-    Proof { scope, scheme, explored }
+pub fn prove(scope: Scope, scheme: Scheme, most: usize) -> Explored {
+    explore(&mut Fencing { scope, scheme }, most)
 }
 
 impl State {
-    fn first(scope: &Scope) -> Self {
-        let mut masters = [Master::default(); MASTERS];
-        for (master, counter) in masters.iter_mut().zip(scope.counters) {
-            master.counter = counter;
-        }
+    fn first() -> Self {
         Self {
-            masters,
+            masters: [Master::default(); MASTERS],
             clients: [Client::default(); CLIENTS],
             slots: [[[Slot::default(); MASTERS]; ATTEMPTS]; CLIENTS],
             issued: 0,
@@ -170,7 +154,8 @@ impl State {
 
     /// The largest token that was handed out.
     fn largest(&self) -> Number {
-        u8::try_from(u64::BITS - self.issued.leading_zeros()).map_or(0, |bits| bits.saturating_sub(1))
+        u8::try_from(u64::BITS - self.issued.leading_zeros())
+            .map_or(0, |bits| bits.saturating_sub(1))
     }
 }
 
@@ -184,7 +169,7 @@ impl Model for Fencing {
     type Event = Event;
 
     fn starts(&mut self) -> Vec<State> {
-        vec![State::first(&self.scope)]
+        vec![State::first()]
     }
 
     fn events(&mut self, state: &State, out: &mut Vec<(Fate, Event)>) {

@@ -121,7 +121,8 @@ fn numbers(state: &State, client: usize, phase: Phase) -> [Number; MASTERS] {
 
 /// The ways in which a quorum or more of the answers may have been heard.
 fn subsets(has: &[Number; MASTERS], out: &mut impl FnMut(u8)) {
-    let there = (0..MASTERS).filter(|master| has[*master] > 0).fold(0, |all, master| all | 1 << master);
+    let there =
+        (0..MASTERS).filter(|master| has[*master] > 0).fold(0, |all, master| all | 1 << master);
     let many = |heard: &u8| heard.count_ones() as usize >= QUORUM;
     (1..1 << MASTERS).filter(|heard| heard & !there == 0).filter(many).for_each(out);
 }

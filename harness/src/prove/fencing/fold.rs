@@ -3,7 +3,8 @@
 
 use super::super::wide::Wide;
 use super::{
-    ATTEMPTS, CLIENTS, Client, Holder, MASTERS, NOBODY, Phase, Scheme, Scope, Slot, State, UNFENCED, holder,
+    ATTEMPTS, CLIENTS, Client, Holder, MASTERS, NOBODY, Phase, Scheme, Scope, Slot, State,
+    UNFENCED, holder,
 };
 
 /// A master, with all that is between it and the clients in an order of the clients: a word for it and
@@ -26,9 +27,11 @@ pub(super) fn key(scope: &Scope, scheme: Scheme, state: &State) -> u128 {
 fn in_order(state: &State, order: [usize; CLIENTS], sort: bool) -> u128 {
     let mut seats: [Seat; MASTERS] = std::array::from_fn(|master| {
         let of = state.masters[master];
-        let mut seat = [u64::from(renamed(of.key, order)) << 8 | u64::from(of.counter); 1 + CLIENTS];
+        let mut seat =
+            [u64::from(renamed(of.key, order)) << 8 | u64::from(of.counter); 1 + CLIENTS];
         for (word, client) in seat[1..].iter_mut().zip(order) {
-            *word = state.slots[client].iter().fold(0, |all, slots| all << 32 | packed(slots[master]));
+            *word =
+                state.slots[client].iter().fold(0, |all, slots| all << 32 | packed(slots[master]));
         }
         seat
     });
@@ -50,7 +53,9 @@ fn in_order(state: &State, order: [usize; CLIENTS], sort: bool) -> u128 {
         wide.word(u64::from_le_bytes([a, b, c, attempt, hints[0], hints[1], floor, counts]));
     }
     wide.word(state.issued);
-    wide.word(u64::from(state.copies) << 16 | u64::from(state.unfenced) << 8 | u64::from(state.forgotten));
+    wide.word(
+        u64::from(state.copies) << 16 | u64::from(state.unfenced) << 8 | u64::from(state.forgotten),
+    );
     wide.end()
 }
 

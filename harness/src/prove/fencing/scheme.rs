@@ -22,11 +22,13 @@ pub enum Scheme {
     StaysAtTheEnd,
     /// The largest number seen is certified, instead of the q-th smallest.
     CertifiesLargest,
+    /// Nothing is wrong but the masters, one of which forgets its counter: what is assumed not to be.
+    ForgetsCounters,
 }
 
 impl Scheme {
     /// All of them, the right one first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Certified,
         Self::LargestGrant,
         Self::MedianGrant,
@@ -35,6 +37,7 @@ impl Scheme {
         Self::OldTokenHandedOver,
         Self::StaysAtTheEnd,
         Self::CertifiesLargest,
+        Self::ForgetsCounters,
     ];
 
     /// Its name, on the command line and in tables.
@@ -48,6 +51,7 @@ impl Scheme {
             Self::OldTokenHandedOver => "old-token-handed-over",
             Self::StaysAtTheEnd => "stays-at-the-end",
             Self::CertifiesLargest => "certifies-largest",
+            Self::ForgetsCounters => "forgets-counters",
         }
     }
 
@@ -62,6 +66,7 @@ impl Scheme {
             Self::OldTokenHandedOver => "hands a lease over with its old token",
             Self::StaysAtTheEnd => "counts on at the end of the numbers, where c + 1 = c",
             Self::CertifiesLargest => "certifies the largest number seen, not the q-th smallest",
+            Self::ForgetsCounters => "is right, on a master that forgets its counter",
         }
     }
 

@@ -1,11 +1,13 @@
 //! The bounds of a run.
 
-use super::{MASTERS, Number};
+use super::{MASTERS, Number, Scheme};
 
 /// How much may happen. Masters are three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scope {
+    /// What is far-reaching in it.
+    pub name: &'static str,
     /// How many clients, two or three.
     pub clients: usize,
     /// How often each may ask, once or twice.
@@ -24,8 +26,6 @@ pub struct Scope {
     pub unfenced: u8,
     /// How often a master may forget its counter: that is outside of what is assumed.
     pub forgets: u8,
-    /// Where the counters stand at first.
-    pub counters: [Number; MASTERS],
     /// The end of the numbers.
     pub end: Number,
     /// Whether states that differ in the order of masters and clients only count as one.
@@ -33,26 +33,64 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Two clients, each with two attempts, and all that can happen to them.
-    pub const TWO: Self = Self {
+    /// Two clients that ask once.
+    pub const BASE: Self = Self {
+        name: "two clients",
         clients: 2,
-        attempts: 2,
+        attempts: 1,
         hints: &[0, 2],
-        rounds: 2,
-        hand_overs: 1,
-        extensions: 1,
-        copies: 1,
-        unfenced: 1,
+        rounds: 1,
+        hand_overs: 0,
+        extensions: 0,
+        copies: 0,
+        unfenced: 0,
         forgets: 0,
-        counters: [0; MASTERS],
         end: 60,
         fold: true,
     };
 
-    /// Three clients, each with one attempt.
-    pub const THREE: Self = Self { clients: 3, attempts: 1, copies: 0, unfenced: 0, ..Self::TWO };
+    /// All runs of `redquorum-chaos prove fencing`: in each, something else goes far.
+    pub const ALL: [Self; 5] = [
+        Self { name: "leases handed over", rounds: 2, hand_overs: 1, ..Self::BASE },
+        Self { name: "keys repaired", rounds: 2, extensions: 1, ..Self::BASE },
+        Self { name: "grants executed twice, and strangers", copies: 1, unfenced: 1, ..Self::BASE },
+        Self { name: "three clients", hints: &[0], clients: 3, ..Self::BASE },
+        Self { name: "at the end of the numbers", end: 3, hand_overs: 1, ..Self::BASE },
+    ];
 
-    /// Small enough for a test.
-    pub const SMALL: Self =
-        Self { attempts: 1, hints: &[0, 2], rounds: 2, copies: 0, unfenced: 0, ..Self::TWO };
+    /// Where a scheme shows that it is wrong; the right one has [`Scope::ALL`].
+    pub const fn against(scheme: Scheme) -> Self {
+        match scheme {
+            Scheme::RepairWithoutBump => Self { hand_overs: 1, extensions: 1, ..Self::BASE },
+            Scheme::OldTokenHandedOver => Self { hand_overs: 1, ..Self::BASE },
+            Scheme::StaysAtTheEnd => Self { end: 3, ..Self::BASE },
+            Scheme::AnyMajority => Self { hints: &[0], ..Self::BASE },
+            Scheme::ForgetsCounters => Self { hints: &[0], forgets: 1, ..Self::BASE },
+            _ => Self::BASE,
+        }
+    }
+
+    /// The bounds in words.
+    pub fn bounds(&self) -> String {
+        let some = |number: u8, what: &str| match number {
+            0 => None,
+            1 => Some(format!("1 {what}")),
+            _ => Some(format!("{number} {what}s")),
+        };
+        let hints: Vec<String> = self.hints.iter().map(Number::to_string).collect();
+        let parts = [
+            Some(format!("{MASTERS} masters, {} clients", self.clients)),
+            some(u8::try_from(self.attempts).unwrap_or(u8::MAX), "attempt")
+                .map(|text| text + " of each"),
+            Some(format!("hints {}", hints.join(" and "))),
+            some(self.rounds, "round").map(|text| text + " a token"),
+            some(self.hand_overs, "hand-over").map(|text| text + " of each"),
+            some(self.extensions, "extension").map(|text| text + " of each"),
+            some(self.copies, "grant").map(|text| text + " executed twice"),
+            some(self.unfenced, "stranger"),
+            some(self.forgets, "forgotten counter"),
+            Some(format!("numbers below {}", self.end)),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
 }

@@ -27,7 +27,8 @@ pub(super) fn tell(state: &State, event: Event, after: Option<&State>) -> String
             format!("master {} {what}{late}{again}", master + 1)
         }
         Event::Certify(client, attempt, master) => {
-            let asked = state.slots[usize::from(client)][usize::from(attempt)][usize::from(master)].certify;
+            let asked =
+                state.slots[usize::from(client)][usize::from(attempt)][usize::from(master)].certify;
             let late = late(state, client, attempt);
             let number = after.map_or(0, |after| counter(master, after));
             format!(
@@ -40,7 +41,11 @@ pub(super) fn tell(state: &State, event: Event, after: Option<&State>) -> String
         Event::Repair(client, attempt, master) => {
             let late = late(state, client, attempt);
             let number = after.map_or(0, |after| counter(master, after));
-            format!("master {} extends {}'s key{late}, and has {number}", master + 1, letter(client))
+            format!(
+                "master {} extends {}'s key{late}, and has {number}",
+                master + 1,
+                letter(client)
+            )
         }
         Event::Choose(client, heard) => {
             let heard = (0..u8::BITS).filter(|master| heard & 1 << master != 0);
@@ -60,7 +65,9 @@ pub(super) fn tell(state: &State, event: Event, after: Option<&State>) -> String
         Event::Extend(client) => format!("{} extends its lease", letter(client)),
         Event::HandOver(client) => format!("{} hands its lease to another user", letter(client)),
         Event::GiveUp(client) => format!("{} gives up, or gives back", letter(client)),
-        Event::Expire(master) => format!("the key of {} on master {} goes", key(master), master + 1),
+        Event::Expire(master) => {
+            format!("the key of {} on master {} goes", key(master), master + 1)
+        }
         Event::Unfenced(master) => format!("a client without tokens gets master {}", master + 1),
         Event::Forget(master) => format!("master {} forgets its counter", master + 1),
     }
