@@ -192,11 +192,14 @@ impl Rules {
         all.find(|(_, rule)| rule.keeps_apart() && rule.is_about(actor, node)).map(|(id, _)| *id)
     }
 
-    /// Whether the end of a connection gets through.
-    pub(super) fn swallow_ends(&self, actor: usize, node: usize, side: Side) -> bool {
-        self.all
-            .values()
-            .any(|rule| rule.keeps_apart() && rule.is_about(actor, node) && rule.is_on(side))
+    /// The rule that keeps the end of a connection from the other side, if one does, and whether it
+    /// only holds it back.
+    pub(super) fn keeps_end(&self, actor: usize, node: usize, side: Side) -> Option<(u64, bool)> {
+        let mut all = self.all.iter();
+        let keeps =
+            |rule: &Rule| rule.keeps_apart() && rule.is_about(actor, node) && rule.is_on(side);
+        let (id, rule) = all.find(|(_, rule)| keeps(rule))?;
+        Some((*id, rule.harm == Harm::Hold))
     }
 
     /// Tells the rules of a message.

@@ -58,8 +58,9 @@ pub(super) struct Wire {
     suffers: Vec<u64>,
     /// The rule that keeps it from being made.
     apart: Option<u64>,
-    /// The client's end waits behind what is held.
+    /// Each end waits behind what is held.
     hangup_waits: bool,
+    drop_waits: bool,
     /// Each end is on its way to the other.
     hangs_up: bool,
     drops: bool,

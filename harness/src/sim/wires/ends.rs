@@ -39,6 +39,7 @@ impl Wire {
             suffers: Vec::new(),
             apart: None,
             hangup_waits: false,
+            drop_waits: false,
             hangs_up: false,
             drops: false,
         }
@@ -95,8 +96,16 @@ impl World {
         wire.client_open = false;
         let (actor, node) = (wire.actor, wire.node);
         self.actors[actor].wires.retain(|(_, _, known)| *known != id);
-        if self.rules.swallow_ends(actor, node, Side::Request) || wire.up.lost {
+        if wire.up.lost {
             return;
+        }
+        match self.rules.keeps_end(actor, node, Side::Request) {
+            // The other end is told when the rule is healed.
+            Some((rule, false)) => return wire.suffers.push(rule),
+            Some((rule, true)) => {
+                wire.up.held.get_or_insert((rule, VecDeque::new()));
+            }
+            None => {}
         }
         if wire.up.held.is_some() {
             wire.hangup_waits = true;
@@ -131,14 +140,27 @@ impl World {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.master_open = false;
         let (actor, node) = (wire.actor, wire.node);
-        let told = wire.client_open && !wire.down.lost;
-        if told && !self.rules.swallow_ends(actor, node, Side::Reply) {
-            wire.drops = true;
-            let latency = self.links.of_mut(actor, node).down.latency();
-            let at = wire.down.arrives(self.now, latency, &Fate::default(), 0);
-            self.enter(at, What::Ended(id, RESET));
+        if wire.client_open && !wire.down.lost {
+            match self.rules.keeps_end(actor, node, Side::Reply) {
+                Some((rule, false)) => wire.suffers.push(rule),
+                Some((rule, true)) => {
+                    wire.down.held.get_or_insert((rule, VecDeque::new()));
+                    wire.drop_waits = true;
+                }
+                None if wire.down.held.is_some() => wire.drop_waits = true,
+                None => self.drops(id),
+            }
         }
         self.forget(id);
+    }
+
+    /// The master's end is on its way to the client.
+    fn drops(&mut self, id: WireId) {
+        let Some(wire) = self.wires.get_mut(id) else { return };
+        wire.drops = true;
+        let latency = self.links.of_mut(wire.actor, wire.node).down.latency();
+        let at = wire.down.arrives(self.now, latency, &Fate::default(), 0);
+        self.enter(at, What::Ended(id, RESET));
     }
 
     /// Nothing more will come of what was not answered.
@@ -236,8 +258,12 @@ impl World {
             let Some(wire) = self.wires.get_mut(id) else { continue };
             if wire.down.held.as_ref().is_some_and(|(of, _)| *of == rule) {
                 let (_, held) = wire.down.held.take().unwrap_or_default();
+                let drops = std::mem::take(&mut wire.drop_waits);
                 for reply in held {
                     self.send_back(id, reply, &Fate::default());
+                }
+                if drops {
+                    self.drops(id);
                 }
             }
         }
