@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use super::plan::Space;
 use super::{Found, Kind, kinds};
@@ -47,6 +48,8 @@ pub struct Report {
     pub runs: u64,
     /// How many events they had, all together: how large they were.
     pub events: u64,
+    /// How much virtual time passed in them, all together.
+    pub passed: Duration,
     /// Every kind of thing that went wrong.
     pub kinds: BTreeMap<Kind, Sight>,
     /// In how many runs each goal was reached.
@@ -71,6 +74,7 @@ impl Report {
     fn add(&mut self, other: &Self) {
         self.runs += other.runs;
         self.events += other.events;
+        self.passed = self.passed.saturating_add(other.passed);
         for (kind, sight) in &other.kinds {
             let of = self.kinds.entry(kind.clone()).or_insert(Sight { runs: 0, ..*sight });
             of.first = of.first.min(sight.first);
@@ -124,6 +128,7 @@ impl Search {
         let verdict = judge(&history);
         report.runs += 1;
         report.events += u64::try_from(history.records.len()).unwrap_or(u64::MAX);
+        report.passed = report.passed.saturating_add(history.length().unwrap_or_default());
         for kind in kinds(&verdict) {
             if self.is_wrong(&kind) {
                 let sight = report.kinds.entry(kind).or_insert(Sight { first: number, runs: 0 });

@@ -73,13 +73,32 @@ pub(super) fn end(end: &End<'_>) -> String {
     };
     let _ = write!(text, "{found} in {many}, {rate} a second for {seconds:.1} s");
     text += if *interrupted { ", interrupted\n" } else { "\n" };
-    let missed: Vec<Goal> = report.missed().collect();
-    let reached = Goal::ALL.len() - missed.len();
-    let _ = write!(text, "{reached} of {} situations came", Goal::ALL.len());
-    for goal in missed {
-        let _ = write!(text, "\nnever came: {goal}, {}", goal.about());
+    let _ = writeln!(text, "{} of virtual time", long(report.passed));
+    let reached = Goal::ALL.len() - report.missed().count();
+    let _ = write!(text, "{reached} of {} situations came, in so many runs:", Goal::ALL.len());
+    for goal in Goal::ALL {
+        match report.goals.get(&goal) {
+            Some(runs) => {
+                let _ = write!(text, "\n{runs:>10}  {}", goal.about());
+            }
+            None => {
+                let _ = write!(text, "\n     never  {}", goal.about());
+            }
+        }
     }
     text
+}
+
+/// A long time, for people.
+fn long(time: Duration) -> String {
+    const DAY: f64 = 86_400.0;
+    match time.as_secs_f64() {
+        seconds if seconds < 100.0 => format!("{seconds:.1} s"),
+        seconds if seconds < 6_000.0 => format!("{:.1} minutes", seconds / 60.0),
+        seconds if seconds < DAY => format!("{:.1} hours", seconds / 3_600.0),
+        seconds if seconds < 365.25 * DAY => format!("{:.1} days", seconds / DAY),
+        seconds => format!("{:.2} years", seconds / (365.25 * DAY)),
+    }
 }
 
 fn plural(count: u64, what: &str) -> String {
@@ -106,6 +125,7 @@ enum Line<'a> {
         seed: u64,
         runs: u64,
         events: u64,
+        virtual_seconds: f64,
         seconds: f64,
         interrupted: bool,
         goals: BTreeMap<&'a str, u64>,
@@ -136,6 +156,7 @@ pub(super) fn end_json(search: &Search, end: &End<'_>) -> String {
         seed: search.seed,
         runs: report.runs,
         events: report.events,
+        virtual_seconds: report.passed.as_secs_f64(),
         seconds: took.as_secs_f64(),
         interrupted: *interrupted,
         goals: Goal::ALL.iter().map(|goal| (goal.name(), runs(*goal))).collect(),
