@@ -20,7 +20,7 @@ const CASES: u32 = 1_000;
 const PATIENCE: u64 = 1_500;
 
 /// Scenarios in which the simulation or the judge was wrong.
-const FOUND: [(&str, &str); 26] = [
+const FOUND: [(&str, &str); 27] = [
     ("delays-add-up", include_str!("inside/found/delays-add-up.toml")),
     ("asked-for-less", include_str!("inside/found/asked-for-less.toml")),
     ("fault-that-fails", include_str!("inside/found/fault-that-fails.toml")),
@@ -44,6 +44,7 @@ const FOUND: [(&str, &str); 26] = [
     ("reset-and-pause", include_str!("inside/found/reset-and-pause.toml")),
     ("kept-back-since", include_str!("inside/found/kept-back-since.toml")),
     ("end-behind-a-cut", include_str!("inside/found/end-behind-a-cut.toml")),
+    ("in-its-own-way", include_str!("inside/found/in-its-own-way.toml")),
     ("gate-and-reset", include_str!("inside/found/gate-and-reset.toml")),
     ("set-again", include_str!("inside/found/set-again.toml")),
     ("not-shortened", include_str!("inside/found/not-shortened.toml")),
