@@ -12,6 +12,10 @@ test:
 chaos *args:
     .ci/chaos {{args}}
 
+# Look at real masters for what would hurt a lock on them: `just doctor redis://db1 redis://db2 redis://db3`.
+doctor *args:
+    cargo run --quiet -p redquorum-harness --bin redquorum-chaos -- doctor {{args}}
+
 # Put clients that lie through all scenarios, and print which scenario catches which; `--real` on real masters, `--search` by chance.
 mutants *args:
     cargo build --quiet -p redquorum-harness --bins

@@ -83,7 +83,8 @@ fn searched() -> Result<bool, String> {
     println!("| client | noticed after | in | by | faults left | what they are |");
     println!("|---|---|---|---|---|---|");
     let (mut all_well, mut longest, mut sizes) = (true, 0, Vec::new());
-    let liars = Lie::ALL.into_iter().filter(|lie| *lie != Lie::None);
+    // Those that do no harm inside the assumptions are for the table of scenarios.
+    let liars = Lie::ALL.into_iter().filter(|lie| *lie != Lie::None && lie.shows_inside());
     for lie in liars.filter(|lie| chosen(&asked, *lie)) {
         eprint!("\r\x1b[K{lie}");
         let start = Instant::now();

@@ -9,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 mod check;
 mod choose;
 mod code;
+mod doctor;
 mod list;
 mod new;
 mod options;
@@ -64,6 +65,12 @@ enum Command {
         /// Its name: lower-case letters, digits and `-`
         name: String,
     },
+    /// Look at real masters for what would hurt a lock on them
+    ///
+    /// Whether they can be reached and are N independent masters, what they forget, how soon they answer,
+    /// their clocks, and what permissions allow. Each finding says what to do.
+    #[command(after_help = doctor::HELP)]
+    Doctor(doctor::DoctorOptions),
     /// Look at every state that the library's machines can reach within stated bounds
     ///
     /// Every interleaving of messages, timers, drops and faults, as far as the bounds go, which are
@@ -132,6 +139,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::List(options)) => list::main(&options),
         Some(Command::Check(options)) => check::main(&options),
         Some(Command::New { name }) => new::main(&name),
+        Some(Command::Doctor(options)) => doctor::main(&options),
         Some(Command::Prove(options)) => prove::main(&options),
         Some(Command::Schema) => words::say_json(&crate::scenario::schema()),
         Some(Command::Client) => return crate::client::main(),

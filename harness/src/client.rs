@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 
 use self::desk::Desk;
 use self::voice::Voice;
-use crate::talk::{Can, Notice, Options, PROTOCOL};
+use crate::talk::{Can, FENCING_MEMORY, Notice, Options, PROTOCOL};
 
 mod desk;
 mod owner;
@@ -31,8 +31,9 @@ const USAGE: u8 = 64;
 /// How long a connection may take. It is the library's own default, as users have it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What it can do. No fencing tokens: the library has none yet.
-const CAN: [Can; 5] = [Can::Deadline, Can::Extend, Can::Wait, Can::KeepAlive, Can::Lost];
+/// What it can do.
+const CAN: [Can; 7] =
+    [Can::Deadline, Can::Extend, Can::Fence, Can::Guard, Can::Wait, Can::KeepAlive, Can::Lost];
 
 /// Runs the client until the end of standard input.
 pub fn main() -> ExitCode {
@@ -63,7 +64,7 @@ fn start() -> Result<std::convert::Infallible, String> {
             can: CAN.to_vec(),
             name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
         });
-        let desk = Desk::new(lock);
+        let desk = Desk::new(lock, options.fencing);
         while let Some(line) = lines.recv().await {
             desk.take(&line);
         }
@@ -74,15 +75,19 @@ fn start() -> Result<std::convert::Infallible, String> {
 
 async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
     let node_timeout = Duration::from_millis(options.node_timeout_ms);
-    Redlock::builder()
+    let builder = Redlock::builder()
         .urls(nodes)
         .ttl(options.ttl())
         .node_timeout(node_timeout)
         .connect_timeout(CONNECT_TIMEOUT.max(node_timeout))
-        .drift(options.drift_ppm, Duration::from_millis(options.drift_ms))
-        .build()
-        .await
-        .map_err(|why| why.to_string())
+        .fencing_memory(FENCING_MEMORY)
+        .drift(options.drift_ppm, Duration::from_millis(options.drift_ms));
+    let guard = options.guard_ms.map(Duration::from_millis);
+    let builder = match guard {
+        Some(max_ttl) => builder.guard(max_ttl),
+        None => builder,
+    };
+    builder.build().await.map_err(|why| why.to_string())
 }
 
 /// Reads requests in a thread of its own, as standard input can only be waited for by blocking.

@@ -30,8 +30,14 @@ const MASTERS: usize = 3;
 
 /// What the driver is told in its environment. A master on this machine answers within a
 /// millisecond; a slow language gets its share.
-const OPTIONS: Options =
-    Options { ttl_ms: 2000, node_timeout_ms: 100, drift_ppm: 10_000, drift_ms: 2, fencing: false };
+const OPTIONS: Options = Options {
+    ttl_ms: 2000,
+    node_timeout_ms: 100,
+    drift_ppm: 10_000,
+    drift_ms: 2,
+    fencing: true,
+    guard_ms: None,
+};
 
 /// How a check ended, if it did not find a fault.
 enum Verdict {
@@ -64,7 +70,7 @@ struct Grant {
     value: Option<Vec<u8>>,
 }
 
-const CHECKS: [(&str, Check); 20] = [
+const CHECKS: [(&str, Check); 21] = [
     ("ready", manners::ready),
     ("acquire", grant::acquire),
     ("stamps", grant::stamps),
@@ -75,6 +81,7 @@ const CHECKS: [(&str, Check); 20] = [
     ("step", manners::step),
     ("checked step", hold::checked_step),
     ("release", hold::release),
+    ("fence", grant::fence),
     ("extend", hold::extend),
     ("keep alive", hold::keep_alive),
     ("lost", hold::lost),

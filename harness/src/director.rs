@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use crate::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
 use crate::name::Name;
-use crate::scenario::{ClockHarm, Harm, Scenario, Step, When};
+use crate::scenario::{ClockHarm, Harm, ResourceHarm, Scenario, Step, When};
 use crate::talk::Can;
 use crate::units::nanos;
 
@@ -30,6 +30,7 @@ mod order;
 mod phases;
 mod places;
 mod player;
+mod register;
 mod requests;
 mod settle;
 #[cfg(test)]
@@ -43,6 +44,7 @@ pub use input::Input;
 pub use order::Order;
 pub use places::Place;
 use player::Player;
+use register::Register;
 use settle::Settle;
 use whom::clients_of;
 pub use whom::processes_of;
@@ -61,7 +63,7 @@ pub struct Director {
     faults: Faults,
     witness: Witness,
     granted: Granted,
-    registers: BTreeMap<Name, u64>,
+    registers: BTreeMap<Name, Register>,
     can: BTreeMap<Name, Vec<Can>>,
     gone: BTreeSet<Name>,
     next_id: u64,
@@ -153,10 +155,15 @@ impl Director {
     /// Why a client that can do only this cannot play this scenario, if so.
     pub fn missing(&self, can: &BTreeMap<Name, Vec<Can>>) -> Option<String> {
         for client in &self.scenario.clients {
+            let guards = can.get(client.process()).is_some_and(|can| can.contains(&Can::Guard));
+            if self.scenario.lock.guard.is_some() && !guards {
+                return Some("the client cannot `guard`".to_owned());
+            }
             for step in &client.script {
                 let needed = match step {
                     Step::Extend { .. } => (Can::Extend, "extend"),
                     Step::Keep { .. } => (Can::KeepAlive, "keep_alive"),
+                    Step::Touch { under: Some(_), .. } => (Can::Fence, "fence"),
                     _ => continue,
                 };
                 let known = can.get(client.process()).is_some_and(|can| can.contains(&needed.0));
@@ -348,7 +355,13 @@ fn limit(scenario: &Scenario) -> Ns {
         };
         at.saturating_add(fault.lasts.unwrap_or_default().0)
     });
-    let clients = scenario.clients.iter().map(|client| Player::longest(client, &scenario.lock));
+    let late = scenario.faults.iter().map(|fault| match &fault.harm {
+        Harm::Resource(ResourceHarm::Delay { by, .. }) => by.0,
+        _ => Duration::ZERO,
+    });
+    let late = late.fold(Duration::ZERO, Duration::saturating_add);
+    let clients = &scenario.clients;
+    let clients = clients.iter().map(|client| Player::longest(client, &scenario.lock, late));
     let longest = faults.chain(clients).max().unwrap_or_default();
     nanos(longest.saturating_add(PATIENCE))
 }

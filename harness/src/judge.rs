@@ -17,6 +17,7 @@ mod clocks;
 mod commands;
 mod exclusion;
 mod faults;
+mod fencing;
 mod hygiene;
 mod keys;
 mod leases;
@@ -126,6 +127,7 @@ pub fn judge(history: &History) -> Verdict {
     let clashes = exclusion::check(&case);
     let mut findings = register::check(&case, &clashes);
     findings.extend(clashes.into_iter().map(|clash| clash.finding));
+    findings.extend(fencing::check(&case));
     findings.extend(validity::check(&case));
     findings.extend(votes::check(&case));
     findings.extend(tokens::check(&case));

@@ -25,6 +25,7 @@
 //! | `process` | a client process: started, heard, paused, killed, never left behind |
 //! | `client` | the built-in client; the example for a driver of another lock |
 //! | `client_check` | tells the author of a driver what is wrong with it |
+//! | `doctor` | looks at masters of yours, and says what would hurt a lock on them |
 //! | [`sabotage`] | clients that lie, which scenarios must catch |
 //! | `cli`, `report` | the command line, and what comes out of it |
 //!
@@ -36,7 +37,7 @@
 //! - **The judge reads nothing but the history**: no clock, no master, no memory of the run. A
 //!   recorded run can be judged again, elsewhere.
 //! - **The director opens no socket, starts no process and reads no clock.** It is told the time.
-//! - **No wall clock decides anything.** Stamps are of `CLOCK_MONOTONIC`; the wall clocks of masters
+//! - **No wall clock decides anything** in a run; `doctor` compares it with the masters'. Stamps are of `CLOCK_MONOTONIC`; the wall clocks of masters
 //!   are what a scenario breaks.
 //! - **No lock key is read during a run**: a read lets a master notice that a key has expired. What
 //!   masters hold is computed from the commands that passed.
@@ -51,6 +52,8 @@ pub mod client;
 #[cfg(all(unix, feature = "real"))]
 pub mod client_check;
 pub mod director;
+#[cfg(all(unix, feature = "real"))]
+mod doctor;
 pub mod history;
 pub mod judge;
 #[cfg(all(unix, feature = "real"))]

@@ -17,3 +17,12 @@ mod seen;
 mod wide;
 
 pub use explore::{Broken, Counterexample, Explored, Fate, Model, explore};
+
+/// So many of something, if any: a bound in words.
+fn counted(number: u8, what: &str) -> Option<String> {
+    match number {
+        0 => None,
+        1 => Some(format!("1 {what}")),
+        _ => Some(format!("{number} {what}s")),
+    }
+}

@@ -15,7 +15,7 @@ use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
 
 use crate::history::History;
 use crate::sabotage::Lie;
-use crate::scenario::{ClientHarm, Harm, Persistence, Scenario};
+use crate::scenario::{ClientHarm, Harm, NodeHarm, Persistence, Scenario};
 use crate::sim;
 
 mod clock;
@@ -156,7 +156,7 @@ impl Ground {
     /// # Errors
     /// Why not.
     pub fn can(&self, scenario: &Scenario) -> Result<(), String> {
-        if !matches!(self.kind, Kind::Sim) && needs_clocks(scenario) {
+        if !matches!(self.kind, Kind::Sim) && (needs_clocks(scenario) || needs_syncs(scenario)) {
             clocks_supported().map_err(|error| error.to_string())?;
         }
         let suspends = |fault: &crate::scenario::Fault| {
@@ -194,12 +194,15 @@ impl Ground {
             Persistence::AofEverysec => redquorum_rig::Persistence::AofEverysec,
             Persistence::AofAlways => redquorum_rig::Persistence::AofAlways,
         };
-        let clocks = needs_clocks(scenario);
+        let (clocks, syncs) = (needs_clocks(scenario), needs_syncs(scenario));
+        let replicas = scenario.cluster.replicas;
         match &self.kind {
             Kind::Sim => unreachable!("a simulation starts no masters"),
             Kind::Process => {
                 let builder = Masters::builder().count(nodes).persistence(persistence);
                 let builder = if clocks { builder.clocks() } else { builder };
+                let builder = if syncs { builder.syncs() } else { builder };
+                let builder = if replicas { builder.replicas() } else { builder };
                 Ok(Arc::new(builder.start().map_err(wrong)?))
             }
             #[cfg(feature = "containers")]
@@ -207,6 +210,8 @@ impl Ground {
                 let builder = redquorum_rig::Containers::builder();
                 let builder = builder.count(nodes).persistence(persistence);
                 let builder = if clocks { builder.clocks() } else { builder };
+                let builder = if syncs { builder.syncs() } else { builder };
+                let builder = if replicas { builder.replicas() } else { builder };
                 let builder = match image {
                     Some(image) => builder.image(image),
                     None => builder,
@@ -220,6 +225,14 @@ impl Ground {
 /// Whether a scenario sets anybody's wall clock.
 fn needs_clocks(scenario: &Scenario) -> bool {
     scenario.faults.iter().any(|fault| fault.harm.sets_a_clock())
+}
+
+/// Whether it must be known what masters synced: where a loss of power takes the rest.
+fn needs_syncs(scenario: &Scenario) -> bool {
+    let power = |fault: &crate::scenario::Fault| {
+        matches!(fault.harm, Harm::Node(NodeHarm::PowerLoss { .. }))
+    };
+    scenario.cluster.persistence == Persistence::AofEverysec && scenario.faults.iter().any(power)
 }
 
 #[cfg(not(feature = "containers"))]

@@ -6,14 +6,17 @@
 //! library has made.
 //!
 //! `lie.rs` names the lies, and has those that need no memory; `claim.rs` is the adapter around a
-//! claim, `votes.rs` its ballot stuffing; `process.rs` with `lease.rs` is a client process around them. They are pure, as what they wrap: whoever drives machines in
+//! claim, `votes.rs` its ballot stuffing, `numbers.rs` what it makes of
+//! fencing numbers; `lax.rs` has scripts with a line left out; `process.rs` with `lease.rs` is a client process around them. They are pure, as what they wrap: whoever drives machines in
 //! virtual time can drive them, too. The rest is a shell of its own that drives them on real masters
 //! and speaks the client protocol: `wires.rs` moves bytes, `shell.rs` is its loop, `talk.rs` has its
 //! words. It is small rather than fast: one thread that decides, and one per connection that reads.
 
 mod claim;
+mod lax;
 mod lease;
 mod lie;
+mod numbers;
 pub(crate) mod process;
 #[cfg(all(unix, feature = "real"))]
 mod shell;
@@ -24,6 +27,7 @@ mod votes;
 mod wires;
 
 pub use claim::{Clocks, LyingClaim};
+pub use lax::Laxity;
 pub use lie::Lie;
 #[cfg(all(unix, feature = "real"))]
 pub use shell::run;

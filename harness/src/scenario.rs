@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use redquorum_protocol::{Drift, Guard};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +18,7 @@ mod embedded;
 mod expect;
 mod fault;
 mod length;
+mod list;
 mod near;
 mod problem;
 mod read;
@@ -27,10 +29,11 @@ pub use embedded::{embedded, embedded_runs};
 
 pub use expect::{Acquires, Cause, Expect, Layer, Wanted};
 pub use fault::{
-    Class, ClientHarm, Clients, ClockHarm, End, Fault, Harm, NetHarm, NodeHarm, Nodes, Role, Side,
-    When, Which,
+    Ahead, Class, ClientHarm, Clients, ClockHarm, End, Fault, Harm, NetHarm, NodeHarm, Nodes,
+    ResourceHarm, Role, Side, Touches, When, Which,
 };
 pub use length::{Length, Shift};
+pub use list::NodeList;
 pub use near::near;
 pub use problem::{Problem, Problems};
 pub(crate) use read::makes_sense;
@@ -78,11 +81,14 @@ pub struct Cluster {
     pub nodes: usize,
     /// What a master keeps over a restart. Default none.
     pub persistence: Persistence,
+    /// Whether each has a replica, for `node.lag` and `node.failover`. Default no.
+    #[serde(skip_serializing_if = "is_false")]
+    pub replicas: bool,
 }
 
 impl Default for Cluster {
     fn default() -> Self {
-        Self { nodes: 5, persistence: Persistence::None }
+        Self { nodes: 5, persistence: Persistence::None, replicas: false }
     }
 }
 
@@ -121,6 +127,35 @@ pub struct Lock {
     pub drift: Length,
     /// Whether leases carry a fencing token. Default no.
     pub fencing: bool,
+    /// Whether clients distrust masters that may have forgotten leases, none of which has a longer TTL
+    /// than this. Default: they trust them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Length>,
+    /// With a guard: whether the masters are old acquaintances as the run begins, or new and distrusted.
+    /// Default yes.
+    #[serde(skip_serializing_if = "is_true")]
+    pub blessed: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_true(is: &bool) -> bool {
+    *is
+}
+
+impl Lock {
+    /// What a master of this process is marked with by clients with this lock.
+    pub fn marker(&self, run_id: &str, persistence: Persistence) -> Option<String> {
+        let guard = self.guard.filter(|_| self.blessed)?;
+        let always = if persistence == Persistence::AofAlways { " always" } else { "" };
+        Some(format!("{run_id} {}{always}", guard.0.as_millis()))
+    }
+
+    /// For how long a master is distrusted.
+    pub fn quarantine(&self) -> Duration {
+        let drift = Drift { ppm: self.drift_ppm, fixed: self.drift.0 };
+        let guard = self.guard.map(|max_ttl| Guard::new(max_ttl.0, drift, 0));
+        guard.and_then(Result::ok).map_or(Duration::ZERO, Guard::quarantine)
+    }
 }
 
 impl Default for Lock {
@@ -131,6 +166,8 @@ impl Default for Lock {
             drift_ppm: 10_000,
             drift: Length(Duration::from_millis(2)),
             fencing: false,
+            guard: None,
+            blessed: true,
         }
     }
 }
@@ -153,6 +190,10 @@ pub struct Client {
     /// The process it lives in; clients that name the same one share it. Default: one of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Name>,
+    /// The masters that it knows, in its order; one that stands there twice is known to it by two
+    /// addresses. Default all, in their order. Clients of one process know the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Vec<usize>>,
     /// When it begins, counted from the start of the run. Default at once.
     #[serde(default, skip_serializing_if = "Length::is_zero")]
     pub start: Length,
@@ -177,6 +218,11 @@ const fn one() -> usize {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
 const fn is_one(count: &usize) -> bool {
     *count == 1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_false(is: &bool) -> bool {
+    !*is
 }
 
 /// How often a script is repeated.
@@ -260,6 +306,17 @@ impl Scenario {
             }
         }
         all
+    }
+
+    /// The masters that the clients of a process know.
+    pub fn list_of(&self, process: &str) -> NodeList {
+        let own = self.clients.iter().find(|client| client.process() == process);
+        own.map_or_else(|| NodeList::all(self.cluster.nodes), |client| self.list(client))
+    }
+
+    /// The masters that a client knows.
+    pub(crate) fn list(&self, client: &Client) -> NodeList {
+        NodeList::of(client, self.cluster.nodes)
     }
 
     /// The longest TTL that any client asks for.

@@ -21,6 +21,7 @@ use crate::sim;
 
 pub mod chance;
 pub mod exhaustive;
+mod fenced;
 mod lengths;
 pub mod mutants;
 pub mod plan;
@@ -62,12 +63,12 @@ impl Found {
     pub fn in_history(history: &History, lie: Lie) -> Option<Self> {
         let verdict = judge(history);
         let (scenario, seed) = (history.header.scenario.clone(), history.header.seed);
-        (!kinds(&verdict).is_empty()).then_some(Self { scenario, seed, lie, verdict })
+        (!kinds(&scenario, &verdict).is_empty()).then_some(Self { scenario, seed, lie, verdict })
     }
 
     /// What went wrong, the worst first; there is at least one.
     pub fn kinds(&self) -> Vec<Kind> {
-        kinds(&self.verdict)
+        kinds(&self.scenario, &self.verdict)
     }
 
     /// The worst of what went wrong.
@@ -78,14 +79,19 @@ impl Found {
 }
 
 /// What went wrong in a run, each kind once: what no fault explains first, then in the order of layers.
-pub fn kinds(verdict: &Verdict) -> Vec<Kind> {
+pub fn kinds(scenario: &Scenario, verdict: &Verdict) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = verdict.findings.iter().map(Kind::of).collect();
-    if verdict.differences.iter().any(|line| is_contradiction(line)) {
+    if contradictions(verdict).next().is_some() || fenced::refuted(scenario, verdict).is_some() {
         kinds.push(Kind { layer: None, causes: vec![Cause::Bug] });
     }
     kinds.sort_by_key(|kind| (!kind.is_unexplained(), kind.clone()));
     kinds.dedup();
     kinds
+}
+
+/// What has no place in any run, and is no violation of a layer.
+fn contradictions(verdict: &Verdict) -> impl Iterator<Item = &String> {
+    verdict.differences.iter().filter(|line| is_contradiction(line))
 }
 
 /// Whether a difference is neither about a layer nor about what a scenario wants to see happen: a
@@ -117,9 +123,15 @@ impl Kind {
     }
 
     /// Whether no lock could prevent it, though all faults are inside the assumptions: a client that is
-    /// paused between its last look at the lease and its write.
+    /// paused between its last look at the lease and its write, or a fencing token after a master has lost
+    /// its counter. A master that stays down for the longest TTL does no harm to leases, and to counters,
+    /// which only tokens need, it does.
     pub fn is_by_design(&self) -> bool {
-        self.layer == Some(Layer::UnfencedResource) && self.causes == [Cause::ClientPause]
+        match self.layer {
+            Some(Layer::UnfencedResource) => self.causes == [Cause::ClientPause],
+            Some(Layer::FencedResource) => !self.is_unexplained() && !self.is_doubt(),
+            _ => false,
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`run`]; `world.rs` with `queue.rs`, what is going to happen; `sabotage/process.rs`, a
 //! client process as a machine; [`server`], the model of Redis; `wires.rs` with `rules.rs`, messages and the
-//! faults of the network; `faults.rs`, the others; `actors.rs`, pauses and deaths of processes.
+//! faults of the network; `faults.rs`, the others, with `forgets.rs`, those by which masters forget; `actors.rs`, pauses and deaths of processes.
 
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ mod actors;
 mod course;
 mod dice;
 mod faults;
+mod forgets;
 mod queue;
 mod rules;
 pub mod server;

@@ -20,6 +20,9 @@ pub const PROTOCOL: u32 = 1;
 /// The longest line that a client may say, in bytes.
 pub const LONGEST_LINE: usize = 1024 * 1024;
 
+/// How long masters remember fencing counters for the clients of the harness: the library's default.
+pub const FENCING_MEMORY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// The options of the lock, given to every client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
@@ -33,6 +36,9 @@ pub struct Options {
     pub drift_ms: u64,
     /// Whether leases shall carry a fencing token.
     pub fencing: bool,
+    /// Distrust masters that may have forgotten leases of up to this TTL; if not given, trust them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard_ms: Option<u64>,
 }
 
 /// What the harness says to a client.
@@ -121,6 +127,8 @@ pub enum Can {
     Extend,
     /// It gives fencing tokens.
     Fence,
+    /// It distrusts masters that may have forgotten, if it is given `guard_ms`.
+    Guard,
     /// It waits (`wait_ms`); otherwise the harness asks again.
     Wait,
     /// It extends in the background.

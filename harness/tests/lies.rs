@@ -4,9 +4,9 @@
 use std::time::{Duration, Instant};
 
 use redquorum_harness::history::History;
-use redquorum_harness::judge::{Outcome, judge};
+use redquorum_harness::judge::{Outcome, Seen, judge};
 use redquorum_harness::sabotage::Lie;
-use redquorum_harness::scenario::{Scenario, embedded_runs};
+use redquorum_harness::scenario::{Layer, Scenario, embedded_runs};
 use redquorum_harness::sim;
 
 fn runs() -> Vec<Scenario> {
@@ -33,6 +33,16 @@ fn every_lie_is_caught_within_a_second() {
         // A debug build on a busy machine is some ten times slower.
         let within = Duration::from_secs(if cfg!(debug_assertions) { 20 } else { 1 });
         assert!(took < within, "{lie} was caught after {took:?}");
+    }
+}
+
+#[test]
+fn one_server_that_votes_twice_lets_a_rival_in_and_one_that_does_not_keeps_it_out() {
+    let run = runs().into_iter().find(|run| run.name == "one-server-twice").expect("it is there");
+    for seed in 0..10 {
+        let seen = |lie| judge(&sim::run(&run, seed, lie)).observed[&Layer::MutualExclusion];
+        assert_eq!(seen(Lie::None), Seen::Safe, "seed {seed}");
+        assert_eq!(seen(Lie::ServerTwice), Seen::Violated, "seed {seed}");
     }
 }
 

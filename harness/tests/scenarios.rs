@@ -74,6 +74,7 @@ script = ["acquire L wait 5s ttl 3s cancel 1s", "read R", "keep L for 1s", "work
 
 [[client]]
 id = "w"
+nodes = [2, 1, 1]
 count = 3
 loop = "1s"
 think = "10ms"
@@ -97,6 +98,11 @@ at = "0s"
 [fault.net.delay]
 by = "10ms"
 
+[[fault]]
+before = "c1 reads R"
+for = "1s"
+resource.delay = { clients = "c1", what = "read", by = "20ms" }
+
 [expect]
 mutual-exclusion = "violated"
 because = ["clock.step", "late-write"]
@@ -119,7 +125,7 @@ clock.rate = { nodes = "all", factor = 2.0 }
 #[test]
 fn the_full_one_is_read() {
     let scenario = read("full.toml", FULL).unwrap_or_else(|problems| panic!("{problems}"));
-    assert_eq!((scenario.runs().len(), scenario.faults.len()), (2, 3));
+    assert_eq!((scenario.runs().len(), scenario.faults.len()), (2, 4));
 }
 
 /// A way to garble a text. Numbers are places, taken modulo its length.

@@ -8,9 +8,12 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, Script, Value};
 use redquorum::Redlock;
+use redquorum_protocol::wire::GRANT;
 
 const TTL: Duration = Duration::from_millis(TTL_MS);
 const TTL_MS: u64 = 10_000;
+/// The library's default.
+const FENCING_MEMORY_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
 /// One acquire and one release.
 #[derive(Clone, Copy)]
@@ -25,7 +28,11 @@ pub(crate) enum Contender {
     /// returns at the third answer, and leaves the rest to themselves. Nothing that is safe can
     /// do with less over these connections.
     Floor(Vec<MultiplexedConnection>, Script),
+    /// The same, with the script of a fenced acquire in place of the plain command.
+    ScriptFloor(Vec<MultiplexedConnection>, Script, Script),
     Redquorum(Redlock),
+    /// Its leases with fencing tokens.
+    Fenced(Redlock),
     #[cfg(feature = "rslock")]
     Rslock(rslock::LockManager),
 }
@@ -34,13 +41,19 @@ pub(crate) enum Contender {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Floor,
+    ScriptFloor,
     Redquorum,
+    Fenced,
     #[cfg(feature = "rslock")]
     Rslock,
 }
 
 impl Kind {
-    pub(crate) const ALL: &[Self] = &[
+    /// What fencing tokens cost.
+    pub(crate) const FENCING: &[Self] = &[Self::Redquorum, Self::Fenced, Self::ScriptFloor];
+
+    /// Plain locks.
+    pub(crate) const PLAIN: &[Self] = &[
         Self::Floor,
         Self::Redquorum,
         #[cfg(feature = "rslock")]
@@ -50,7 +63,9 @@ impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
+            Self::ScriptFloor => "script floor",
             Self::Redquorum => "redquorum",
+            Self::Fenced => "redquorum, fenced",
             #[cfg(feature = "rslock")]
             Self::Rslock => "rslock",
         }
@@ -58,17 +73,20 @@ impl Kind {
 
     pub(crate) async fn connect(self, urls: &[String]) -> Contender {
         match self {
-            Self::Floor => {
-                let mut connections = Vec::new();
-                for url in urls {
-                    connections.push(connect(url).await);
-                }
-                Contender::Floor(connections, Script::new(DELETE))
+            Self::Floor => Contender::Floor(connect_all(urls).await, Script::new(DELETE)),
+            Self::ScriptFloor => {
+                let grant = Script::new(GRANT.source);
+                Contender::ScriptFloor(connect_all(urls).await, Script::new(DELETE), grant)
             }
-            Self::Redquorum => {
+            Self::Redquorum | Self::Fenced => {
                 let lock =
                     Redlock::builder().urls(urls).ttl(TTL).require_quorum(true).build().await;
-                Contender::Redquorum(lock.expect("five masters are up"))
+                let lock = lock.expect("five masters are up");
+                if self == Self::Fenced {
+                    Contender::Fenced(lock)
+                } else {
+                    Contender::Redquorum(lock)
+                }
             }
             #[cfg(feature = "rslock")]
             Self::Rslock => Contender::Rslock(rslock::LockManager::new(urls.to_vec())),
@@ -78,6 +96,14 @@ impl Kind {
 
 const DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
+async fn connect_all(urls: &[String]) -> Vec<MultiplexedConnection> {
+    let mut connections = Vec::new();
+    for url in urls {
+        connections.push(connect(url).await);
+    }
+    connections
+}
+
 async fn connect(url: &str) -> MultiplexedConnection {
     let info = url.into_connection_info().expect("the rig's URLs are good");
     let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
@@ -86,8 +112,10 @@ async fn connect(url: &str) -> MultiplexedConnection {
         AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(4096);
     let mut connection =
         client.get_multiplexed_async_connection_with_config(&config).await.expect("a master is up");
-    let load = Script::new(DELETE);
-    load.load_async(&mut connection).await.expect("a script is loaded");
+    for source in [DELETE, GRANT.source] {
+        let load = Script::new(source);
+        load.load_async(&mut connection).await.expect("a script is loaded");
+    }
     connection
 }
 
@@ -95,7 +123,9 @@ impl Contender {
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Floor(..) => Kind::Floor.name(),
+            Self::ScriptFloor(..) => Kind::ScriptFloor.name(),
             Self::Redquorum(_) => Kind::Redquorum.name(),
+            Self::Fenced(_) => Kind::Fenced.name(),
             #[cfg(feature = "rslock")]
             Self::Rslock(_) => Kind::Rslock.name(),
         }
@@ -108,12 +138,20 @@ impl Contender {
                 let token: [u8; 20] = rand::random();
                 let mut set = redis::cmd("SET");
                 set.arg(resource).arg(&token).arg("NX").arg("PX").arg(TTL_MS);
-                quorum_of(connections, &set).await;
+                bare_pair(start, connections, &set, script, (resource, &token)).await
+            }
+            Self::ScriptFloor(connections, script, grant) => {
+                let token: [u8; 20] = rand::random();
+                let mut set = redis::cmd("EVALSHA");
+                set.arg(grant.get_hash()).arg(2).arg(resource).arg(format!("fence:{resource}"));
+                set.arg(&token).arg(TTL_MS).arg(wall_micros()).arg(FENCING_MEMORY_MS);
+                bare_pair(start, connections, &set, script, (resource, &token)).await
+            }
+            Self::Fenced(lock) => {
+                let lease = lock.acquire(resource).fenced().await.expect("nobody else wants it");
                 let acquire = start.elapsed();
                 let start = Instant::now();
-                let mut delete = redis::cmd("EVALSHA");
-                delete.arg(script.get_hash()).arg(1).arg(resource).arg(&token);
-                quorum_of(connections, &delete).await;
+                lease.release().await;
                 Pair { acquire, release: start.elapsed() }
             }
             Self::Redquorum(lock) => {
@@ -133,6 +171,28 @@ impl Contender {
             }
         }
     }
+}
+
+fn wall_micros() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
+/// A quorum of answers to what sets the key, begun at `start`, and to what deletes it again.
+async fn bare_pair(
+    start: Instant,
+    connections: &[MultiplexedConnection],
+    set: &redis::Cmd,
+    script: &Script,
+    (resource, token): (&str, &[u8]),
+) -> Pair {
+    quorum_of(connections, set).await;
+    let acquire = start.elapsed();
+    let start = Instant::now();
+    let mut delete = redis::cmd("EVALSHA");
+    delete.arg(script.get_hash()).arg(1).arg(resource).arg(token);
+    quorum_of(connections, &delete).await;
+    Pair { acquire, release: start.elapsed() }
 }
 
 async fn quorum_of(connections: &[MultiplexedConnection], command: &redis::Cmd) {

@@ -4,6 +4,7 @@
 //!
 //! `--quick` makes a short run, to see that it works.
 
+mod contend;
 mod contender;
 mod table;
 
@@ -26,6 +27,9 @@ fn main() -> ExitCode {
     let quick = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
         [] => false,
         [arg] if arg == "--quick" => true,
+        [arg, millis, urls @ ..] if arg == contend::ARGUMENT => {
+            return on_runtime(1, contend::contend(millis, urls));
+        }
         _ => {
             eprintln!("usage: redquorum-bench [--quick]");
             return ExitCode::from(64);
@@ -50,10 +54,17 @@ fn main() -> ExitCode {
     );
     for threads in [1, 2] {
         for tasks in [1, 64] {
-            let table = on_runtime(threads, healthy(&masters, &plan, tasks));
+            let table = on_runtime(threads, healthy(&masters, &plan, tasks, Kind::PLAIN));
             println!("### {tasks} task(s), {threads} worker thread(s)\n\n{table}");
         }
     }
+    for tasks in [1, 64] {
+        let table = on_runtime(1, healthy(&masters, &plan, tasks, Kind::FENCING));
+        println!("### Fencing tokens: {tasks} task(s), 1 worker thread\n\n{table}");
+        let ratio = table.acquire_ratio(Kind::Fenced, Kind::ScriptFloor);
+        println!("Acquire p50, fenced, beside the script floor: {ratio:.2} ×\n");
+    }
+    println!("{}", contend::told(&masters.urls(), plan.slice * 10));
     for (state, table) in on_runtime(1, degraded(&masters, &plan)) {
         println!("### 1 task, 1 worker thread, {state}\n\n{table}");
     }
@@ -71,20 +82,20 @@ fn on_runtime<T>(threads: usize, work: impl Future<Output = T>) -> T {
     result
 }
 
-async fn contenders(masters: &Masters) -> Vec<(Kind, Contender)> {
+async fn contenders(masters: &Masters, kinds: &[Kind]) -> Vec<(Kind, Contender)> {
     let mut contenders = Vec::new();
-    for kind in Kind::ALL.iter().copied() {
+    for kind in kinds.iter().copied() {
         let mut contender = kind.connect(&masters.urls()).await;
-        contender.pair(kind.name()).await;
+        contender.pair(&format!("bench:{}", kind.name())).await;
         contenders.push((kind, contender));
     }
     contenders
 }
 
 /// Every contender takes its turns while all is well.
-async fn healthy(masters: &Masters, plan: &Plan, tasks: usize) -> Table {
-    let contenders = contenders(masters).await;
-    let mut table = Table::default();
+async fn healthy(masters: &Masters, plan: &Plan, tasks: usize, kinds: &'static [Kind]) -> Table {
+    let contenders = contenders(masters, kinds).await;
+    let mut table = Table::new(kinds);
     for _ in 0..plan.turns {
         for (kind, contender) in &contenders {
             table.add(*kind, slice(contender, plan.slice, tasks).await);
@@ -95,8 +106,8 @@ async fn healthy(masters: &Masters, plan: &Plan, tasks: usize) -> Table {
 
 /// In each turn all is well first, then master 5 is stopped; at last, it is killed.
 async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] {
-    let contenders = contenders(masters).await;
-    let [mut well, mut hung, mut killed] = [(); 3].map(|()| Table::default());
+    let contenders = contenders(masters, Kind::PLAIN).await;
+    let [mut well, mut hung, mut killed] = [(); 3].map(|()| Table::new(Kind::PLAIN));
     for _ in 0..plan.turns {
         for (kind, contender) in &contenders {
             well.add(*kind, slice(contender, plan.slice, 1).await);
@@ -128,8 +139,10 @@ async fn slice(contender: &Contender, length: Duration, tasks: usize) -> Slice {
             tokio::spawn(async move {
                 let mut pairs: Vec<Pair> = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    // Names of its own: the keys that others leave behind are not its affair.
-                    let resource = format!("{}:{task}:{}", contender.name(), pairs.len());
+                    // Names of its own: the keys that others leave behind are not its affair. Not
+                    // endlessly many, as fencing counters stay.
+                    let number = pairs.len() % 10_000;
+                    let resource = format!("bench:{}:{task}:{number}", contender.name());
                     pairs.push(contender.pair(&resource).await);
                 }
                 pairs

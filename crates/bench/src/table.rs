@@ -48,17 +48,33 @@ fn median(mut values: Vec<f64>) -> f64 {
     quantile(&values, 0.5)
 }
 
-/// All turns of all contenders in one setting. The floor is the first of each turn.
-#[derive(Default)]
-pub(crate) struct Table(Vec<(Kind, Slice)>);
+/// All turns of all contenders in one setting. The first is what the others are compared with.
+pub(crate) struct Table {
+    kinds: &'static [Kind],
+    slices: Vec<(Kind, Slice)>,
+}
 
 impl Table {
+    pub(crate) const fn new(kinds: &'static [Kind]) -> Self {
+        Self { kinds, slices: Vec::new() }
+    }
+
     pub(crate) fn add(&mut self, kind: Kind, slice: Slice) {
-        self.0.push((kind, slice));
+        self.slices.push((kind, slice));
+    }
+
+    /// The median of the ratios of one contender's median acquire to another's in the same turn.
+    pub(crate) fn acquire_ratio(&self, of: Kind, to: Kind) -> f64 {
+        self.ratio(0, of, to)
+    }
+
+    fn ratio(&self, column: usize, of: Kind, to: Kind) -> f64 {
+        let ratios = self.of(of).zip(self.of(to));
+        median(ratios.map(|(own, other)| own.0[column] / other.0[column]).collect())
     }
 
     fn of(&self, kind: Kind) -> impl Iterator<Item = &Slice> {
-        self.0.iter().filter(move |(of, _)| *of == kind).map(|(_, slice)| slice)
+        self.slices.iter().filter(move |(of, _)| *of == kind).map(|(_, slice)| slice)
     }
 }
 
@@ -66,15 +82,14 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "| | {} |", COLUMNS.join(" | "))?;
         writeln!(f, "|---|{}", "---|".repeat(COLUMNS.len()))?;
-        for kind in Kind::ALL.iter().copied() {
+        let first = self.kinds[0];
+        for kind in self.kinds.iter().copied() {
             write!(f, "| {} |", kind.name())?;
             for column in 0..COLUMNS.len() {
                 let value = median(self.of(kind).map(|slice| slice.0[column]).collect());
                 write!(f, " {value:.0}")?;
-                if kind != Kind::Floor {
-                    let ratios = self.of(kind).zip(self.of(Kind::Floor));
-                    let ratios = ratios.map(|(own, floor)| own.0[column] / floor.0[column]);
-                    write!(f, " ({:.2} ×)", median(ratios.collect()))?;
+                if kind != first {
+                    write!(f, " ({:.2} ×)", self.ratio(column, kind, first))?;
                 }
                 f.write_str(" |")?;
             }

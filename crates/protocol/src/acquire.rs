@@ -1,18 +1,24 @@
 //! Acquire: attempts until one is won or the wait is over.
 //!
 //! One attempt is a round of `SET NX PX` with a fresh token (R4), its verdict (R1–R3), and,
-//! unless it is won, its clean-up (R5). Driven by [`Claim`](crate::Claim), which turns a won
+//! unless it is won, its clean-up (R5). With fencing, an attempt whose grants do not show one number
+//! is followed by rounds that certify one ([`fence`](crate::fence)). Driven by [`Claim`](crate::Claim), which turns a won
 //! attempt into a [`Hold`](crate::Hold).
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::effect::{Ask, Dice, Effect, Step};
+use crate::fence;
 use crate::quorum::{NodeId, NodeSet};
 use crate::terms::Terms;
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Answer, Ballot, Cause, Holder, verdict};
+
+mod certify;
+
+use certify::Certification;
 
 /// Why an acquire ended without a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -46,6 +52,10 @@ pub struct Acquire {
     attempt: u32,
     token: Token,
     ballot: Ballot,
+    /// The round that certifies a number, if the grants did not agree on one.
+    certification: Option<Certification>,
+    /// The fencing token, once it is won.
+    fencing_token: Option<u64>,
     /// Masters that answered the clean-up of this attempt, whatever they said.
     cleaned: NodeSet,
     state: State,
@@ -55,6 +65,8 @@ pub struct Acquire {
 enum State {
     /// The masters are asked.
     Voting,
+    /// A quorum granted; those that still hold the key are asked to agree on a number.
+    Certifying,
     /// A quorum granted; the caller has not come for it yet.
     Won,
     /// The attempt failed; the next one starts then.
@@ -81,22 +93,28 @@ impl Acquire {
             attempt: 0,
             token: dice.token(),
             ballot: Ballot::open(terms.nodes(), now),
+            certification: None,
+            fencing_token: None,
             cleaned: NodeSet::EMPTY,
             state: State::Voting,
         };
-        acquire.ask(now, out);
+        acquire.ask(now, dice, out);
         acquire
     }
 
     /// Asks all masters, in a new round. `now` becomes t0: nothing of this attempt was sent
     /// before it (R1).
-    fn ask(&mut self, now: Time, out: &mut Vec<Effect>) {
+    fn ask(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         // Around once in four thousand million attempts, of which no late answer is left by then.
         self.attempt = self.attempt.wrapping_add(1);
         self.ballot = Ballot::open(self.terms.nodes(), now);
+        self.certification = None;
+        self.fencing_token = None;
         self.cleaned = NodeSet::EMPTY;
         self.state = State::Voting;
-        let ask = Ask::Set { token: self.token, ttl_ms: self.terms.ttl_ms() };
+        // The same hint for all masters: most of them then show the same number.
+        let fence = if self.terms.is_fenced() { self.terms.fence(dice.hint()) } else { None };
+        let ask = Ask::Set { token: self.token, ttl_ms: self.terms.ttl_ms(), fence };
         let step = Step::Attempt(self.attempt);
         out.extend(NodeId::all(self.terms.nodes()).map(|node| Effect::Send { node, step, ask }));
     }
@@ -114,6 +132,15 @@ impl Acquire {
             Step::Attempt(attempt) if attempt == self.attempt => {
                 if self.ballot.record(now, node, answer) && self.state == State::Voting {
                     self.judge(now, dice, out);
+                }
+            }
+            Step::Certify { attempt, round } if attempt == self.attempt => {
+                if let Some(certification) = &mut self.certification
+                    && certification.round == round
+                    && certification.ballot.record(now, node, answer)
+                    && self.state == State::Certifying
+                {
+                    self.judge_number(now, dice, out);
                 }
             }
             Step::Cleanup(attempt) if attempt == self.attempt => {
@@ -134,9 +161,16 @@ impl Acquire {
                 self.ballot.close(now);
                 self.judge(now, dice, out);
             }
+            State::Voting if now >= self.voting_ends() => self.judge(now, dice, out),
+            State::Certifying if now >= self.round_ends() => {
+                if let Some(certification) = &mut self.certification {
+                    certification.ballot.close(now);
+                }
+                self.judge_number(now, dice, out);
+            }
             State::Pausing { until } if now >= until => {
                 self.token = dice.token();
-                self.ask(now, out);
+                self.ask(now, dice, out);
             }
             State::Explaining { until } if now >= until => {
                 self.state = State::Failed(Failure::Taken);
@@ -149,7 +183,8 @@ impl Acquire {
     /// When it wants to be woken next.
     pub fn next_wake(&self) -> Time {
         match self.state {
-            State::Voting => self.round_ends(),
+            State::Voting => self.voting_ends(),
+            State::Certifying => self.round_ends(),
             State::Pausing { until } | State::Explaining { until } => until,
             State::Won | State::Failed(_) => Time::NEVER,
         }
@@ -175,28 +210,48 @@ impl Acquire {
 
     /// The caller is gone: whatever the attempt may have set is owed its clean-up.
     pub(crate) fn abandon(&mut self, out: &mut Vec<Effect>) {
-        if matches!(self.state, State::Voting | State::Won) {
+        if matches!(self.state, State::Voting | State::Certifying | State::Won) {
             self.clean_up(out);
         }
     }
 
     fn judge(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
-        let granted = self.ballot.which(|answer| *answer == Answer::Created).len();
+        let granted = self.ballot.which(Answer::creates).len();
         match verdict(granted, self.ballot.awaited().len(), self.terms.quorum()) {
             Some(true) if now < self.deadline() => {
-                self.state = State::Won;
-                out.push(Effect::Decided);
+                if !self.terms.is_fenced() {
+                    return self.win(out);
+                }
+                self.fencing_token = fence::agreed(&self.ballot, self.terms.quorum());
+                if self.fencing_token.is_some() {
+                    self.win(out);
+                } else if self.ballot.awaited().is_empty() || now >= self.last_call() {
+                    let number = fence::candidate(&self.ballot, self.terms.quorum());
+                    self.certify(now, number, dice, out);
+                }
+                // Else the others are waited for, until the last call: they may agree with some,
+                // and of no more than q numbers the q-th smallest is the largest, which one
+                // poisoned counter can make as large as it likes.
             }
             Some(true) => self.fail(now, Failure::TooLate, dice, out),
-            Some(false) => {
-                let unknown =
-                    self.ballot.which(|answer| matches!(answer, Answer::Unknown(_))).len();
-                let reachable = self.terms.nodes() - unknown >= self.terms.quorum();
-                let why = if reachable { Failure::Taken } else { Failure::NoQuorum };
-                self.fail(now, why, dice, out);
-            }
+            Some(false) => self.refused(now, dice, out),
             None => {}
         }
+    }
+
+    fn win(&mut self, out: &mut Vec<Effect>) {
+        self.state = State::Won;
+        out.push(Effect::Decided);
+    }
+
+    fn refused(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+        let which = |what: fn(&Answer) -> bool| self.ballot().which(what);
+        let unknown = which(|answer| matches!(answer, Answer::Unknown(_))).len();
+        let reachable = self.terms.nodes() - unknown >= self.terms.quorum();
+        // Not where keys went away before their number was certified, and nobody has them.
+        let taken = !which(|answer| matches!(answer, Answer::Taken(_))).is_empty();
+        let why = if reachable && taken { Failure::Taken } else { Failure::NoQuorum };
+        self.fail(now, why, dice, out);
     }
 
     fn fail(&mut self, now: Time, why: Failure, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
@@ -237,7 +292,23 @@ impl Acquire {
     }
 
     fn round_ends(&self) -> Time {
-        self.ballot.opened().plus(self.terms.node_timeout())
+        self.ballot().opened().plus(self.terms.node_timeout())
+    }
+
+    /// When to look at the votes again at the latest. A quorum that does not agree on a number waits for
+    /// the others only as long as there is time for another round.
+    fn voting_ends(&self) -> Time {
+        let granted = || self.ballot.which(Answer::creates).len();
+        if self.terms.is_fenced() && granted() >= self.terms.quorum() {
+            self.round_ends().min(self.last_call())
+        } else {
+            self.round_ends()
+        }
+    }
+
+    fn last_call(&self) -> Time {
+        let time = self.terms.validity().saturating_sub(self.terms.node_timeout());
+        self.ballot.opened().plus(time)
     }
 
     /// t0 + TTL − drift (R1): it does not depend on when the answers came.
@@ -268,9 +339,27 @@ impl Acquire {
         self.token
     }
 
-    /// Its votes.
+    /// The votes of its latest round: the grants, or what was said to the number to be certified.
     pub const fn ballot(&self) -> &Ballot {
+        match &self.certification {
+            Some(certification) => &certification.ballot,
+            None => &self.ballot,
+        }
+    }
+
+    /// The votes on the key itself.
+    pub(crate) const fn grants(&self) -> &Ballot {
         &self.ballot
+    }
+
+    /// How many rounds it took to certify the number; none where the grants agreed on one.
+    pub fn certifications(&self) -> u32 {
+        self.certification.as_ref().map_or(0, |last| last.round)
+    }
+
+    /// The fencing token, where the terms ask for one and it is won.
+    pub const fn fencing_token(&self) -> Option<u64> {
+        self.fencing_token
     }
 
     pub(crate) const fn terms(&self) -> Terms {

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use crate::fence::Fence;
 use crate::quorum::NodeId;
 use crate::token::Token;
 
@@ -45,12 +46,15 @@ impl Effect {
 /// What a claim asks of one master about its resource.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ask {
-    /// `SET NX PX`.
+    /// `SET NX PX`; with a fence in a script that raises the counter, too.
     Set {
         /// The value of the key.
         token: Token,
         /// How long the master keeps it, in milliseconds.
         ttl_ms: u64,
+        /// What the counter becomes, if the key is created: one more than it was, and at least
+        /// this, as far as the master's own clock allows.
+        fence: Option<Fence>,
     },
     /// Compare-and-expire: live at least this long from now, if the key is still ours.
     Keep {
@@ -61,14 +65,40 @@ pub enum Ask {
         /// Create the key if it is missing. Asked only of a master that cannot vote in this
         /// round, so that a repair never stands in for continuity (R6).
         repair: bool,
+        /// The lease's fencing token, if it has one. A repair is a grant: it raises the counter by
+        /// at least one, and to the token. Else the counter is remembered anew.
+        fence: Option<Fence>,
+    },
+    /// If the key is still ours, raise its counter to this number, and say at which it stands.
+    Certify {
+        /// The value to compare with.
+        token: Token,
+        /// The number.
+        fence: Fence,
     },
 }
 
 impl Ask {
-    /// How long the key may live from when the master got this, in milliseconds.
+    /// How long the key may live from when the master got this, in milliseconds; 0: no longer
+    /// than it would.
     pub const fn ttl_ms(self) -> u64 {
         match self {
             Self::Set { ttl_ms, .. } | Self::Keep { ttl_ms, .. } => ttl_ms,
+            Self::Certify { .. } => 0,
+        }
+    }
+
+    /// Whether a key may be there for it, or live longer, so that its clean-up is owed.
+    pub const fn creates(self) -> bool {
+        matches!(self, Self::Set { .. } | Self::Keep { .. })
+    }
+
+    /// The value of the key.
+    pub const fn token(self) -> Token {
+        match self {
+            Self::Set { token, .. } | Self::Keep { token, .. } | Self::Certify { token, .. } => {
+                token
+            }
         }
     }
 }
@@ -79,6 +109,13 @@ impl Ask {
 pub enum Step {
     /// The `SET` of this attempt.
     Attempt(u32),
+    /// A round of certifying the number of this attempt.
+    Certify {
+        /// The attempt.
+        attempt: u32,
+        /// The round, counted from 1.
+        round: u32,
+    },
     /// The clean-up of this attempt.
     Cleanup(u32),
     /// This round of extending.
@@ -87,10 +124,14 @@ pub enum Step {
     Release,
 }
 
-/// What a claim cannot decide by itself: random tokens, and how long to pause.
+/// What a claim cannot decide by itself: random tokens, numbers that grow, and how long to pause.
 pub trait Dice {
     /// A fresh token, from a source that nobody can predict.
     fn token(&mut self) -> Token;
+
+    /// What the wall clock shows, in microseconds since 1970: a hint by which the counters of the
+    /// masters come to agree. A wrong one costs round trips, not safety.
+    fn hint(&mut self) -> u64;
 
     /// How long to pause after attempt `attempt` (counted from 1) failed.
     fn pause(&mut self, attempt: u32) -> Duration;

@@ -61,6 +61,8 @@ pub enum Extension {
 pub struct Hold {
     terms: Terms,
     token: Token,
+    fencing_token: Option<u64>,
+    certifications: u32,
     /// The attempt that won it: a late answer to an earlier one is no news of this lease.
     attempt: u32,
     deadline: Time,
@@ -106,13 +108,15 @@ impl Hold {
         Self {
             terms,
             token: won.token(),
+            fencing_token: won.fencing_token(),
+            certifications: won.certifications(),
             attempt: won.attempt(),
             deadline: won.deadline(),
-            members: won.ballot().which(|answer| *answer == Answer::Created),
-            denied: won.ballot().which(|answer| matches!(answer, Answer::Taken(_))),
+            members: won.grants().which(Answer::creates).or(won.certified()).without(won.lost()),
+            denied: won.grants().which(|answer| matches!(answer, Answer::Taken(_))).or(won.lost()),
             round: Round {
                 number: 0,
-                ballot: won.ballot().clone(),
+                ballot: won.grants().clone(),
                 terms,
                 voters: NodeSet::EMPTY,
                 asked: false,
@@ -131,6 +135,8 @@ impl Hold {
     }
 
     fn start_round(&mut self, now: Time, terms: Terms, asked: bool, out: &mut Vec<Effect>) {
+        // Whatever it is extended by: a repair of a fenced lease must raise the counter.
+        let terms = terms.fenced_as(self.terms);
         self.wake_deadline(now, out);
         if self.is_extending() {
             // It ends here, so that nobody waits for it for ever.
@@ -163,11 +169,13 @@ impl Hold {
         self.round.voters = self.members;
         self.round.state = Extension::Pending;
         let (token, step) = (self.token, Step::Extend(self.round.number));
+        let fence = self.fencing_token.and_then(|number| terms.fence(number));
         out.extend(NodeId::all(terms.nodes()).map(|node| {
             // A repair is asked only of masters that cannot vote in this round: a member that
             // lost the key must say so, not hide the gap by making a new one.
             let repair = !self.members.contains(node);
-            Effect::Send { node, step, ask: Ask::Keep { token, ttl_ms: terms.ttl_ms(), repair } }
+            let ask = Ask::Keep { token, ttl_ms: terms.ttl_ms(), repair, fence };
+            Effect::Send { node, step, ask }
         }));
     }
 
@@ -199,10 +207,14 @@ impl Hold {
             // asked this master, only that answer counts.
             Step::Attempt(attempt) if attempt == self.attempt && self.round.number == 0 => true,
             Step::Extend(number) => number == self.round.number,
+            // A straggler's, likewise.
+            Step::Certify { attempt, .. } if attempt == self.attempt => self.round.number == 0,
             _ => return,
         };
         match answer {
-            Answer::Created | Answer::Kept if current => {
+            Answer::Created | Answer::Granted { .. } | Answer::Certified { .. } | Answer::Kept
+                if current =>
+            {
                 self.members.insert(node);
                 self.denied.remove(node);
             }
@@ -228,7 +240,7 @@ impl Hold {
         let anew = if self.round.number == 0 {
             NodeSet::EMPTY
         } else {
-            self.round.ballot.which(|answer| *answer == Answer::Created)
+            self.round.ballot.which(Answer::creates)
         };
         if self.denied.or(anew).len() > self.terms.nodes() - self.terms.quorum() {
             self.gone = true;
@@ -393,6 +405,16 @@ impl Hold {
     /// Its token.
     pub const fn token(&self) -> Token {
         self.token
+    }
+
+    /// Its fencing token, if it was acquired with one.
+    pub const fn fencing_token(&self) -> Option<u64> {
+        self.fencing_token
+    }
+
+    /// How many rounds it took to certify its fencing token, besides the grant.
+    pub const fn certifications(&self) -> u32 {
+        self.certifications
     }
 
     /// Its terms: those of the grant, or of the latest successful extension.

@@ -7,14 +7,15 @@
 //! a simulation shows holds for what is shipped.
 //!
 //! **What it promises**, given N independent masters, clocks whose rates stay within the drift
-//! allowance, and masters that do not forget: two claims on one resource are never both granted
+//! allowance, and masters that do not forget (or a [`Guard`]): two claims on one resource are never both granted
 //! and before their deadlines. **What it does not promise:** anything about a holder that acts
 //! after its deadline, a master that forgets a key, or a clock that steps. `docs/safety.md` has
 //! the whole list.
 //!
 //! Reading order: [`terms`](Terms) and [`Time`]; [`vote`](Ballot), what an answer means;
 //! [`acquire`](Acquire), [`hold`](Hold), [`release`](Release), strung together by
-//! [`claim`](Claim); then [`link`](Link), the one hard machine; [`wire`] last.
+//! [`claim`](Claim); then [`link`](Link), the one hard machine; [`wire`] last. What a fencing token
+//! is made of stands in [`fence`](Fence), and what becomes of masters that forget in [`guard`](Guard).
 //!
 //! The rules R1–R10 that comments cite are listed in `docs/safety.md`.
 
@@ -26,6 +27,8 @@ mod acquire;
 mod backoff;
 mod claim;
 mod effect;
+mod fence;
+mod guard;
 mod hold;
 mod link;
 mod quorum;
@@ -41,12 +44,14 @@ pub use acquire::{Acquire, Failure, Patience};
 pub use backoff::Backoff;
 pub use claim::{Claim, Input};
 pub use effect::{Ask, Dice, Effect, Key, Step};
+pub use fence::{Fence, MAX_NUMBER};
+pub use guard::{Distrust, Guard};
 pub use hold::{Extension, Hold, Loss};
 pub use link::{Bounds, Link, LinkEffect, LinkInput, LinkState, RunId};
 pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};
 pub use release::{Outcome, Release};
 pub use roster::Roster;
-pub use terms::{BadOption, Drift, MAX_TTL, Terms};
+pub use terms::{BadOption, Drift, MAX_FENCING_MEMORY, MAX_TTL, Terms};
 pub use time::Time;
 pub use token::{TOKEN_LEN, Token};
 pub use vote::{Answer, Ballot, Cause, Holder, Vote, verdict};

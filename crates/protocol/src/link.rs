@@ -16,6 +16,11 @@
 //!   executed when the master wakes up. So a new connection first kills the old ones by their
 //!   client id, *then* pays what is owed: after the kill nothing old can be executed.
 //!
+//! * **Distrust.** With a [`Guard`], a master that may have forgotten leases gets no new votes to
+//!   collect either, until it was watched for long enough (`link/sentry.rs`). What keeps or ends a
+//!   lease is sent all the same: an extension counts only where the key never was gone (R6), and
+//!   debts are paid everywhere (R5).
+//!
 //! What does not live here: bytes ([`wire`](crate::wire)), sockets and time (the driver's), and
 //! what a claim makes of an answer ([`claim`](crate::claim)).
 
@@ -25,15 +30,18 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::effect::{Ask, Key};
+use crate::guard::{Distrust, Guard};
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Answer, Cause};
-use crate::wire::{Command, Expect};
+use crate::wire::{Command, Expect, Greeting};
 
 mod ledger;
+mod sentry;
 mod words;
 
 use ledger::Ledger;
+use sentry::Sentry;
 pub use words::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
 
 /// The machine.
@@ -52,6 +60,7 @@ pub struct Link<T> {
     pay_again: Option<Time>,
     /// Old connections that a new one must kill before anything else.
     to_kill: Vec<(RunId, u64)>,
+    sentry: Option<Sentry>,
     shut_down: bool,
 }
 
@@ -94,6 +103,10 @@ enum Purpose {
     Kill(u64),
     /// A script is loaded again.
     Load,
+    /// A distrusted master is looked at.
+    Watch,
+    /// A master is marked as new, with this.
+    Bless(Arc<str>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -127,15 +140,22 @@ impl<T> Link<T> {
             ledger: Ledger::default(),
             pay_again: None,
             to_kill: Vec::new(),
+            sentry: None,
             shut_down: false,
         };
         link.dial(out);
         link
     }
 
+    /// The same link with a guard, or without. To be said before its first connection is greeted.
+    #[must_use]
+    pub fn guarded_by(self, guard: Option<Guard>) -> Self {
+        Self { sentry: guard.map(Sentry::new), ..self }
+    }
+
     /// Takes one input and says what is to be done.
     ///
-    /// `Send`, `Settle` and `Probe` never tell anybody but their own tag at once, so a driver
+    /// `Send`, `Settle`, `Probe` and `Bless` never tell anybody but their own tag at once, so a driver
     /// may hold its claim's lock meanwhile.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         match input {
@@ -145,9 +165,8 @@ impl<T> Link<T> {
                 Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
                 None => self.write(now, Command::Ping, Purpose::Ask, Some(tag), out),
             },
-            LinkInput::Connected { epoch, client_id, run_id } => {
-                self.connected(now, epoch, client_id, run_id, out);
-            }
+            LinkInput::Bless(tag) => self.bless(now, tag, out),
+            LinkInput::Connected { epoch, greeting } => self.connected(now, epoch, greeting, out),
             LinkInput::Closed { epoch, why, random } => self.closed(now, epoch, why, random, out),
             LinkInput::Answered { epoch, answer } => self.answered(now, epoch, answer, out),
             LinkInput::Wake => self.wake(now, out),
@@ -156,19 +175,32 @@ impl<T> Link<T> {
     }
 
     fn send(&mut self, now: Time, key: Key, ask: Ask, tag: T, out: &mut Vec<LinkEffect<T>>) {
-        let (command, token) = match ask {
-            Ask::Set { token, ttl_ms } => (Command::Set { key: key.clone(), token, ttl_ms }, token),
-            Ask::Keep { token, ttl_ms, repair } => {
-                (Command::Keep { key: key.clone(), token, ttl_ms, repair }, token)
-            }
-        };
+        let token = ask.token();
         let settled = self.ledger.is_settled(token).then_some(Cause::GivenUp);
         if let Some(cause) = settled.or_else(|| self.refusal(Some(token))) {
             // Never sent, so nothing is owed for it.
             return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
         }
+        let command = match (ask, key.clone()) {
+            (Ask::Set { token, ttl_ms, fence }, key) => {
+                match self.sentry.as_ref().map(|sentry| sentry.marker(now)) {
+                    None => Command::Set { key, token, ttl_ms, fence },
+                    Some(Ok(marker)) => Command::Guarded { key, token, ttl_ms, fence, marker },
+                    // The same.
+                    Some(Err(cause)) => {
+                        return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
+                    }
+                }
+            }
+            (Ask::Keep { token, ttl_ms, repair, fence }, key) => {
+                Command::Keep { key, token, ttl_ms, repair, fence }
+            }
+            (Ask::Certify { token, fence }, key) => Command::Certify { key, token, fence },
+        };
         // Before it is queued (R5).
-        self.ledger.claim(token, key, now.plus(Duration::from_millis(ask.ttl_ms())));
+        if ask.creates() {
+            self.ledger.claim(token, key, now.plus(Duration::from_millis(ask.ttl_ms())));
+        }
         self.write(now, command, Purpose::Ask, Some(tag), out);
     }
 
@@ -192,8 +224,7 @@ impl<T> Link<T> {
         &mut self,
         now: Time,
         epoch: u64,
-        client_id: Option<u64>,
-        run_id: Option<RunId>,
+        greeting: Greeting,
         out: &mut Vec<LinkEffect<T>>,
     ) {
         if !self.awaits(epoch) {
@@ -205,6 +236,10 @@ impl<T> Link<T> {
             self.bury(old, true, out);
         }
         self.dial = Dial::Idle;
+        if let Some(sentry) = &mut self.sentry {
+            sentry.greeted(now, &greeting);
+        }
+        let Greeting { client_id, run_id, .. } = greeting;
         self.open = Some(Open {
             epoch,
             client_id,
@@ -223,6 +258,34 @@ impl<T> Link<T> {
             self.write(now, Command::Kill { client_id: id }, Purpose::Kill(id), None, out);
         }
         self.pay_all(now, out);
+        self.watch(now, out);
+    }
+
+    fn bless(&mut self, now: Time, tag: T, out: &mut Vec<LinkEffect<T>>) {
+        let unguarded = || Cause::Error(Arc::from("this lock has no guard, and needs no markers"));
+        let nameless = || Cause::Distrusted { why: Distrust::Nameless, left: None };
+        let marker = match (&self.sentry, self.refusal(None)) {
+            (_, Some(cause)) => Err(cause),
+            (None, _) => Err(unguarded()),
+            (Some(sentry), _) => sentry.blessing().ok_or_else(nameless),
+        };
+        match marker {
+            Ok(marker) => {
+                let command = Command::Bless { marker: marker.clone() };
+                self.write(now, command, Purpose::Bless(marker), Some(tag), out);
+            }
+            Err(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
+        }
+    }
+
+    /// Looks at the master, if it is distrusted and a look is due.
+    fn watch(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+        if self.shut_down || self.open.as_ref().is_none_or(|open| open.stalled) {
+            return;
+        }
+        if let Some(look) = self.sentry.as_mut().and_then(|sentry| sentry.look(now)) {
+            self.write(now, look, Purpose::Watch, None, out);
+        }
     }
 
     fn closed(
@@ -260,7 +323,13 @@ impl<T> Link<T> {
         }
     }
 
-    fn answered(&mut self, now: Time, epoch: u64, answer: Answer, out: &mut Vec<LinkEffect<T>>) {
+    fn answered(
+        &mut self,
+        now: Time,
+        epoch: u64,
+        mut answer: Answer,
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
         let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) else { return };
         let Some(sent) = open.unanswered.pop_front() else {
             // More answers than commands: nothing on this connection can be trusted.
@@ -275,9 +344,7 @@ impl<T> Link<T> {
         {
             self.failures = 0;
         }
-        if matches!(sent.expect, Expect::Keep | Expect::Delete)
-            && !matches!(answer, Answer::Unknown(_))
-        {
+        if sent.expect.is_of_script() && !matches!(answer, Answer::Unknown(_)) {
             open.reloaded = false;
         }
         if open.stalled {
@@ -293,7 +360,21 @@ impl<T> Link<T> {
         let killed = answer == Answer::Alive;
         let mut kill_failed = false;
         match sent.purpose {
-            Purpose::Ask => {}
+            Purpose::Ask => {
+                if let (Answer::Marked { boot, .. }, Some(sentry)) = (&answer, &mut self.sentry) {
+                    answer = Answer::Unknown(sentry.refused(now, boot.clone()));
+                }
+            }
+            Purpose::Watch => {
+                if let Some(sentry) = &mut self.sentry {
+                    sentry.looked(now, &answer);
+                }
+            }
+            Purpose::Bless(marker) => {
+                if let (Answer::Blessed, Some(sentry)) = (&answer, &mut self.sentry) {
+                    sentry.blessed(marker);
+                }
+            }
             Purpose::Pay(token) => self.paid(now, token, &answer),
             // It is dead, or killing is forbidden.
             Purpose::Kill(id) if killed => self.to_kill.retain(|(_, of)| *of != id),
@@ -332,14 +413,17 @@ impl<T> Link<T> {
         if self.pay_again.is_some_and(|time| now >= time) && self.open.is_some() {
             self.pay_all(now, out);
         }
+        self.watch(now, out);
     }
 
     /// When to call [`Link::handle`] with [`LinkInput::Wake`] next.
     pub fn next_wake(&self) -> Time {
         let mut next = Time::NEVER;
         if let Some(open) = &self.open {
-            if let (false, Some(time)) = (open.stalled, open.stalls(self.bounds.stall)) {
-                next = next.min(time);
+            if !open.stalled {
+                next = next.min(open.stalls(self.bounds.stall).unwrap_or(Time::NEVER));
+                let look = self.sentry.as_ref().and_then(Sentry::next_look);
+                next = next.min(look.filter(|_| !self.shut_down).unwrap_or(Time::NEVER));
             }
             next = next.min(self.pay_again.unwrap_or(Time::NEVER));
         }
@@ -389,7 +473,7 @@ impl<T> Link<T> {
     fn bury(&mut self, old: Open<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
         self.ledger.unpay_all();
         // What cannot create a key may as well be executed.
-        let creates = |sent: &Sent<T>| matches!(sent.expect, Expect::Set | Expect::Keep);
+        let creates = |sent: &Sent<T>| sent.expect.creates();
         if let (Some(run_id), Some(id)) = (old.run_id, old.client_id)
             && (!trusted || old.unanswered.iter().any(creates))
         {
@@ -444,7 +528,7 @@ impl<T> Link<T> {
             && !open.loading
         {
             open.loading = true;
-            for load in Command::load_scripts() {
+            for load in Command::load_scripts(self.sentry.is_some()) {
                 self.write(now, load, Purpose::Load, None, out);
             }
         }
@@ -507,6 +591,12 @@ impl<T> Link<T> {
             Some(_) => LinkState::Up,
             None => LinkState::Down(self.down.clone()),
         }
+    }
+
+    /// Why grants of this master do not count though it is connected, if they do not.
+    pub fn distrust(&self, now: Time) -> Option<Cause> {
+        let open = self.open.is_some();
+        self.sentry.as_ref().filter(|_| open).and_then(|sentry| sentry.marker(now).err())
     }
 
     /// Keys that shall go and that the master has not yet said to be gone.

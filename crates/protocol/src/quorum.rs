@@ -87,6 +87,12 @@ impl NodeSet {
         Self(self.0 | other.0)
     }
 
+    /// The masters in this set that are not in the other.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     /// The masters in both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {

@@ -3,10 +3,14 @@
 use core::fmt;
 use core::time::Duration;
 
+use crate::fence::{Fence, MAX_NUMBER};
 use crate::quorum::{MAX_NODES, quorum};
 
 /// The longest TTL: a day. A lock that is held longer wants to be extended, not to be granted.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The longest memory of a fencing counter: ten years.
+pub const MAX_FENCING_MEMORY: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The least drift: the resolution with which Redis expires keys.
 const MIN_DRIFT: Duration = Duration::from_millis(1);
@@ -47,6 +51,9 @@ pub struct Terms {
     ttl: Duration,
     drift: Drift,
     node_timeout: Duration,
+    fencing: Option<Duration>,
+    /// No TTL is longer, because a guard relies on it.
+    max_ttl: Option<Duration>,
 }
 
 impl Terms {
@@ -79,7 +86,7 @@ impl Terms {
         if drift.of(ttl) < MIN_DRIFT {
             return Err(BadOption::DriftTooSmall { drift: drift.of(ttl) });
         }
-        let terms = Self { nodes, ttl, drift, node_timeout };
+        let terms = Self { nodes, ttl, drift, node_timeout, fencing: None, max_ttl: None };
         if drift.of(ttl).saturating_add(node_timeout) >= ttl {
             return Err(BadOption::TtlTooShort { ttl, drift: drift.of(ttl), node_timeout });
         }
@@ -91,7 +98,53 @@ impl Terms {
     /// # Errors
     /// As [`Terms::new`].
     pub fn with_ttl(self, ttl: Duration) -> Result<Self, BadOption> {
-        Self::new(self.nodes, ttl, self.drift, self.node_timeout)
+        let terms = Self::new(self.nodes, ttl, self.drift, self.node_timeout)?;
+        let terms = self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))?;
+        Ok(terms.fenced_as(self))
+    }
+
+    /// The same terms with a fencing token: masters remember their counters for `memory` after the
+    /// last grant or extension, and forget them then. The shorter the memory, the more rests on wall
+    /// clocks for a resource that is locked rarely.
+    ///
+    /// # Errors
+    /// [`BadOption::FencingMemory`] unless TTL ≤ `memory` ≤ [`MAX_FENCING_MEMORY`]. A lease that asks for a
+    /// longer TTL later is remembered for that long.
+    pub fn with_fencing(self, memory: Duration) -> Result<Self, BadOption> {
+        if memory < self.ttl || memory > MAX_FENCING_MEMORY {
+            return Err(BadOption::FencingMemory { memory, ttl: self.ttl });
+        }
+        Ok(Self { fencing: Some(memory), ..self })
+    }
+
+    /// The same terms under a guard, which relies on it that no TTL is longer than this: see
+    /// [`Guard`](crate::Guard).
+    ///
+    /// # Errors
+    /// [`BadOption::TtlAboveGuard`] if this one is.
+    pub fn with_max_ttl(self, max_ttl: Duration) -> Result<Self, BadOption> {
+        if self.ttl > max_ttl {
+            return Err(BadOption::TtlAboveGuard { ttl: self.ttl, max_ttl });
+        }
+        Ok(Self { max_ttl: Some(max_ttl), ..self })
+    }
+
+    /// The same terms, fenced as the others are.
+    pub(crate) const fn fenced_as(self, other: Self) -> Self {
+        Self { fencing: other.fencing, ..self }
+    }
+
+    /// What a master is to be told of its counter, where the lease has a fencing token.
+    pub(crate) fn fence(self, number: u64) -> Option<Fence> {
+        // A lease may have been extended by more than it was granted for.
+        let memory = self.fencing?.max(self.ttl);
+        let memory_ms = u64::try_from(memory.as_millis()).unwrap_or(u64::MAX);
+        Some(Fence { number: number.min(MAX_NUMBER), memory_ms })
+    }
+
+    /// Whether the lease has a fencing token.
+    pub const fn is_fenced(self) -> bool {
+        self.fencing.is_some()
     }
 
     /// How many masters there are.
@@ -139,6 +192,8 @@ pub enum BadOption {
     },
     /// The resource has no name.
     ResourceEmpty,
+    /// The name of the resource, with the prefix, starts with `redquorum:`.
+    ResourceReserved,
     /// The name of the resource, with the prefix, is too long for a key.
     ResourceTooLong {
         /// How long it is, in bytes.
@@ -163,10 +218,24 @@ pub enum BadOption {
         /// The one that was given.
         ttl: Duration,
     },
+    /// The TTL is above the one that the guard of this lock relies on.
+    TtlAboveGuard {
+        /// The one that was given.
+        ttl: Duration,
+        /// The longest that the guard allows.
+        max_ttl: Duration,
+    },
     /// The drift is below the resolution with which Redis expires keys.
     DriftTooSmall {
         /// The one that was given, for this TTL.
         drift: Duration,
+    },
+    /// The memory of fencing counters is shorter than the TTL, or absurdly long.
+    FencingMemory {
+        /// The one that was given.
+        memory: Duration,
+        /// The TTL.
+        ttl: Duration,
     },
     /// Nothing would be left of the TTL after the drift and one node timeout.
     TtlTooShort {
@@ -187,6 +256,10 @@ impl fmt::Display for BadOption {
                 write!(f, "{masters} masters given: at most {MAX_NODES} are supported")
             }
             Self::ResourceEmpty => f.write_str("the resource is empty: name what is to be locked"),
+            Self::ResourceReserved => f.write_str(
+                "the resource starts with `redquorum:`, as the lock's own keys do: choose another name or \
+                 set a prefix",
+            ),
             Self::ResourceTooLong { length, longest } => write!(
                 f,
                 "the resource is too long: {length} bytes with the prefix, at most {longest} are \
@@ -204,10 +277,21 @@ impl fmt::Display for BadOption {
                 f,
                 "ttl of {ttl:?} is too long: set at most {MAX_TTL:?} and extend the lease instead"
             ),
+            Self::TtlAboveGuard { ttl, max_ttl } => write!(
+                f,
+                "ttl of {ttl:?} is above the guard of this lock, {max_ttl:?}, which is how long masters that \
+                 may have forgotten are distrusted: set a shorter ttl and extend the lease, or raise \
+                 the guard on all clients"
+            ),
             Self::DriftTooSmall { drift } => write!(
                 f,
                 "drift of {drift:?} is too small: redis expires keys to within 1ms, so allow at \
                  least that"
+            ),
+            Self::FencingMemory { memory, ttl } => write!(
+                f,
+                "fencing memory of {memory:?} is out of bounds: set at least the ttl ({ttl:?}), better \
+                 weeks, and at most {MAX_FENCING_MEMORY:?}"
             ),
             Self::TtlTooShort { ttl, drift, node_timeout } => write!(
                 f,

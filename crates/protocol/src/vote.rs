@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
+use crate::guard::Distrust;
 use crate::quorum::{NodeId, NodeSet};
 use crate::time::Time;
 use crate::token::Token;
@@ -15,6 +16,16 @@ use crate::token::Token;
 pub enum Answer {
     /// The key was not there and is now ours: a grant. A repair is one too.
     Created,
+    /// The same with fencing, and this is the number of the grant.
+    Granted {
+        /// What the master's counter showed as it created the key.
+        number: u64,
+    },
+    /// The key is still ours, and the master's counter stands at this number.
+    Certified {
+        /// At least the one that was asked for.
+        number: u64,
+    },
     /// The key was ours and still is, for at least the TTL asked for.
     Kept,
     /// The key was ours and is deleted.
@@ -25,6 +36,16 @@ pub enum Answer {
     Taken(Holder),
     /// The master is alive (the answer to a probe).
     Alive,
+    /// The master shows this marker, and this vigil, if it has any: see [`Guard`](crate::Guard). To a
+    /// request for a grant it means that nothing was set.
+    Marked {
+        /// Its marker.
+        boot: Option<Arc<str>>,
+        /// Its vigil.
+        vigil: Option<Arc<str>>,
+    },
+    /// The master had no marker, and has one now: it is trusted as a new one.
+    Blessed,
     /// Nothing is known: the key may be there or not (R2).
     Unknown(Cause),
 }
@@ -91,6 +112,13 @@ pub enum Cause {
     GivenUp,
     /// Not sent: the lock was shut down.
     ShutDown,
+    /// Nothing was set: the master may have forgotten leases that are still alive.
+    Distrusted {
+        /// Why it may.
+        why: Distrust,
+        /// How long yet, if it passes by itself.
+        left: Option<Duration>,
+    },
     /// The master had lost its scripts; they are being loaded again.
     NoScript,
     /// The answer is not one that Redis gives to this command.
@@ -109,6 +137,10 @@ impl fmt::Display for Cause {
             Self::Overloaded => f.write_str("not asked: too many commands are unanswered"),
             Self::GivenUp => f.write_str("not asked: the claim was given up"),
             Self::ShutDown => f.write_str("not asked: the lock was shut down"),
+            Self::Distrusted { why, left: Some(left) } if !left.is_zero() => {
+                write!(f, "distrusted for another {:.1}s: {why}", left.as_secs_f64())
+            }
+            Self::Distrusted { why, .. } => write!(f, "distrusted: {why}"),
             Self::NoScript => f.write_str("its scripts were flushed and are being loaded again"),
             Self::Garbage => f.write_str("an answer that is not Redis's"),
             Self::Error(text) => write!(f, "error: {text}"),
@@ -116,15 +148,27 @@ impl fmt::Display for Cause {
     }
 }
 
+impl Answer {
+    /// Whether the key was not there and is now ours.
+    pub const fn creates(&self) -> bool {
+        matches!(self, Self::Created | Self::Granted { .. })
+    }
+}
+
 impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Created => f.write_str("granted"),
+            Self::Granted { number } => write!(f, "granted as number {number}"),
+            Self::Certified { number } => write!(f, "still ours, at number {number}"),
             Self::Kept => f.write_str("still ours"),
             Self::Deleted => f.write_str("deleted"),
             Self::Absent => f.write_str("no such key"),
             Self::Taken(holder) => fmt::Display::fmt(holder, f),
             Self::Alive => f.write_str("alive"),
+            Self::Marked { boot: Some(boot), .. } => write!(f, "has a marker: {boot}"),
+            Self::Marked { .. } => f.write_str("has no marker"),
+            Self::Blessed => f.write_str("marked: trusted from now on"),
             Self::Unknown(cause) => fmt::Display::fmt(cause, f),
         }
     }

@@ -8,21 +8,27 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::effect::Key;
+use crate::fence::{Fence, MAX_NUMBER};
+use crate::guard::MAX_MARKER;
+use crate::link::RunId;
 use crate::token::Token;
 use crate::vote::{Answer, Cause, Holder};
 
 mod frame;
 mod hello;
+mod markers;
 mod scripts;
 
 pub use frame::{Frame, MAX_REPLY, Malformed, parse, write_command};
-pub use hello::{Greeting, Hello, Unfit};
-pub use scripts::{DELETE, KEEP, Script};
+pub use hello::{Greeting, Handshake, Hello, Unfit};
+pub use markers::Markers;
+pub use scripts::{CERTIFY, DELETE, GRANT, GUARD_SCRIPTS, GUARDED, KEEP, SCRIPTS, Script, WATCH};
 
 /// A command as a link writes it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Command {
-    /// `SET key token NX PX ttl`: the plain acquire.
+    /// `SET key token NX PX ttl`: the plain acquire. With a fence the same by a script, which
+    /// raises the counter, too.
     Set {
         /// The key of the resource.
         key: Key,
@@ -30,6 +36,39 @@ pub enum Command {
         token: Token,
         /// How long the master keeps it, in milliseconds.
         ttl_ms: u64,
+        /// What its counter becomes, if there is one.
+        fence: Option<Fence>,
+    },
+    /// The same under a guard: by a script that sets nothing unless the master shows this marker.
+    Guarded {
+        /// The key of the resource.
+        key: Key,
+        /// Its value.
+        token: Token,
+        /// How long the master keeps it, in milliseconds.
+        ttl_ms: u64,
+        /// What its counter becomes, if there is one.
+        fence: Option<Fence>,
+        /// The marker.
+        marker: Arc<str>,
+    },
+    /// Look at the marker and the vigil, and go on with the vigil unless the marker is of this process.
+    Watch {
+        /// The process.
+        run_id: RunId,
+        /// Its marker, for the end of the vigil.
+        marker: Arc<str>,
+        /// The vigil to begin if there is none; `None`: only look.
+        begin: Option<Arc<str>>,
+        /// How long it is kept, in milliseconds.
+        vigil_ms: u64,
+        /// The vigil that has lasted for a quarantine: if it is still there, mark the master.
+        ended: Option<Arc<str>>,
+    },
+    /// `SET redquorum:boot marker NX`: mark a master that has no marker.
+    Bless {
+        /// The marker.
+        marker: Arc<str>,
     },
     /// Compare-and-expire, with or without repair.
     Keep {
@@ -41,6 +80,17 @@ pub enum Command {
         ttl_ms: u64,
         /// Create it if it is missing.
         repair: bool,
+        /// What its counter becomes, if there is one.
+        fence: Option<Fence>,
+    },
+    /// Compare, and raise the counter.
+    Certify {
+        /// The key of the resource.
+        key: Key,
+        /// The value to compare with.
+        token: Token,
+        /// To what.
+        fence: Fence,
     },
     /// Compare-and-delete.
     Delete {
@@ -63,8 +113,21 @@ pub enum Command {
 /// What an answer is read as. It goes with the command through the queue of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Expect {
-    /// The answer to [`Command::Set`].
+    /// The answer to a plain [`Command::Set`].
     Set,
+    /// The answer to one with a fence.
+    Grant,
+    /// The answer to [`Command::Guarded`].
+    Guarded {
+        /// Whether it has a fence.
+        fenced: bool,
+    },
+    /// The answer to [`Command::Watch`].
+    Watch,
+    /// The answer to [`Command::Bless`].
+    Bless,
+    /// The answer to [`Command::Certify`].
+    Certify,
     /// The answer to [`Command::Keep`].
     Keep,
     /// The answer to [`Command::Delete`].
@@ -78,15 +141,20 @@ pub enum Expect {
 }
 
 impl Command {
-    /// Loads every script that commands call.
-    pub const fn load_scripts() -> [Self; 2] {
-        [Self::Load(DELETE), Self::Load(KEEP)]
+    /// Loads every script that the commands of a lock call.
+    pub fn load_scripts(guarded: bool) -> impl Iterator<Item = Self> {
+        scripts(guarded).map(Self::Load)
     }
 
     /// What its answer is read as.
     pub const fn expect(&self) -> Expect {
         match self {
-            Self::Set { .. } => Expect::Set,
+            Self::Set { fence: None, .. } => Expect::Set,
+            Self::Set { .. } => Expect::Grant,
+            Self::Guarded { fence, .. } => Expect::Guarded { fenced: fence.is_some() },
+            Self::Watch { .. } => Expect::Watch,
+            Self::Bless { .. } => Expect::Bless,
+            Self::Certify { .. } => Expect::Certify,
             Self::Keep { .. } => Expect::Keep,
             Self::Delete { .. } => Expect::Delete,
             Self::Kill { .. } => Expect::Kill,
@@ -98,9 +166,14 @@ impl Command {
     /// About how many bytes it has on the wire.
     pub fn size_hint(&self) -> usize {
         match self {
-            Self::Set { key, .. } | Self::Keep { key, .. } | Self::Delete { key, .. } => {
-                key.len() + 128
+            Self::Set { key, fence: None, .. }
+            | Self::Keep { key, fence: None, .. }
+            | Self::Delete { key, .. } => key.len() + 128,
+            Self::Set { key, .. } | Self::Keep { key, .. } | Self::Certify { key, .. } => {
+                2 * key.len() + 256
             }
+            Self::Guarded { key, .. } => 2 * key.len() + 320,
+            Self::Watch { .. } | Self::Bless { .. } => 320,
             Self::Load(script) => script.source.len() + 64,
             Self::Kill { .. } | Self::Ping => 64,
         }
@@ -108,17 +181,77 @@ impl Command {
 
     /// Appends its bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut digits = [[0; 20]; 2];
+        let mut digits = [[0; 20]; 3];
         match self {
-            Self::Set { key, token, ttl_ms } => {
+            Self::Set { key, token, ttl_ms, fence: None } => {
                 let ttl = decimal(*ttl_ms, &mut digits[0]);
                 write_command(out, &[b"SET", key, token.as_bytes(), b"NX", b"PX", ttl]);
             }
-            Self::Keep { key, token, ttl_ms, repair } => {
-                let ttl = decimal(*ttl_ms, &mut digits[0]);
+            Self::Set { key, token, ttl_ms, fence: Some(fence) } => {
+                let [ttl, least, memory] = &mut digits;
+                let ttl = decimal(*ttl_ms, ttl);
+                let (least, memory) = fence.digits(least, memory);
+                let (sha, token) = (GRANT.sha1.as_bytes(), token.as_bytes());
+                let counter = counter_of(key);
+                let words: [&[u8]; 9] =
+                    [b"EVALSHA", sha, b"2", key, &counter, token, ttl, least, memory];
+                write_command(out, &words);
+            }
+            Self::Guarded { key, token, ttl_ms, fence, marker } => {
+                let [ttl, least, memory] = &mut digits;
+                let ttl = decimal(*ttl_ms, ttl);
+                let (sha, token) = (GUARDED.sha1.as_bytes(), token.as_bytes());
+                let marker = marker.as_bytes();
+                let Some(fence) = fence else {
+                    let words: [&[u8]; 8] = [b"EVALSHA", sha, b"2", key, BOOT, token, ttl, marker];
+                    return write_command(out, &words);
+                };
+                let (least, memory) = fence.digits(least, memory);
+                let counter = counter_of(key);
+                let words: [&[u8]; 11] =
+                    [b"EVALSHA", sha, b"3", key, &counter, BOOT, token, ttl, marker, least, memory];
+                write_command(out, &words);
+            }
+            Self::Watch { run_id, marker, begin, vigil_ms, ended } => {
+                let text = |name: &Option<Arc<str>>| name.clone().unwrap_or_default();
+                let (begin, ended) = (text(begin), text(ended));
+                let words: [&[u8]; 10] = [
+                    b"EVALSHA",
+                    WATCH.sha1.as_bytes(),
+                    b"2",
+                    BOOT,
+                    VIGIL,
+                    run_id.0.as_bytes(),
+                    marker.as_bytes(),
+                    begin.as_bytes(),
+                    decimal(*vigil_ms, &mut digits[0]),
+                    ended.as_bytes(),
+                ];
+                write_command(out, &words);
+            }
+            Self::Bless { marker } => {
+                write_command(out, &[b"SET", BOOT, marker.as_bytes(), b"NX"]);
+            }
+            Self::Keep { key, token, ttl_ms, repair, fence } => {
+                let [ttl, least, memory] = &mut digits;
+                let ttl = decimal(*ttl_ms, ttl);
                 let repair: &[u8] = if *repair { b"1" } else { b"0" };
-                let sha = KEEP.sha1.as_bytes();
-                write_command(out, &[b"EVALSHA", sha, b"1", key, token.as_bytes(), ttl, repair]);
+                let (sha, token) = (KEEP.sha1.as_bytes(), token.as_bytes());
+                let Some(fence) = fence else {
+                    return write_command(out, &[b"EVALSHA", sha, b"1", key, token, ttl, repair]);
+                };
+                let (least, memory) = fence.digits(least, memory);
+                let counter = counter_of(key);
+                let words: [&[u8]; 10] =
+                    [b"EVALSHA", sha, b"2", key, &counter, token, ttl, repair, least, memory];
+                write_command(out, &words);
+            }
+            Self::Certify { key, token, fence } => {
+                let [least, memory, _] = &mut digits;
+                let (least, memory) = fence.digits(least, memory);
+                let (sha, token) = (CERTIFY.sha1.as_bytes(), token.as_bytes());
+                let counter = counter_of(key);
+                write_command(out, &[b"EVALSHA", sha, b"2", key, &counter, token, least, memory]);
             }
             Self::Delete { key, token } => {
                 let sha = DELETE.sha1.as_bytes();
@@ -137,6 +270,16 @@ impl Command {
 }
 
 impl Expect {
+    /// Whether the command may create a lock's key, or keep it.
+    pub(crate) const fn creates(self) -> bool {
+        matches!(self, Self::Set | Self::Grant | Self::Guarded { .. } | Self::Keep)
+    }
+
+    /// Whether the command calls a script.
+    pub(crate) const fn is_of_script(self) -> bool {
+        !matches!(self, Self::Set | Self::Bless | Self::Kill | Self::Load(_) | Self::Ping)
+    }
+
     /// Reads an answer. What Redis would never say to this command is [`Cause::Garbage`], after
     /// which nothing more on its connection can be trusted.
     pub fn read(self, frame: &Frame<'_>) -> Answer {
@@ -152,17 +295,48 @@ impl Expect {
             (_, Frame::Error(text)) if text.starts_with(b"NOSCRIPT") => {
                 Answer::Unknown(Cause::NoScript)
             }
-            (Self::Keep | Self::Delete, Frame::Error(text)) if text.starts_with(b"WRONGTYPE") => {
+            (Self::Keep | Self::Delete | Self::Certify, Frame::Error(text))
+                if text.starts_with(b"WRONGTYPE") =>
+            {
                 Answer::Taken(Holder::WrongType)
             }
             (_, Frame::Error(text)) => Answer::Unknown(Cause::Error(readable(text))),
             (Self::Set, Frame::Simple(b"OK")) => Answer::Created,
             (Self::Set, Frame::Null) => Answer::Taken(Holder::NotAsked),
-            (Self::Keep | Self::Delete, Frame::Integer(0)) => Answer::Absent,
+            (Self::Grant, Frame::Integer(0)) => Answer::Taken(Holder::NotAsked),
+            (Self::Grant, Frame::Integer(number)) => match counted(*number) {
+                Some(number) => Answer::Granted { number },
+                None => Answer::Unknown(Cause::Garbage),
+            },
+            (Self::Guarded { .. }, Frame::Integer(0)) => Answer::Taken(Holder::NotAsked),
+            (Self::Guarded { fenced: false }, Frame::Integer(1)) => Answer::Created,
+            (Self::Guarded { fenced: true }, Frame::Integer(number)) => match counted(*number) {
+                Some(number) => Answer::Granted { number },
+                None => Answer::Unknown(Cause::Garbage),
+            },
+            (Self::Guarded { .. }, Frame::Array(parts)) => match parts.as_slice() {
+                [Frame::Bulk(boot)] => Answer::Marked { boot: marker(boot), vigil: None },
+                _ => Answer::Unknown(Cause::Garbage),
+            },
+            (Self::Watch, Frame::Array(parts)) => match parts.as_slice() {
+                [Frame::Bulk(boot), Frame::Bulk(vigil)] => {
+                    Answer::Marked { boot: marker(boot), vigil: marker(vigil) }
+                }
+                _ => Answer::Unknown(Cause::Garbage),
+            },
+            (Self::Bless, Frame::Simple(b"OK")) => Answer::Blessed,
+            (Self::Bless, Frame::Null) => Answer::Marked { boot: None, vigil: None },
+            (Self::Keep | Self::Delete | Self::Certify, Frame::Integer(0)) => Answer::Absent,
+            (Self::Certify, Frame::Integer(number)) => match counted(*number) {
+                Some(number) => Answer::Certified { number },
+                None => Answer::Unknown(Cause::Garbage),
+            },
             (Self::Keep, Frame::Integer(1)) => Answer::Kept,
             (Self::Keep, Frame::Integer(2)) => Answer::Created,
             (Self::Delete, Frame::Integer(1)) => Answer::Deleted,
-            (Self::Keep | Self::Delete, Frame::Array(parts)) => match parts.as_slice() {
+            (Self::Keep | Self::Delete | Self::Certify, Frame::Array(parts)) => match parts
+                .as_slice()
+            {
                 [Frame::Integer(left), Frame::Bulk(value)] => Answer::Taken(holder(*left, value)),
                 _ => Answer::Unknown(Cause::Garbage),
             },
@@ -173,6 +347,47 @@ impl Expect {
             _ => Answer::Unknown(Cause::Garbage),
         }
     }
+}
+
+/// Where everything but the locks themselves lives: no lock's key may start like this.
+pub const RESERVED: &[u8] = b"redquorum:";
+
+/// The key of a master's marker.
+pub const BOOT: &[u8] = b"redquorum:boot";
+
+/// The key of a vigil.
+pub const VIGIL: &[u8] = b"redquorum:vigil";
+
+/// The scripts that the commands of a lock call.
+pub fn scripts(guarded: bool) -> impl Iterator<Item = Script> {
+    SCRIPTS.into_iter().chain(GUARD_SCRIPTS.into_iter().filter(move |_| guarded))
+}
+
+/// A marker, or the name of a vigil, as it may be shown and compared; what can be neither is `?`.
+pub(crate) fn marker(bytes: &[u8]) -> Option<Arc<str>> {
+    let fits = bytes.len() <= MAX_MARKER && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
+    let text = core::str::from_utf8(bytes).ok().filter(|_| fits).unwrap_or("?");
+    (!bytes.is_empty()).then(|| Arc::from(text))
+}
+
+/// The key of a lock's counter.
+pub fn counter_of(key: &[u8]) -> Vec<u8> {
+    [RESERVED, b"fence:", key].concat()
+}
+
+impl Fence {
+    fn digits<'a>(
+        &self,
+        number: &'a mut [u8; 20],
+        memory: &'a mut [u8; 20],
+    ) -> (&'a [u8], &'a [u8]) {
+        (decimal(self.number, number), decimal(self.memory_ms, memory))
+    }
+}
+
+/// A number that a counter can show.
+fn counted(number: i64) -> Option<u64> {
+    u64::try_from(number).ok().filter(|number| (1..=MAX_NUMBER).contains(number))
 }
 
 fn holder(left: i64, value: &[u8]) -> Holder {
@@ -220,7 +435,7 @@ mod tests {
     #[test]
     fn a_plain_acquire_is_one_set_nx_px() {
         let token = Token::new(*b"01234567890123456789");
-        let set = Command::Set { key: Arc::from(&b"r"[..]), token, ttl_ms: 10_000 };
+        let set = Command::Set { key: Arc::from(&b"r"[..]), token, ttl_ms: 10_000, fence: None };
         let text: &[u8] = b"*6\r\n$3\r\nSET\r\n$1\r\nr\r\n$20\r\n01234567890123456789\r\n\
             $2\r\nNX\r\n$2\r\nPX\r\n$5\r\n10000\r\n";
         assert_eq!(bytes(&set), text);

@@ -64,11 +64,19 @@ fn contend(seed: u64, millis: u64, faults: bool) -> Cluster {
     cluster
 }
 
+/// Each grant has a fencing token, and a larger one than all before.
+fn assert_tokens_grow(cluster: &Cluster) {
+    let tokens = &cluster.fencing_tokens;
+    assert_eq!(tokens.len(), cluster.grants.len());
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+}
+
 #[test]
 fn contenders_take_turns_and_leave_nothing_behind() {
     let mut cluster = contend(1, 3_000, false);
     assert!(cluster.grants.len() > 50, "{} grants", cluster.grants.len());
     assert_eq!(cluster.violations, []);
+    assert_tokens_grow(&cluster);
     cluster.heal(MS * 50);
     assert_eq!(cluster.leftovers(), (0, 0), "keys, debts");
 }
@@ -80,6 +88,7 @@ fn masters_that_stop_restart_and_are_cut_off_never_let_two_in_and_every_debt_is_
         let mut cluster = contend(seed, 1_500, true);
         grants += cluster.grants.len();
         assert_eq!(cluster.violations, [], "seed {seed}");
+        assert_tokens_grow(&cluster);
         cluster.heal(MS * 500);
         assert_eq!(cluster.leftovers(), (0, 0), "keys, debts; seed {seed}");
         // and then the lock is as good as ever
@@ -92,15 +101,21 @@ fn masters_that_stop_restart_and_are_cut_off_never_let_two_in_and_every_debt_is_
 
 /// Client 0 wins with masters 1, 2 and 3 alone, then master 3 is restarted, and client 1 tries.
 fn rival(amnesia: bool) -> Cluster {
-    let mut cluster = Cluster::new(7, 5, 2);
+    let restart = |cluster: &mut Cluster| {
+        cluster.world.kill(2, amnesia);
+        cluster.world.restart(2);
+    };
+    rival_after(Cluster::new(7, 5, 2), restart)
+}
+
+fn rival_after(mut cluster: Cluster, fault: impl FnOnce(&mut Cluster)) -> Cluster {
     cluster.run_until(Time::from_millis(10));
     cluster.world.cut(0, 3, MS * 200);
     cluster.world.cut(0, 4, MS * 200);
     let holder = cluster.acquire(0, Duration::ZERO);
     cluster.run_until(Time::from_millis(20));
     assert!(cluster.believes(0, holder));
-    cluster.world.kill(2, amnesia);
-    cluster.world.restart(2);
+    fault(&mut cluster);
     cluster.run_until(Time::from_millis(100));
     cluster.acquire(1, Duration::ZERO);
     cluster.run_until(Time::from_millis(150));
@@ -114,6 +129,93 @@ fn a_master_that_forgets_lets_a_rival_in_and_the_check_sees_it() {
     assert_eq!(rival(false).violations, [], "a master that remembers does not");
 }
 
+const MAX_TTL: Duration = Duration::from_millis(400);
+
+/// The very fault that lets a rival in above, and `FLUSHALL`, with a guard.
+#[test]
+fn a_guard_keeps_the_rival_out_of_a_master_that_forgets_until_the_lease_is_over() {
+    let guarded = || Cluster::guarded(7, 5, 2, MAX_TTL);
+    for restart in [true, false] {
+        let mut cluster = rival_after(guarded(), |cluster| {
+            if restart {
+                cluster.world.kill(2, true);
+                cluster.world.restart(2);
+            } else {
+                cluster.world.flush(2);
+            }
+        });
+        assert_eq!(cluster.violations, []);
+        assert_eq!(cluster.grants.len(), 1, "the rival was refused");
+        // It waits for no quarantine where enough others are trusted,
+        cluster.run_until(Time::from_millis(1_000));
+        let number = cluster.acquire(1, MS * 200);
+        cluster.run_until(Time::from_millis(1_300));
+        assert!(cluster.believes(1, number));
+        // and after it the master is as good as any.
+        cluster.run_until(Time::from_millis(4_000));
+        let marked = cluster.world.masters.iter().filter(|master| master.markers.boot().is_some());
+        assert_eq!(marked.count(), 5);
+        cluster.world.kill(0, true);
+        cluster.world.kill(1, true);
+        let number = cluster.acquire(0, Duration::ZERO);
+        cluster.run_until(Time::from_millis(4_050));
+        assert!(cluster.believes(0, number), "granted by the master that forgot, and two more");
+    }
+}
+
+#[test]
+fn guarded_contenders_never_meet_whatever_masters_forget() {
+    let mut grants = 0;
+    for seed in 0..20 {
+        let mut cluster = Cluster::guarded(seed, 5, 3, MAX_TTL);
+        for time in 1..6_000 {
+            cluster.run_until(Time::from_millis(time));
+            if time % 300 == 0 {
+                let master = cluster.world.random.index(5);
+                if cluster.world.random.below(2) == 0 {
+                    cluster.world.kill(master, true);
+                    cluster.world.restart(master);
+                } else {
+                    cluster.world.flush(master);
+                }
+            }
+            if time % 3 == 0 {
+                let client = cluster.world.random.index(3);
+                act(&mut cluster, client);
+            }
+        }
+        grants += cluster.grants.len();
+        assert_eq!(cluster.violations, [], "seed {seed}");
+        // When it is over, trust comes back by itself.
+        cluster.heal(MS * 4_000);
+        let number = cluster.acquire(0, MS * 200);
+        cluster.run_until(cluster.world.now.plus(MS * 200));
+        assert!(cluster.believes(0, number), "seed {seed}");
+    }
+    assert!(grants > 100, "{grants} grants: too dull a run to show anything");
+}
+
+#[test]
+fn a_lease_is_extended_while_masters_are_restarted_one_after_the_other_with_a_quarantine_between() {
+    let mut cluster = Cluster::guarded(3, 5, 2, MAX_TTL);
+    cluster.run_until(Time::from_millis(10));
+    let holder = cluster.acquire(0, Duration::ZERO);
+    cluster.run_until(Time::from_millis(20));
+    cluster.drive(0, holder, Input::KeepAlive(MS * 60_000));
+    for master in 0..5 {
+        cluster.world.kill(master, true);
+        cluster.world.restart(master);
+        for _ in 0..30 {
+            cluster.run_until(cluster.world.now.plus(MS * 100));
+            assert!(cluster.believes(0, holder), "master {}", master + 1);
+            let rival = cluster.acquire(1, Duration::ZERO);
+            cluster.run_until(cluster.world.now.plus(MS * 30));
+            assert!(!cluster.believes(1, rival));
+        }
+    }
+    assert_eq!(cluster.violations, []);
+}
+
 #[test]
 fn a_claim_that_counts_a_strangers_answers_for_its_own_is_seen_by_the_check() {
     use redquorum_protocol::{Answer, NodeId, Step};
@@ -123,7 +225,7 @@ fn a_claim_that_counts_a_strangers_answers_for_its_own_is_seen_by_the_check() {
     cluster.run_until(Time::from_millis(20));
     let wrong = cluster.acquire(1, Duration::ZERO);
     for node in NodeId::all(3) {
-        let (step, answer) = (Step::Attempt(1), Answer::Created);
+        let (step, answer) = (Step::Attempt(1), Answer::Granted { number: 7 });
         cluster.drive(1, wrong, Input::Answered { node, step, answer });
     }
     cluster.run_until(Time::from_millis(21));

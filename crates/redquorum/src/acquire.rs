@@ -1,6 +1,7 @@
 //! The requests for a lease, and the future that waits for one.
 
 use std::future::{Future, IntoFuture};
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,27 +13,66 @@ use tokio::time::Sleep;
 use crate::claim::ClaimCell;
 use crate::clock::NAP;
 use crate::error::AcquireError;
+use crate::fence::FencedLease;
 use crate::fleet::Fleet;
 use crate::lease::Lease;
 use crate::stats::count;
 use crate::trace;
 
+/// What an acquire can return: a [`Lease`], or a [`FencedLease`].
+pub trait Granted: sealed::Granted {}
+
+impl Granted for Lease {}
+impl Granted for FencedLease {}
+
+pub(crate) mod sealed {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use redquorum_protocol::{BadOption, Terms};
+
+    use crate::claim::ClaimCell;
+
+    /// A claim that holds, and has handed out no lease.
+    pub struct Won(pub(crate) Arc<ClaimCell>);
+
+    pub trait Granted: Sized {
+        /// The terms of a request, with what this kind of lease needs.
+        fn terms(terms: Terms, fencing_memory: Duration) -> Result<Terms, BadOption>;
+        /// The lease of a claim.
+        fn of(won: Won) -> Self;
+    }
+}
+
 /// A request for a lease that waits while the resource is taken. Made by
 /// [`Redlock::acquire`](crate::Redlock::acquire); `.await` sends it, and `.into_future()` makes it a
 /// future for `spawn`, `join!` and the like.
 #[must_use = "nothing is sent before the request is awaited"]
-#[derive(Clone)]
-pub struct Acquire {
+pub struct Acquire<L = Lease> {
     request: Request,
+    kind: PhantomData<fn() -> L>,
 }
 
 /// A request for a lease that makes one attempt. Made by
 /// [`Redlock::try_acquire`](crate::Redlock::try_acquire); `.await` sends it, and `.into_future()`
 /// makes it a future for `spawn`, `join!` and the like.
 #[must_use = "nothing is sent before the request is awaited"]
-#[derive(Clone)]
-pub struct TryAcquire {
+pub struct TryAcquire<L = Lease> {
     request: Request,
+    kind: PhantomData<fn() -> L>,
+}
+
+// Not derived: a request can be cloned whatever it asks for.
+impl<L> Clone for Acquire<L> {
+    fn clone(&self) -> Self {
+        Self { request: self.request.clone(), kind: PhantomData }
+    }
+}
+
+impl<L> Clone for TryAcquire<L> {
+    fn clone(&self) -> Self {
+        Self { request: self.request.clone(), kind: PhantomData }
+    }
 }
 
 #[derive(Clone)]
@@ -47,9 +87,22 @@ struct Request {
 impl Acquire {
     pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
         let (fleet, key) = (fleet.clone(), fleet.key(resource));
-        Self { request: Request { fleet, key, ttl: None, wait: None, explain: true } }
+        let request = Request { fleet, key, ttl: None, wait: None, explain: true };
+        Self { request, kind: PhantomData }
     }
 
+    /// Asks for a lease with a [fencing token](FencedLease): a number that grows with every grant,
+    /// by which the resource itself can refuse whoever comes too late.
+    ///
+    /// It costs no round trip where the counters of the masters agree, as they do while the wall clocks of
+    /// clients and masters do to within a second. Where they do not, all masters are waited for, up to the
+    /// node timeout, and one more round trip is made.
+    pub fn fenced(self) -> Acquire<FencedLease> {
+        Acquire { request: self.request, kind: PhantomData }
+    }
+}
+
+impl<L> Acquire<L> {
     /// How long the masters keep the key, instead of the lock's own
     /// [TTL](crate::Builder::ttl). Same bounds.
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -69,9 +122,17 @@ impl TryAcquire {
     pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
         let (fleet, key) = (fleet.clone(), fleet.key(resource));
         let wait = Some(Duration::ZERO);
-        Self { request: Request { fleet, key, ttl: None, wait, explain: false } }
+        let request = Request { fleet, key, ttl: None, wait, explain: false };
+        Self { request, kind: PhantomData }
     }
 
+    /// Asks for a lease with a fencing token: see [`Acquire::fenced`].
+    pub fn fenced(self) -> TryAcquire<FencedLease> {
+        TryAcquire { request: self.request, kind: PhantomData }
+    }
+}
+
+impl<L> TryAcquire<L> {
     /// How long the masters keep the key, instead of the lock's own
     /// [TTL](crate::Builder::ttl). Same bounds.
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -81,33 +142,35 @@ impl TryAcquire {
 }
 
 impl Request {
-    fn check(&self) -> Result<(Key, Terms, Patience), AcquireError> {
+    fn check<L: Granted>(&self) -> Result<(Key, Terms, Patience), AcquireError> {
         if self.fleet.shut_down.load(std::sync::atomic::Ordering::Acquire) {
             return Err(AcquireError::ShutDown);
         }
         let key = self.key.clone().map_err(AcquireError::Options)?;
         let terms = self.ttl.map_or(Ok(self.fleet.terms), |ttl| self.fleet.terms.with_ttl(ttl));
+        let terms = terms.and_then(|terms| L::terms(terms, self.fleet.fencing_memory));
         let patience =
             Patience { wait: self.wait.unwrap_or(self.fleet.wait), explain: self.explain };
         Ok((key, terms.map_err(AcquireError::Options)?, patience))
     }
 }
 
-impl IntoFuture for Acquire {
-    type Output = Result<Lease, AcquireError>;
-    type IntoFuture = Acquiring;
+impl<L: Granted> IntoFuture for Acquire<L> {
+    type Output = Result<L, AcquireError>;
+    type IntoFuture = Acquiring<L>;
 
-    fn into_future(self) -> Acquiring {
-        Acquiring { stage: Stage::Ready(self.request), timer: None, armed: Time::NEVER }
+    fn into_future(self) -> Acquiring<L> {
+        let (stage, kind) = (Stage::Ready(self.request), PhantomData);
+        Acquiring { stage, timer: None, armed: Time::NEVER, kind }
     }
 }
 
-impl IntoFuture for TryAcquire {
-    type Output = Result<Option<Lease>, AcquireError>;
-    type IntoFuture = TryAcquiring;
+impl<L: Granted> IntoFuture for TryAcquire<L> {
+    type Output = Result<Option<L>, AcquireError>;
+    type IntoFuture = TryAcquiring<L>;
 
-    fn into_future(self) -> TryAcquiring {
-        TryAcquiring(Acquire { request: self.request }.into_future())
+    fn into_future(self) -> TryAcquiring<L> {
+        TryAcquiring(Acquire { request: self.request, kind: PhantomData }.into_future())
     }
 }
 
@@ -116,10 +179,11 @@ impl IntoFuture for TryAcquire {
 /// # Cancel safety
 /// Dropping it gives the attempt up: what it may have set is deleted in the background.
 #[must_use = "futures do nothing unless polled"]
-pub struct Acquiring {
+pub struct Acquiring<L = Lease> {
     stage: Stage,
     timer: Option<Pin<Box<Sleep>>>,
     armed: Time,
+    kind: PhantomData<fn() -> L>,
 }
 
 enum Stage {
@@ -136,15 +200,15 @@ enum Stage {
 /// # Cancel safety
 /// Dropping it gives the attempt up: what it may have set is deleted in the background.
 #[must_use = "futures do nothing unless polled"]
-pub struct TryAcquiring(Acquiring);
+pub struct TryAcquiring<L = Lease>(Acquiring<L>);
 
-impl Future for Acquiring {
-    type Output = Result<Lease, AcquireError>;
+impl<L: Granted> Future for Acquiring<L> {
+    type Output = Result<L, AcquireError>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         if let Stage::Ready(request) = &this.stage {
-            match request.check() {
+            match request.check::<L>() {
                 Ok((key, terms, patience)) => {
                     let claim = ClaimCell::start(request.fleet.clone(), key, terms, patience);
                     this.stage = Stage::Claiming(claim);
@@ -185,7 +249,7 @@ impl Future for Acquiring {
                 Seen::Granted => {
                     // The lease answers for the claim from here on.
                     this.stage = Stage::Done;
-                    return Poll::Ready(Ok(Lease::new(claim)));
+                    return Poll::Ready(Ok(L::of(sealed::Won(claim))));
                 }
                 Seen::Failed(error) => {
                     this.stage = Stage::Done;
@@ -231,7 +295,7 @@ fn failed(claim: &ClaimCell, acquire: &redquorum_protocol::Acquire, why: Failure
     }
 }
 
-impl Drop for Acquiring {
+impl<L> Drop for Acquiring<L> {
     fn drop(&mut self) {
         if let Stage::Claiming(claim) = &self.stage {
             claim.apply(Input::Abandon);
@@ -239,8 +303,8 @@ impl Drop for Acquiring {
     }
 }
 
-impl Future for TryAcquiring {
-    type Output = Result<Option<Lease>, AcquireError>;
+impl<L: Granted> Future for TryAcquiring<L> {
+    type Output = Result<Option<L>, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.0).poll(cx).map(|result| match result {

@@ -7,13 +7,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum_protocol::{Backoff, BadOption, Bounds, Drift, NodeId, Roster, Terms};
+use redquorum_protocol::{Backoff, BadOption, Bounds, Drift, Guard, NodeId, Roster, Terms};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
-use crate::dice::RetryPolicy;
+use crate::dice::{RetryPolicy, number};
 use crate::driver::drive;
 use crate::endpoint::{BadUrl, Endpoint};
 use crate::error::BuildError;
@@ -35,9 +35,11 @@ pub struct Builder {
     masters: Vec<Result<Master, BadUrl>>,
     ttl: Duration,
     wait: Duration,
+    fencing_memory: Duration,
     node_timeout: Duration,
     connect_timeout: Duration,
     drift: Drift,
+    guard: Option<Duration>,
     prefix: Vec<u8>,
     retry: RetryPolicy,
     require_quorum: bool,
@@ -57,9 +59,11 @@ impl Default for Builder {
             masters: Vec::new(),
             ttl: Duration::from_secs(10),
             wait: Duration::from_secs(10),
+            fencing_memory: Duration::from_secs(30 * 24 * 60 * 60),
             node_timeout: Duration::from_millis(100),
             connect_timeout: Duration::from_secs(1),
             drift: Drift::default(),
+            guard: None,
             prefix: Vec::new(),
             retry: RetryPolicy::Backoff(Backoff::default()),
             require_quorum: false,
@@ -144,6 +148,36 @@ impl Builder {
         self
     }
 
+    /// How long a master remembers the counter of a resource after its last fenced grant or extension.
+    ///
+    /// Default 30 days, at least the TTL, at most ten years. A counter takes about a hundred bytes and
+    /// the resource's name twice. What has been forgotten is made up for by the clients' wall clocks:
+    /// set it longer than any of them can be wrong by.
+    pub fn fencing_memory(mut self, memory: Duration) -> Self {
+        self.fencing_memory = memory;
+        self
+    }
+
+    /// Guards the lock against masters that forget: restarts without `appendfsync always`, losses of
+    /// power, `FLUSHALL`, failovers to a replica. `max_ttl` is the longest TTL of any lease that any
+    /// client takes on these masters; no request may ask for more. Default: no guard.
+    ///
+    /// A master that may have forgotten grants nothing until no lease that it may have forgotten can be
+    /// alive: for `max_ttl`, its drift and 2 s more, measured by this client's monotonic
+    /// clock. Leases that it has not forgotten are extended and released as ever. A master is known by a
+    /// marker, the key `redquorum:boot`; one without is distrusted. So **a first use on new masters waits
+    /// for this long**, unless they are marked by
+    /// [`bless_new_masters`](Redlock::bless_new_masters). While a majority is distrusted, acquires end
+    /// as [`NoQuorum`](crate::AcquireError::NoQuorum), and the report names the distrust.
+    ///
+    /// All clients of the masters must have the same guard: one without voids it for its rivals, and one
+    /// with another `max_ttl` is told so. It costs no round trip: grants go through a script.
+    /// What it does not see, such as the eviction of single keys, is listed in `docs/safety.md`.
+    pub fn guard(mut self, max_ttl: Duration) -> Self {
+        self.guard = Some(max_ttl);
+        self
+    }
+
     /// What is put in front of every resource to make its key, with nothing between. It counts
     /// towards the 1 MiB that a key may have. Default nothing.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
@@ -219,14 +253,20 @@ impl Builder {
     }
 
     fn start(self) -> Result<Redlock, BuildError> {
-        let terms = Terms::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
+        let mut terms = Terms::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
             .map_err(BuildError::Options)?;
+        let guard = self.guard.map(|max_ttl| Guard::new(max_ttl, self.drift, number()));
+        let guard = guard.transpose().map_err(BuildError::Options)?;
+        if let Some(guard) = guard {
+            terms = terms.with_max_ttl(guard.max_ttl()).map_err(BuildError::Options)?;
+        }
         if self.connect_timeout < self.node_timeout {
             return Err(BuildError::Options(BadOption::ConnectTimeoutTooShort {
                 connect_timeout: self.connect_timeout,
                 node_timeout: self.node_timeout,
             }));
         }
+        terms.with_fencing(self.fencing_memory).map_err(BuildError::Options)?;
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         // Tokio can tell only by a panic that a runtime has no timers. Better here than in a
         // task, where nobody would see it.
@@ -238,7 +278,7 @@ impl Builder {
         let bounds = Bounds::for_node_timeout(self.node_timeout);
         let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name().into()).collect();
         let cell = |(node, name): (NodeId, &Arc<str>)| {
-            Arc::new(LinkCell::new(node, name.clone(), clock, bounds, changed.clone()))
+            Arc::new(LinkCell::new(node, name.clone(), clock, (bounds, guard), changed.clone()))
         };
         let links: Vec<_> = NodeId::all(names.len()).zip(&names).map(cell).collect();
         let roster = Arc::new(Mutex::new(Roster::new(links.len())));
@@ -254,6 +294,7 @@ impl Builder {
             alarm,
             terms,
             wait: self.wait,
+            fencing_memory: self.fencing_memory,
             prefix: self.prefix,
             retry: self.retry,
             counters: Counters::default(),
@@ -306,6 +347,7 @@ impl fmt::Debug for Builder {
             .field("node_timeout", &self.node_timeout)
             .field("connect_timeout", &self.connect_timeout)
             .field("drift", &self.drift)
+            .field("guard", &self.guard)
             .finish_non_exhaustive()
     }
 }

@@ -39,6 +39,14 @@ impl Clock {
     }
 }
 
+/// The wall clock, in microseconds since 1970: a hint by which the fencing counters of the masters
+/// come to agree. It may be wrong, step, or stand before 1970.
+#[expect(clippy::disallowed_types, reason = "a hint, on which nothing but a round trip rests")]
+pub(crate) fn wall_micros() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+}
+
 #[cfg(unix)]
 fn system_now() -> Time {
     // Linux has a clock of its own for suspended time; on macOS CLOCK_MONOTONIC counts it.

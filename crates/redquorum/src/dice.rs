@@ -7,7 +7,9 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 use redquorum_protocol::{Backoff, Dice, TOKEN_LEN, Token};
 
-/// Random tokens, and the lock's policy for pauses.
+use crate::clock::wall_micros;
+
+/// Random tokens, the wall clock's hint, and the lock's policy for pauses.
 pub(crate) struct ShellDice<'a>(pub(crate) &'a RetryPolicy);
 
 /// The pause where the caller's own policy panicked.
@@ -22,6 +24,10 @@ pub(crate) enum RetryPolicy {
 impl Dice for ShellDice<'_> {
     fn token(&mut self) -> Token {
         Token::new(random::<TOKEN_LEN>())
+    }
+
+    fn hint(&mut self) -> u64 {
+        wall_micros()
     }
 
     fn pause(&mut self, attempt: u32) -> Duration {

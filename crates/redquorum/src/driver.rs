@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 
 use crate::clock::Clock;
 use crate::dice::number;
-use crate::io::{Io, guarded};
+use crate::io::Io;
 use crate::link::{LinkCell, State, Told};
 use crate::node::{Connection, Node};
 use crate::trace;
@@ -123,7 +123,7 @@ impl LinkCell {
             let finished = state.is_finished(now);
             let wanted = state.next_timer(now);
             state.armed = wanted.min(task.armed);
-            task.obey(&mut state);
+            task.obey(&mut state, self.guarded);
             drop(state);
 
             io.write(cx);
@@ -169,10 +169,10 @@ impl LinkCell {
             }
         });
         match result {
-            Ok((connection, hello, Greeting { client_id, run_id })) => {
+            Ok((connection, hello, greeting)) => {
                 trace::connected(&self.name);
                 state.tally.connected += 1;
-                state.handle(now, LinkInput::Connected { epoch, client_id, run_id }, &mut told);
+                state.handle(now, LinkInput::Connected { epoch, greeting }, &mut told);
                 state.close(&mut io);
                 io.open(epoch, connection, hello);
             }
@@ -231,14 +231,14 @@ type Dialled = Result<(Box<dyn Connection>, Hello, Greeting), String>;
 
 impl Task {
     /// Gives up tries and starts new ones, as the link says.
-    fn obey(&mut self, state: &mut State) {
+    fn obey(&mut self, state: &mut State, guarded: bool) {
         for epoch in state.close.drain(..) {
             state.dial = state.dial.filter(|next| *next != epoch);
             self.dialling = self.dialling.take().filter(|(under_way, _)| *under_way != epoch);
         }
         if let Some(epoch) = state.dial.take() {
             let (node, limit) = (self.node.clone(), self.connect_timeout);
-            self.dialling = Some((epoch, Box::pin(dial(node, limit))));
+            self.dialling = Some((epoch, Box::pin(dial(node, limit, guarded))));
         }
     }
 
@@ -256,10 +256,11 @@ impl Task {
     }
 }
 
-async fn dial(node: Arc<dyn Node>, limit: Duration) -> Dialled {
-    let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greet(&*node)));
+async fn dial(node: Arc<dyn Node>, limit: Duration, guarded: bool) -> Dialled {
+    let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greet(&*node, guarded)));
     // Also a socket panics, in a runtime without I/O.
-    match std::future::poll_fn(|cx| guarded(|| greeted.as_mut().poll(cx).map(Ok))).await {
+    match std::future::poll_fn(|cx| crate::io::guarded(|| greeted.as_mut().poll(cx).map(Ok))).await
+    {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(format!("no connection within the connect timeout ({limit:?})")),
         Err(panic) => Err(panic.to_string()),
@@ -267,29 +268,32 @@ async fn dial(node: Arc<dyn Node>, limit: Duration) -> Dialled {
 }
 
 /// Opens a connection and says hello.
-async fn greet(node: &dyn Node) -> Dialled {
+async fn greet(node: &dyn Node, guarded: bool) -> Dialled {
     let io = |error: std::io::Error| error.to_string();
     let hello = node.hello();
     let mut connection = node.connect().await.map_err(io)?;
     let mut bytes = Vec::new();
-    hello.encode(&mut bytes);
+    let handshake = hello.handshake(guarded);
+    handshake.encode(&mut bytes);
     connection.write_all(&bytes).await.map_err(io)?;
     connection.flush().await.map_err(io)?;
     let mut greeting = Greeting::default();
     let mut incoming = Vec::new();
     let mut answers = 0;
-    while answers < hello.answers() {
+    while answers < handshake.answers() {
         if connection.read_buf(&mut incoming).await.map_err(io)? == 0 {
             return Err("closed by the master before it answered".into());
         }
         while let Some((frame, used)) =
             parse(&incoming, MAX_REPLY).map_err(|error| error.to_string())?
         {
-            hello.read(answers, &frame, &mut greeting).map_err(|unfit| unfit.0.to_string())?;
+            let read = handshake.read(answers, &frame, &mut greeting);
+            read.map_err(|unfit| unfit.0.to_string())?;
             answers += 1;
             incoming.drain(..used);
         }
     }
+    drop(handshake);
     if incoming.is_empty() {
         Ok((connection, hello, greeting))
     } else {

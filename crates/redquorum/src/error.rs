@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redquorum_protocol::{BadOption, Loss};
+use redquorum_protocol::{Answer, BadOption, Loss, quorum};
 
 use crate::endpoint::BadUrl;
 use crate::report::Report;
@@ -108,6 +108,12 @@ impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, report, attempts) = match self {
             Self::Taken { report, attempts } => ("taken by another", report, attempts),
+            Self::NoQuorum { report, attempts } if is_for_distrust(report) => (
+                "no quorum: masters that may have forgotten leases are distrusted until none of those can \
+                 be alive; wait, or bless masters that are new",
+                report,
+                attempts,
+            ),
             Self::NoQuorum { report, attempts } => {
                 ("no quorum: too few masters answered", report, attempts)
             }
@@ -120,6 +126,14 @@ impl fmt::Display for AcquireError {
         let plural = if *attempts == 1 { "" } else { "s" };
         write!(f, "{what} ({attempts} attempt{plural}; {report})")
     }
+}
+
+/// Whether there would be a quorum if no master were distrusted.
+fn is_for_distrust(report: &Report) -> bool {
+    let unknown =
+        report.masters().iter().filter(|master| matches!(master.answer, Some(Answer::Unknown(_))));
+    let (masters, distrusted) = (report.masters().len(), report.distrusted());
+    masters + distrusted - unknown.count() >= quorum(masters) && distrusted > 0
 }
 
 impl std::error::Error for AcquireError {}

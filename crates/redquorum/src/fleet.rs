@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use redquorum_protocol::wire::RESERVED;
 use redquorum_protocol::{BadOption, Key, Terms};
 use tokio::sync::Notify;
 
@@ -23,6 +24,7 @@ pub(crate) struct Fleet {
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) terms: Terms,
     pub(crate) wait: Duration,
+    pub(crate) fencing_memory: Duration,
     pub(crate) prefix: Vec<u8>,
     pub(crate) retry: RetryPolicy,
     pub(crate) counters: Counters,
@@ -44,9 +46,16 @@ impl Fleet {
             (_, length) if length > MAX_KEY => {
                 Err(BadOption::ResourceTooLong { length, longest: MAX_KEY })
             }
+            _ if self.is_reserved(resource) => Err(BadOption::ResourceReserved),
             _ if self.prefix.is_empty() => Ok(Key::from(resource)),
             _ => Ok(Key::from([&self.prefix, resource].concat())),
         }
+    }
+
+    /// Whether a lock's key would look like one of the lock's own, as its counters are.
+    fn is_reserved(&self, resource: &[u8]) -> bool {
+        let mut key = self.prefix.iter().chain(resource);
+        RESERVED.iter().all(|byte| key.next() == Some(byte))
     }
 
     /// Keys that are owed to go, and keys of living claims, over all masters.

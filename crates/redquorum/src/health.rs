@@ -40,12 +40,19 @@ impl fmt::Display for Health {
 }
 
 pub(crate) async fn probe(fleet: &Fleet) -> Health {
+    let ballot = ask(fleet, LinkInput::Probe).await;
+    let alive = ballot.which(|answer| *answer == Answer::Alive).len();
+    Health { alive, quorum: fleet.terms.quorum(), report: Report::new(&ballot, &fleet.names) }
+}
+
+/// Asks every master in one round trip; ends after one node timeout at the latest.
+pub(crate) async fn ask(fleet: &Fleet, question: fn(Tag) -> LinkInput<Tag>) -> Ballot {
     let start = fleet.clock.now();
     let mut ballot = Ballot::open(fleet.terms.nodes(), start);
     let mut asked = Vec::with_capacity(fleet.links.len());
     for link in &fleet.links {
         let (asker, answer) = oneshot::channel();
-        let entered = link.enter(LinkInput::Probe(Tag::Probe(asker)));
+        let entered = link.enter(question(Tag::Probe(asker)));
         if entered.flush {
             link.flush();
         }
@@ -61,6 +68,5 @@ pub(crate) async fn probe(fleet: &Fleet) -> Health {
         }
     }
     ballot.close(fleet.clock.now());
-    let alive = ballot.which(|answer| *answer == Answer::Alive).len();
-    Health { alive, quorum: fleet.terms.quorum(), report: Report::new(&ballot, &fleet.names) }
+    ballot
 }

@@ -240,7 +240,7 @@ fn holding(claim: &Claim) -> Option<&Hold> {
 
 impl ClaimCell {
     /// Looks at the hold of a claim that has a lease.
-    fn hold<R>(&self, look: impl FnOnce(&Hold) -> R) -> R {
+    pub(crate) fn hold<R>(&self, look: impl FnOnce(&Hold) -> R) -> R {
         self.view(|claim| look(holding(claim).expect("a lease holds until it is released")))
     }
 }

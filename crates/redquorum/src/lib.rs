@@ -27,9 +27,10 @@
 //!
 //! * That a holder acts only while it holds: a process that is paused between its last look at
 //!   the deadline and its write writes without a lock. Where that matters, the resource itself
-//!   must refuse.
+//!   must refuse: see [`FencedLease`] and [`resource`].
 //! * Anything when masters forget, or when their clocks step: of five that all granted it takes
-//!   three to let another in, but of a bare quorum one is enough.
+//!   three to let another in, but of a bare quorum one is enough. [`Builder::guard`] sees most ways
+//!   of forgetting, and does not count such masters until it does no harm.
 //! * Order among waiters.
 //!
 //! [`docs/safety.md`](https://github.com/redquorum/redquorum/blob/main/docs/safety.md) has the whole
@@ -65,6 +66,7 @@ mod dice;
 mod driver;
 mod endpoint;
 mod error;
+mod fence;
 mod fleet;
 mod health;
 mod io;
@@ -75,23 +77,27 @@ pub mod memory;
 mod node;
 mod redlock;
 mod report;
+pub mod resource;
 mod stats;
 mod tag;
 #[cfg(feature = "tls")]
 mod tls;
 mod trace;
 
-pub use acquire::{Acquire, Acquiring, TryAcquire, TryAcquiring};
+pub use acquire::{Acquire, Acquiring, Granted, TryAcquire, TryAcquiring};
 pub use builder::Builder;
 pub use clock::Deadline;
 pub use endpoint::BadUrl;
 pub use error::{AcquireError, BuildError, ExtendError, Lost, Unfinished};
+pub use fence::FencedLease;
 pub use health::Health;
 pub use lease::{Lease, Released};
 pub use node::{Connecting, Connection, Hello, Node};
 pub use redlock::Redlock;
+/// The largest fencing token: 2⁵³ − 2.
+pub use redquorum_protocol::MAX_NUMBER as MAX_FENCING_TOKEN;
 pub use redquorum_protocol::{
-    Answer, Backoff, BadOption, Cause, Holder, LinkState, Loss, Outcome, Token,
+    Answer, Backoff, BadOption, Cause, Distrust, Holder, LinkState, Loss, Outcome, Token,
 };
 pub use report::{MasterReport, Report};
 pub use stats::{Latency, MasterStats, Stats};

@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
-use redquorum_protocol::{Answer, Bounds, Link, LinkEffect, LinkInput, NodeId, Time};
+use redquorum_protocol::{Answer, Bounds, Guard, Link, LinkEffect, LinkInput, NodeId, Time};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -21,6 +21,8 @@ pub(crate) struct LinkCell {
     pub(crate) node: NodeId,
     pub(crate) name: Arc<str>,
     pub(crate) clock: Clock,
+    /// Whether masters that may have forgotten are distrusted.
+    pub(crate) guarded: bool,
     /// Told when a master was tried, and on every turn of the driver while it shuts down.
     pub(crate) changed: Arc<Notify>,
     pub(crate) io: Mutex<Io>,
@@ -64,11 +66,11 @@ impl LinkCell {
         node: NodeId,
         name: Arc<str>,
         clock: Clock,
-        bounds: Bounds,
+        (bounds, guard): (Bounds, Option<Guard>),
         changed: Arc<Notify>,
     ) -> Self {
         let mut effects = Vec::new();
-        let link = Link::start(bounds, &mut effects);
+        let link = Link::start(bounds, &mut effects).guarded_by(guard);
         let mut state = State {
             link,
             effects,
@@ -83,7 +85,8 @@ impl LinkCell {
             tally: Tally::default(),
         };
         state.carry_out(&mut Vec::new());
-        Self { node, name, clock, changed, io: Mutex::default(), state: Mutex::new(state) }
+        let (io, state) = (Mutex::default(), Mutex::new(state));
+        Self { node, name, clock, guarded: guard.is_some(), changed, io, state }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

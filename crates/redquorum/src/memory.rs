@@ -24,7 +24,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redquorum_protocol::wire::{DELETE, Frame, KEEP, parse};
+use redquorum_protocol::wire::{Frame, parse};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -33,6 +33,8 @@ use tokio::time::Instant;
 use crate::builder::Builder;
 use crate::node::{Connecting, Connection, Node};
 use crate::redlock::Redlock;
+
+mod commands;
 
 /// Bytes that fit into a connection's pipe before its writer has to wait.
 const PIPE: usize = 64 * 1024;
@@ -211,130 +213,8 @@ async fn serve(master: Arc<Master>, id: u64, mut pipe: DuplexStream) {
     master.lock().connections.remove(&id);
 }
 
-impl Entry {
-    fn is_live(&self) -> bool {
-        self.expires.is_none_or(|expires| Instant::now() < expires)
-    }
-
-    /// As `PTTL`: −1 without a TTL.
-    fn left_ms(&self) -> i64 {
-        self.expires.map_or(-1, |expires| {
-            i64::try_from((expires - Instant::now()).as_millis()).unwrap_or(i64::MAX)
-        })
-    }
-}
-
-impl State {
-    fn live(&mut self, key: &[u8]) -> Option<&mut Entry> {
-        if self.keys.get(key).is_some_and(|entry| !entry.is_live()) {
-            self.keys.remove(key);
-        }
-        self.keys.get_mut(key)
-    }
-
-    fn create(&mut self, key: &[u8], value: &[u8], ttl: Duration) {
-        let entry = Entry { value: value.to_vec(), expires: Some(Instant::now() + ttl) };
-        self.keys.insert(key.to_vec(), entry);
-    }
-}
-
 impl Master {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn execute(&self, id: u64, args: &[Frame<'_>], out: &mut Vec<u8>) {
-        let args: Vec<&[u8]> = args
-            .iter()
-            .map(|arg| match arg {
-                Frame::Bulk(bytes) => *bytes,
-                _ => &[],
-            })
-            .collect();
-        let mut state = self.lock();
-        if !state.connections.contains_key(&id) {
-            // Killed meanwhile: an aborted task may run on to its next await.
-            return;
-        }
-        match args.as_slice() {
-            [b"CLIENT", b"ID"] => integer(out, i64::try_from(id).unwrap_or(i64::MAX)),
-            [b"INFO", ..] => {
-                bulk(
-                    out,
-                    format!("run_id:memory-{}-{}\r\n", self.number, state.restarts).as_bytes(),
-                );
-            }
-            [b"SCRIPT", b"LOAD", source] => {
-                match [DELETE, KEEP].iter().find(|script| script.source.as_bytes() == *source) {
-                    Some(script) => bulk(out, script.sha1.as_bytes()),
-                    None => {
-                        out.extend(b"-ERR masters in memory run only the lock's own scripts\r\n");
-                    }
-                }
-            }
-            [b"CLIENT", b"KILL", b"ID", old] => {
-                let old = milliseconds(old);
-                let killed = state.connections.remove(&old);
-                integer(out, i64::from(killed.is_some()));
-                if let Some(connection) = killed {
-                    connection.abort();
-                }
-            }
-            [b"SET", key, value, b"NX", b"PX", ttl] => {
-                if state.live(key).is_some() {
-                    out.extend(b"$-1\r\n");
-                } else {
-                    state.create(key, value, Duration::from_millis(milliseconds(ttl)));
-                    out.extend(b"+OK\r\n");
-                }
-            }
-            [b"EVALSHA", sha, b"1", key, token] if *sha == DELETE.sha1.as_bytes() => {
-                match state.live(key) {
-                    Some(entry) if entry.value == *token => {
-                        state.keys.remove(*key);
-                        integer(out, 1);
-                    }
-                    Some(entry) => taken(out, entry),
-                    None => integer(out, 0),
-                }
-            }
-            [b"EVALSHA", sha, b"1", key, token, ttl, repair] if *sha == KEEP.sha1.as_bytes() => {
-                let ttl = Duration::from_millis(milliseconds(ttl));
-                match state.live(key) {
-                    Some(entry) if entry.value == *token => {
-                        entry.expires = entry.expires.max(Some(Instant::now() + ttl));
-                        integer(out, 1);
-                    }
-                    Some(entry) => taken(out, entry),
-                    None if *repair == b"0" => integer(out, 0),
-                    None => {
-                        state.create(key, token, ttl);
-                        integer(out, 2);
-                    }
-                }
-            }
-            [b"PING"] => out.extend(b"+PONG\r\n"),
-            _ => out.extend(b"-ERR masters in memory know only a lock's commands\r\n"),
-        }
-    }
-}
-
-fn milliseconds(digits: &[u8]) -> u64 {
-    std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0)
-}
-
-fn integer(out: &mut Vec<u8>, number: i64) {
-    out.extend(format!(":{number}\r\n").into_bytes());
-}
-
-fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
-    out.extend(format!("${}\r\n", bytes.len()).into_bytes());
-    out.extend_from_slice(bytes);
-    out.extend(b"\r\n");
-}
-
-fn taken(out: &mut Vec<u8>, entry: &Entry) {
-    out.extend(b"*2\r\n");
-    integer(out, entry.left_ms());
-    bulk(out, &entry.value[..entry.value.len().min(64)]);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redquorum_protocol::LinkState;
+use redquorum_protocol::{LinkInput, LinkState};
 
 use crate::acquire::{Acquire, TryAcquire};
 use crate::builder::Builder;
@@ -13,6 +13,7 @@ use crate::clock::NAP;
 use crate::error::Unfinished;
 use crate::fleet::Fleet;
 use crate::health::{self, Health};
+use crate::report::Report;
 use crate::stats::{MasterStats, Stats};
 
 /// A lock over N independent Redis masters. See the [crate](crate) for what it promises.
@@ -85,12 +86,33 @@ impl Redlock {
         health::probe(&self.fleet).await
     }
 
+    /// Marks every master that has no marker, so that it is trusted at once: for a
+    /// [guarded](crate::Builder::guard) lock on masters that were just set up. The report tells which
+    /// were [`marked`](crate::Answer::Blessed), which had a marker already, and which did not answer
+    /// within the node timeout.
+    ///
+    /// **Calling it asserts** that no lease is alive that any of these masters has granted and does not
+    /// remember. That is true of masters on which no lock ever was. It is not true of masters that
+    /// were flushed, or lost their data, less than the longest TTL ago: to bless those is to let two
+    /// holders in. So call it by hand or from what sets masters up, never whenever a service starts.
+    /// Without it, new masters are trusted by themselves after one quarantine.
+    ///
+    /// A master whose marker is of an earlier process keeps it, and its quarantine.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not take back what was sent.
+    pub async fn bless_new_masters(&self) -> Report {
+        Report::new(&health::ask(&self.fleet, LinkInput::Bless).await, &self.fleet.names)
+    }
+
     /// What was seen so far.
     pub fn stats(&self) -> Stats {
+        let now = self.fleet.clock.now();
         let masters = self.fleet.links.iter().map(|cell| {
             cell.view(|link, tally| MasterStats {
                 name: cell.name.clone(),
                 state: link.state(),
+                distrusted: link.distrust(now),
                 granted: tally.granted,
                 refused: tally.refused,
                 unknown: tally.unknown,

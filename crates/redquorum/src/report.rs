@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::{Answer, Ballot, Holder, NodeId};
+use redquorum_protocol::{Answer, Ballot, Cause, Holder, NodeId};
 
 /// What each master said in one round, successful or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,11 +49,29 @@ impl Report {
         })
     }
 
+    /// How many masters are distrusted, since they may have forgotten leases that are alive: only with a
+    /// [guard](crate::Builder::guard).
+    pub fn distrusted(&self) -> usize {
+        let is = |master: &&MasterReport| {
+            matches!(master.answer, Some(Answer::Unknown(Cause::Distrusted { .. })))
+        };
+        self.masters.iter().filter(is).count()
+    }
+
     /// How many masters granted, kept or deleted the key, as they were asked to. (None in a report
     /// on health, where nothing was asked for.)
     pub fn in_favour(&self) -> usize {
         let yes = |master: &&MasterReport| {
-            matches!(master.answer, Some(Answer::Created | Answer::Kept | Answer::Deleted))
+            matches!(
+                master.answer,
+                Some(
+                    Answer::Created
+                        | Answer::Granted { .. }
+                        | Answer::Certified { .. }
+                        | Answer::Kept
+                        | Answer::Deleted
+                )
+            )
         };
         self.masters.iter().filter(yes).count()
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redquorum_protocol::{Answer, LinkState};
+use redquorum_protocol::{Answer, Cause, LinkState};
 
 /// A snapshot of what a lock has seen since it was built.
 #[derive(Clone, Debug, Default)]
@@ -12,6 +12,9 @@ use redquorum_protocol::{Answer, LinkState};
 pub struct Stats {
     /// Leases granted.
     pub acquired: u64,
+    /// Of these, fenced ones whose number had to be certified in a round of its own, since the masters'
+    /// counters differed. Many of them: clocks of clients or masters that disagree.
+    pub certified: u64,
     /// Acquires that ended because the resource was taken.
     pub taken: u64,
     /// Acquires that ended because too few masters answered.
@@ -38,6 +41,9 @@ pub struct MasterStats {
     pub name: Arc<str>,
     /// Whether it can vote now.
     pub state: LinkState,
+    /// Why its grants do not count though it is connected, and how long yet, if they do not: only with
+    /// a [guard](crate::Builder::guard).
+    pub distrusted: Option<Cause>,
     /// Keys it created for us, at a grant or to repair one.
     pub granted: u64,
     /// Attempts and extensions it refused because of somebody else's key.
@@ -73,6 +79,7 @@ pub struct Latency {
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) acquired: AtomicU64,
+    pub(crate) certified: AtomicU64,
     pub(crate) taken: AtomicU64,
     pub(crate) no_quorum: AtomicU64,
     pub(crate) too_late: AtomicU64,
@@ -91,6 +98,7 @@ impl Counters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             acquired: read(&self.acquired),
+            certified: read(&self.certified),
             taken: read(&self.taken),
             no_quorum: read(&self.no_quorum),
             too_late: read(&self.too_late),
@@ -126,7 +134,7 @@ impl Default for Tally {
 impl Tally {
     pub(crate) fn count(&mut self, answer: &Answer) {
         match answer {
-            Answer::Created => self.granted += 1,
+            Answer::Created | Answer::Granted { .. } => self.granted += 1,
             Answer::Taken(_) => self.refused += 1,
             Answer::Unknown(_) => self.unknown += 1,
             _ => {}

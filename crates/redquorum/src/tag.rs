@@ -19,14 +19,14 @@ pub(crate) enum Tag {
     /// A claim, and what of it was asked. Weak: an answer to a caller who is gone is nobody's,
     /// and a master that sleeps keeps nothing alive.
     Claim(Weak<dyn Claimant>, Step),
-    /// Whoever wanted to know whether the master is alive.
+    /// Whoever asked the master itself: whether it is alive, or to be marked.
     Probe(oneshot::Sender<Answer>),
 }
 
 impl Tag {
     /// Whether the answer is a vote, not the outcome of a clean-up.
     pub(crate) const fn is_vote(&self) -> bool {
-        matches!(self, Self::Claim(_, Step::Attempt(_) | Step::Extend(_)))
+        matches!(self, Self::Claim(_, Step::Attempt(_) | Step::Certify { .. } | Step::Extend(_)))
     }
 
     /// Must not be called under a link's lock.

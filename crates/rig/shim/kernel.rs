@@ -18,6 +18,23 @@ impl File {
         usize::try_from(file).ok().map(Self)
     }
 
+    /// Opens it to be written at its end, and makes it if it is not there. The path ends with a zero.
+    pub(crate) fn append(path: &[u8]) -> Option<Self> {
+        const AT_FDCWD: usize = (-100_isize).cast_unsigned();
+        const O_WRONLY_CREAT_APPEND_CLOEXEC: usize = 0o1 | 0o100 | 0o2_000 | 0o2_000_000;
+        let how = O_WRONLY_CREAT_APPEND_CLOEXEC;
+        // SAFETY: the path ends with a zero and outlives the call.
+        let file = unsafe { syscall(sys::OPENAT, [AT_FDCWD, path.as_ptr().addr(), how, 0o600, 0, 0]) };
+        usize::try_from(file).ok().map(Self)
+    }
+
+    /// Writes some words, in one piece: with others who append they do not mix.
+    pub(crate) fn write(&self, words: &[u64]) {
+        let args = [self.0, words.as_ptr().expose_provenance(), size_of_val(words), 0, 0, 0];
+        // SAFETY: the words may be read, and outlive the call.
+        unsafe { syscall(sys::WRITE, args) };
+    }
+
     /// Reads until the buffer is full or the file at its end; returns how much.
     pub(crate) fn read(&self, into: &mut [u8]) -> usize {
         let mut length = 0;
@@ -63,8 +80,31 @@ pub(crate) unsafe fn clock_gettime(clock: c_int, into: *mut Timespec) -> isize {
     unsafe { syscall(sys::CLOCK_GETTIME, args) }
 }
 
+/// The number and the length of an open file.
+pub(crate) fn look_at(file: c_int) -> Option<(u64, u64)> {
+    // As large as any of these systems makes it. Both have the number and the length in these words.
+    let mut stat = [0_u64; 18];
+    const NUMBER: usize = 1;
+    const LENGTH: usize = 6;
+    let args = [file as usize, stat.as_mut_ptr().expose_provenance(), 0, 0, 0, 0];
+    // SAFETY: it may be written, and is large enough.
+    let answer = unsafe { syscall(sys::FSTAT, args) };
+    (answer == 0).then_some((stat[NUMBER], stat[LENGTH]))
+}
+
+/// Brings a file to the disk: all of it, or as much as it takes to read it again. The kernel's answer.
+pub(crate) fn sync(file: c_int, all: bool) -> isize {
+    let call = if all { sys::FSYNC } else { sys::FDATASYNC };
+    // SAFETY: the kernel checks the argument.
+    unsafe { syscall(call, [file as usize, 0, 0, 0, 0, 0]) }
+}
+
 #[cfg(target_arch = "x86_64")]
 mod sys {
+    pub(crate) const WRITE: usize = 1;
+    pub(crate) const FSTAT: usize = 5;
+    pub(crate) const FSYNC: usize = 74;
+    pub(crate) const FDATASYNC: usize = 75;
     pub(crate) const READ: usize = 0;
     pub(crate) const CLOSE: usize = 3;
     pub(crate) const MMAP: usize = 9;
@@ -74,6 +114,10 @@ mod sys {
 
 #[cfg(target_arch = "aarch64")]
 mod sys {
+    pub(crate) const WRITE: usize = 64;
+    pub(crate) const FSTAT: usize = 80;
+    pub(crate) const FSYNC: usize = 82;
+    pub(crate) const FDATASYNC: usize = 83;
     pub(crate) const OPENAT: usize = 56;
     pub(crate) const CLOSE: usize = 57;
     pub(crate) const READ: usize = 63;

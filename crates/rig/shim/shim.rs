@@ -2,6 +2,9 @@
 //! reads the wall clock. What they show is what the page says that `REDQUORUM_CLOCK` names; without
 //! it, or if it is not a page, they show the real time.
 //!
+//! And it notes what is on disk: each time that a file was synced, its number, how long it was when that
+//! began, and when, in the file that `REDQUORUM_SYNCS` names. What a power loss leaves is known by that.
+//!
 //! Compiled by `build.rs`, not by cargo. It needs nothing but the kernel: no libc of a certain kind
 //! or version, so that one file serves every server and every container. The two libc symbols that
 //! it knows may be missing: `dlsym` finds the function that was overridden, which reads the clock
@@ -17,7 +20,7 @@ use core::{
     arch::{asm, global_asm},
     ffi::{c_char, c_int, c_void},
     ptr,
-    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
 };
 
 mod kernel;
@@ -53,10 +56,13 @@ macro_rules! weak {
 /// With the `=`, so that no variable with a longer name is taken for it.
 const VARIABLE: &[u8] = b"REDQUORUM_CLOCK=";
 
+const SYNCS_VARIABLE: &[u8] = b"REDQUORUM_SYNCS=";
+
 /// The longest path that the kernel takes, with its final zero.
 const PATH_MAX: usize = 4096;
 
 const CLOCK_REALTIME: c_int = 0;
+const CLOCK_MONOTONIC: c_int = 1;
 const CLOCK_REALTIME_COARSE: c_int = 5;
 const NANOS: u64 = 1_000_000_000;
 
@@ -142,6 +148,41 @@ pub unsafe extern "C" fn time(into: *mut i64) -> i64 {
     seconds
 }
 
+/// Where syncs are noted, with its final zero. Written before there is a second thread.
+static mut SYNCS: [u8; PATH_MAX] = [0; PATH_MAX];
+static NOTES_SYNCS: AtomicBool = AtomicBool::new(false);
+
+/// As the function of the C library.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdatasync(file: c_int) -> c_int {
+    synced(file, false)
+}
+
+/// As the function of the C library.
+#[unsafe(no_mangle)]
+pub extern "C" fn fsync(file: c_int) -> c_int {
+    synced(file, true)
+}
+
+fn synced(file: c_int, all: bool) -> c_int {
+    if !NOTES_SYNCS.load(Ordering::Acquire) {
+        return told(kernel::sync(file, all));
+    }
+    // What is written while it syncs may be on disk or not: not is what a power loss makes of it.
+    let mut now = Timespec { seconds: 0, nanos: 0 };
+    // SAFETY: it may be written.
+    unsafe { kernel::clock_gettime(CLOCK_MONOTONIC, &mut now) };
+    let before = kernel::look_at(file);
+    let answer = kernel::sync(file, all);
+    // SAFETY: nobody writes to it any more.
+    let path = unsafe { &*(&raw const SYNCS) };
+    if let (0, Some((number, length)), Some(notes)) = (answer, before, File::append(path)) {
+        let stamp = now.seconds.cast_unsigned() * NANOS + now.nanos.cast_unsigned();
+        notes.write(&[number, length, stamp]);
+    }
+    told(answer)
+}
+
 /// Nanoseconds since the epoch, as the page says.
 fn shown(clock: c_int) -> u64 {
     let mut now = Timespec { seconds: 0, nanos: 0 };
@@ -186,11 +227,16 @@ static OPEN: extern "C" fn() = open;
 
 extern "C" fn open() {
     find_overridden();
+    // SAFETY: the loader calls this once, while there is one thread.
+    let syncs = unsafe { &mut *(&raw mut SYNCS) };
+    if find_variable(SYNCS_VARIABLE, syncs) {
+        NOTES_SYNCS.store(true, Ordering::Release);
+    }
     // Not on the stack, where it would have to be zeroed by a function of the C library.
     static mut PATH: [u8; PATH_MAX] = [0; PATH_MAX];
-    // SAFETY: the loader calls this once, while there is one thread.
+    // SAFETY: as above.
     let path = unsafe { &mut *(&raw mut PATH) };
-    if !find_variable(path) {
+    if !find_variable(VARIABLE, path) {
         return;
     }
     let Some(file) = File::open(path) else { return };
@@ -202,7 +248,7 @@ extern "C" fn open() {
 }
 
 /// Copies the value of the variable, and says whether it is set. What follows it stays zero.
-fn find_variable(value: &mut [u8; PATH_MAX]) -> bool {
+fn find_variable(name: &[u8], value: &mut [u8; PATH_MAX]) -> bool {
     let Some(file) = File::open(b"/proc/self/environ\0") else { return false };
     let mut chunk = [0; 128];
     // How much of the name has matched in this entry, or that something else stands there.
@@ -210,7 +256,7 @@ fn find_variable(value: &mut [u8; PATH_MAX]) -> bool {
     loop {
         let read = file.read(&mut chunk);
         for &byte in chunk.iter().take(read) {
-            let found = matched == VARIABLE.len();
+            let found = matched == name.len();
             if byte == 0 {
                 if found {
                     return true;
@@ -223,14 +269,14 @@ fn find_variable(value: &mut [u8; PATH_MAX]) -> bool {
                 }
                 value[length] = byte;
                 length += 1;
-            } else if !other && VARIABLE.get(matched) == Some(&byte) {
+            } else if !other && name.get(matched) == Some(&byte) {
                 matched += 1;
             } else {
                 other = true;
             }
         }
         if read == 0 {
-            return matched == VARIABLE.len();
+            return matched == name.len();
         }
     }
 }
@@ -266,6 +312,11 @@ unsafe fn real_clock_gettime(clock: c_int, into: *mut Timespec) -> c_int {
     }
     // SAFETY: the kernel checks both arguments.
     let answer = unsafe { kernel::clock_gettime(clock, into) };
+    told(answer)
+}
+
+/// A kernel's answer as a function of the C library gives it: with the error number elsewhere.
+fn told(answer: isize) -> c_int {
     if answer >= 0 {
         return 0;
     }

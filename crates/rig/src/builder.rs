@@ -11,6 +11,7 @@ use crate::{
     Masters, RigError, clocks_supported, find_server,
     node::{Node, POLL, Plan, Progress},
     ports::Ports,
+    replica,
 };
 
 /// Nothing is written to disk, and only this machine can reach it.
@@ -52,6 +53,9 @@ pub struct Builder {
     password: Option<String>,
     unix_socket: bool,
     clocks: bool,
+    syncs: bool,
+    replicas: bool,
+    persistence: Persistence,
     within: Duration,
     ports: Ports,
 }
@@ -67,6 +71,9 @@ impl Builder {
             password: None,
             unix_socket: false,
             clocks: false,
+            syncs: false,
+            replicas: false,
+            persistence: Persistence::None,
             within: Duration::from_secs(10),
             ports: Ports::default(),
         }
@@ -107,7 +114,8 @@ impl Builder {
 
     /// What every master writes to disk, so that its keys survive [`Masters::restart`] (but not the
     /// end of the masters). Default: [`Persistence::None`], a restarted master is empty.
-    pub fn persistence(self, persistence: Persistence) -> Self {
+    pub fn persistence(mut self, persistence: Persistence) -> Self {
+        self.persistence = persistence;
         let all = persistence.directives();
         all.into_iter().fold(self, |builder, (name, value)| builder.config(name, value))
     }
@@ -117,6 +125,21 @@ impl Builder {
     pub fn clocks(mut self) -> Self {
         self.clocks = true;
         self
+    }
+
+    /// Notes what the masters sync, so that a [power loss](Masters::power_loss) under
+    /// [`Persistence::AofEverysec`] leaves that and no more. With [clocks](Self::clocks), whose shim
+    /// does this, and only where those can be had. Default: no.
+    pub fn syncs(mut self) -> Self {
+        self.syncs = true;
+        self.clocks()
+    }
+
+    /// Every master has a replica, which can [lag](Masters::lag) and [take over](Masters::fail_over).
+    /// Default: no.
+    pub fn replicas(mut self) -> Self {
+        self.replicas = true;
+        self.args(replica::DIRECTIVES)
     }
 
     /// Ports to try first, before free ones are picked. One that turns out to be taken is passed
@@ -146,6 +169,7 @@ impl Builder {
     /// - [`RigError::Count`]: no masters, or too many.
     /// - [`RigError::NotUp`]: one ended, or was not ready in time.
     /// - [`RigError::Clock`]: one does not run under the clock that it was given.
+    /// - [`RigError::Replica`]: a replica gets no copy of its master.
     /// - [`RigError::Keeper`]: one could not even be tried.
     ///
     /// After an error none is left.
@@ -165,19 +189,29 @@ impl Builder {
             password: self.password,
             unix_socket: self.unix_socket,
             clocks: self.clocks,
+            syncs: self.syncs,
+            persistence: self.persistence,
             within: self.within,
         };
-        let nodes = start_all(&plan, self.count, self.ports)?;
+        let servers = if self.replicas { 2 * self.count } else { self.count };
+        let number = |index| index % self.count + 1;
+        let mut nodes = start_all(&plan, servers, number, self.ports)?;
         nodes.iter().try_for_each(|node| node.verify_clock(&plan))?;
-        Ok(Masters::new(plan, nodes))
+        let replicas = nodes.split_off(self.count);
+        Masters::new(plan, nodes).with_replicas(replicas)
     }
 }
 
-fn start_all(plan: &Plan, count: usize, mut ports: Ports) -> Result<Vec<Node>, RigError> {
+fn start_all(
+    plan: &Plan,
+    count: usize,
+    number: impl Fn(usize) -> usize,
+    mut ports: Ports,
+) -> Result<Vec<Node>, RigError> {
     let until = Instant::now() + plan.within;
     // They are all on their way before the first is waited for.
-    let mut nodes = (1..=count)
-        .map(|number| Node::spawn(plan, number, ports.next()))
+    let mut nodes = (0..count)
+        .map(|index| Node::spawn(plan, number(index), ports.next()))
         .collect::<Result<Vec<_>, _>>()?;
     let mut waiting: Vec<usize> = (0..count).collect();
     loop {
@@ -187,7 +221,7 @@ fn start_all(plan: &Plan, count: usize, mut ports: Ports) -> Result<Vec<Node>, R
                 Progress::Up => continue,
                 Progress::NotYet => {}
                 Progress::PortTaken => {
-                    nodes[index] = Node::spawn(plan, index + 1, ports.next())?;
+                    nodes[index] = Node::spawn(plan, number(index), ports.next())?;
                 }
             }
             late.push(index);

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use crate::{ClockChange, Masters, Reply, RigError, find_server};
+use crate::{ClockChange, Kept, Masters, Reply, RigError, find_server};
 
 /// N masters that can be broken, whatever runs them.
 ///
@@ -38,6 +38,42 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     ///
     /// Those of the backend.
     fn kill(&self, node: usize) -> Result<(), RigError>;
+
+    /// Ends one as a power loss of its machine does: of its append-only file is left what was synced.
+    /// [`restart`](Self::restart) gives it its power back. One that is dead already loses what was
+    /// not synced by then.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::PowerLoss`]: they sync every second, and were started without a builder's
+    ///   `syncs`; or the file cannot be cut.
+    fn power_loss(&self, node: usize) -> Result<Kept, RigError>;
+
+    /// Cuts one off from its replica, which has by then all that it had executed before this was called,
+    /// and gets nothing more. Where it lags already this does nothing.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::Replica`]: there is none, or it does not do so.
+    /// - [`RigError::NoAnswer`]: the master is paused.
+    fn lag(&self, node: usize) -> Result<(), RigError>;
+
+    /// Lets its replica follow again, and returns when it has a copy. Nothing, where it has taken over.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::Replica`]: there is none, or it does not do so.
+    fn catch_up(&self, node: usize) -> Result<(), RigError>;
+
+    /// Ends one for good, as SIGKILL does, and lets its replica take its place: it is the master of this
+    /// number from now on, at another [`address`](Self::address). A replica that does not lag has all
+    /// that the master had executed before this was called.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::Replica`]: there is none, it has taken over already, or it does not do so.
+    /// - [`RigError::NoAnswer`]: the master is paused, and its replica does not lag.
+    fn fail_over(&self, node: usize) -> Result<(), RigError>;
 
     /// Ends one as SIGTERM does, and returns when it is gone: it closes its files first. A paused
     /// one is resumed for it.
@@ -115,6 +151,22 @@ impl Cluster for Masters {
 
     fn kill(&self, node: usize) -> Result<(), RigError> {
         self.kill(node)
+    }
+
+    fn power_loss(&self, node: usize) -> Result<Kept, RigError> {
+        self.power_loss(node)
+    }
+
+    fn lag(&self, node: usize) -> Result<(), RigError> {
+        self.lag(node)
+    }
+
+    fn catch_up(&self, node: usize) -> Result<(), RigError> {
+        self.catch_up(node)
+    }
+
+    fn fail_over(&self, node: usize) -> Result<(), RigError> {
+        self.fail_over(node)
     }
 
     fn stop(&self, node: usize) -> Result<(), RigError> {

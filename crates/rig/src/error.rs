@@ -56,6 +56,20 @@ pub enum RigError {
         /// What was expected, and what it showed.
         why: String,
     },
+    /// A master lost its power, and what of its file was on disk is not known, or could not be cut.
+    PowerLoss {
+        /// Which master, counted from 1.
+        node: usize,
+        /// What is missing.
+        why: String,
+    },
+    /// A master has no replica, or the replica does not do what it was told.
+    Replica {
+        /// Which master, counted from 1.
+        node: usize,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A command got no answer: the master is dead, paused or slow. What a master answers, also an
     /// error, is a [`Reply`](crate::Reply).
     NoAnswer {
@@ -125,6 +139,10 @@ impl fmt::Display for RigError {
             }
             Self::NoClocks { why } => write!(f, "clocks cannot be set: {why}"),
             Self::Clock { node, why } => write!(f, "the clock of master {node}: {why}"),
+            Self::Replica { node, why } => write!(f, "the replica of master {node}: {why}"),
+            Self::PowerLoss { node, why } => {
+                write!(f, "the power loss of master {node}: {why}")
+            }
             Self::NoAnswer { node, source } => write!(f, "no answer from master {node}: {source}"),
             Self::NoEngine { tried, why } => write!(
                 f,

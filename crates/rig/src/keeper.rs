@@ -18,7 +18,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::Clock;
+use crate::{Clock, disk};
 
 /// A keeper, and through it a server. Dropping it ends both and returns when they are gone.
 #[derive(Debug)]
@@ -49,12 +49,14 @@ impl Keeper {
     /// Its first answer, [`Answer::Ready`] or [`Answer::Taken`], is left to be read, so that several
     /// can start at the same time.
     ///
-    /// `clock` is the directory of the [`Clock`] under which the server is to run.
+    /// `clock` is the directory of the [`Clock`] under which the server is to run; with it, syncs can
+    /// be noted.
     pub(crate) fn spawn<A: AsRef<OsStr>>(
         dir: &Path,
         server: &Path,
         args: &[A],
         clock: Option<&Path>,
+        syncs: bool,
     ) -> io::Result<Self> {
         // Pipes are closed on exec, but not every system can create them so in one step: another
         // keeper that is started in between would hold this one's input open for good.
@@ -66,7 +68,10 @@ impl Keeper {
         command.arg(dir).arg(server).args(args);
         // Under another name until the server is launched, see there.
         const PRELOAD: &str = "REDQUORUM_PRELOAD";
-        command.env_remove(PRELOAD);
+        command.env_remove(PRELOAD).env_remove(disk::NOTES_VARIABLE);
+        if syncs {
+            command.env(disk::NOTES_VARIABLE, dir.join(disk::NOTES_FILE));
+        }
         if let Some(dir) = clock {
             let [(_, preload), page] = Clock::env_in(dir);
             command.envs([(PRELOAD, preload), page]);

@@ -40,8 +40,10 @@
 //!
 //! # What it does not
 //!
-//! - It kills processes, it does not cut power: what a killed master had written is in the page
-//!   cache, and is there again after its restart if it has [persistence](Builder::persistence).
+//! - A kill does not cut power: what a killed master had written is in the page cache, and is there
+//!   again after its restart if it has [persistence](Builder::persistence). A
+//!   [power loss](Masters::power_loss) takes what was not synced, of its append-only file and of
+//!   nothing else, and knows that on Linux only.
 //! - It does not outlive the murder of its keepers: a keeper is the small shell that watches one
 //!   master, and `kill -9` of *it* leaves that master running.
 //! - It sets wall clocks on Linux only, on x86-64 and aarch64, see [`clocks_supported`]. Monotonic
@@ -59,7 +61,7 @@
 //!
 //! `masters.rs` has the verbs, `cluster.rs` those that all backends have, `builder.rs` the options,
 //! `node.rs` one master, `keeper.rs` with `keeper.sh` the clean-up, `clock.rs` with `shim/shim.rs`
-//! the clocks, `server.rs` finds the program, `trials.rs` (feature `trials`) runs tests that need
+//! the clocks, `disk.rs` power losses, `replica.rs` replicas, `server.rs` finds the program, `trials.rs` (feature `trials`) runs tests that need
 //! it. `containers/` are the masters in containers. `network.rs` is a room of its own; it and
 //! `node.rs` read RESP by `resp.rs`.
 
@@ -68,12 +70,14 @@ mod clock;
 mod cluster;
 #[cfg(feature = "containers")]
 mod containers;
+mod disk;
 mod error;
 mod keeper;
 mod masters;
 pub mod network;
 mod node;
 mod ports;
+mod replica;
 mod resp;
 mod server;
 #[cfg(feature = "trials")]
@@ -87,6 +91,7 @@ pub use containers::{
     Containers, ContainersBuilder, EngineInfo, IMAGE_VARIABLE, REQUIRE_CONTAINERS_VARIABLE,
     containers_required, engine,
 };
+pub use disk::Kept;
 pub use error::RigError;
 pub use masters::Masters;
 pub use resp::Reply;

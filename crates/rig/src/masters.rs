@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use crate::{
-    Builder, Clock, ClockChange, Reply, RigError,
+    Builder, Clock, ClockChange, Kept, Reply, RigError,
     node::{Node, PATIENCE, Plan},
+    replica::{self, Asked, Replica},
 };
 
 /// Independent Redis masters, each a `redis-server` process on a port of loopback.
@@ -29,6 +30,30 @@ use crate::{
 pub struct Masters {
     plan: Plan,
     nodes: Vec<Node>,
+    /// One for each, or none.
+    replicas: Vec<Replica<Served>>,
+}
+
+/// A server with what it takes to ask it.
+#[derive(Debug)]
+pub(crate) struct Served {
+    plan: Plan,
+    node: Node,
+}
+
+impl Asked for Served {
+    fn asked(&self, command: &[&[u8]]) -> Result<Reply, RigError> {
+        self.node.command(&self.plan, PATIENCE, command)
+    }
+}
+
+/// The same, of a master.
+struct Asking<'a>(&'a Plan, &'a Node);
+
+impl Asked for Asking<'_> {
+    fn asked(&self, command: &[&[u8]]) -> Result<Reply, RigError> {
+        self.1.command(self.0, PATIENCE, command)
+    }
 }
 
 impl Masters {
@@ -47,7 +72,21 @@ impl Masters {
     }
 
     pub(crate) fn new(plan: Plan, nodes: Vec<Node>) -> Self {
-        Self { plan, nodes }
+        Self { plan, nodes, replicas: Vec::new() }
+    }
+
+    /// Makes these the replicas of the masters, one of each.
+    pub(crate) fn with_replicas(mut self, nodes: Vec<Node>) -> Result<Self, RigError> {
+        for (node, master) in nodes.into_iter().zip(&self.nodes) {
+            let served = Served { plan: self.plan.clone(), node };
+            if let Some(password) = &self.plan.password {
+                served.asked(&[b"CONFIG", b"SET", b"masterauth", password.as_bytes()])?;
+            }
+            let replica = Replica::new(master.number, served);
+            replica.follow(master.address())?;
+            self.replicas.push(replica);
+        }
+        Ok(self)
     }
 
     /// How many there are, dead ones included.
@@ -70,7 +109,7 @@ impl Masters {
         format!("redis://{user}127.0.0.1:{}", self.port(node))
     }
 
-    /// The port of one. It never changes.
+    /// The port of one. It changes when its replica takes over, and never else.
     pub fn port(&self, node: usize) -> u16 {
         self.node(node).port
     }
@@ -108,6 +147,52 @@ impl Masters {
     /// - [`RigError::Keeper`]: its keeper is gone.
     pub fn kill(&self, node: usize) -> Result<(), RigError> {
         self.node(node).kill()
+    }
+
+    /// Ends one as a power loss of its machine does. On return it is gone, and of its append-only file
+    /// is left what was synced; [`restart`](Self::restart) gives it its power back. How much that is
+    /// depends on the [persistence](Builder::persistence): nothing, all that was answered, or what the
+    /// latest sync found, for which the masters must have been started [so](Builder::syncs).
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::PowerLoss`]: they were not, or the file cannot be cut.
+    /// - [`RigError::Keeper`]: its keeper is gone.
+    pub fn power_loss(&self, node: usize) -> Result<Kept, RigError> {
+        self.node(node).power_loss(&self.plan)
+    }
+
+    /// Cuts one off from its [replica](Builder::replicas), which has by then all that it had executed
+    /// before this was called, and gets nothing more. Where it lags already this does nothing.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::Replica`]: there is none, or it does not do so.
+    /// - [`RigError::NoAnswer`]: the master is paused.
+    pub fn lag(&self, node: usize) -> Result<(), RigError> {
+        self.replica(node)?.lag(&Asking(&self.plan, self.first(node)))
+    }
+
+    /// Lets its replica follow again, and returns when it has a copy. Nothing, where it has taken over.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::Replica`]: there is none, or it does not do so.
+    pub fn catch_up(&self, node: usize) -> Result<(), RigError> {
+        self.replica(node)?.catch_up(|| Ok(self.first(node).address()))
+    }
+
+    /// Ends one for good, with SIGKILL, and lets its [replica](Builder::replicas) take its place: it is
+    /// the master of this number from now on, on another port. A replica that does not lag has all that
+    /// the master had executed before this was called.
+    ///
+    /// # Errors
+    ///
+    /// - [`RigError::Replica`]: there is none, it has taken over already, or it does not do so.
+    /// - [`RigError::NoAnswer`]: the master is paused, and its replica does not lag.
+    pub fn fail_over(&self, node: usize) -> Result<(), RigError> {
+        let master = self.first(node);
+        self.replica(node)?.take_over(&Asking(&self.plan, master), || master.kill())
     }
 
     /// Ends one with SIGTERM: it writes its files out and closes its connections. On return it is
@@ -201,7 +286,20 @@ impl Masters {
         self.command(node, &words)
     }
 
+    /// What is the master of this number now.
     fn node(&self, node: usize) -> &Node {
+        let first = self.first(node);
+        let replica = self.replicas.get(node - 1).filter(|replica| replica.took_over());
+        replica.map_or(first, |replica| &replica.node.node)
+    }
+
+    fn replica(&self, node: usize) -> Result<&Replica<Served>, RigError> {
+        let _there = self.first(node);
+        self.replicas.get(node - 1).ok_or_else(|| replica::none(node))
+    }
+
+    /// What was the master of this number from the start.
+    fn first(&self, node: usize) -> &Node {
         let count = self.len();
         assert!(
             (1..=count).contains(&node),
@@ -214,7 +312,8 @@ impl Masters {
 impl Drop for Masters {
     fn drop(&mut self) {
         // All are told before the first is waited for.
-        for node in &self.nodes {
+        for node in self.nodes.iter().chain(self.replicas.iter().map(|replica| &replica.node.node))
+        {
             node.hang_up();
         }
     }
@@ -244,6 +343,8 @@ mod tests {
             password: None,
             unix_socket: false,
             clocks: false,
+            syncs: false,
+            persistence: crate::Persistence::None,
             within: std::time::Duration::ZERO,
         };
         Masters::new(plan, Vec::new()).port(0);

@@ -14,7 +14,7 @@ use std::{
 pub(crate) mod clock;
 
 use crate::{
-    Clock, Reply, RigError,
+    Clock, Kept, Persistence, Reply, RigError, disk,
     keeper::{Answer, Keeper},
     ports, resp,
 };
@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) password: Option<String>,
     pub(crate) unix_socket: bool,
     pub(crate) clocks: bool,
+    pub(crate) syncs: bool,
+    pub(crate) persistence: Persistence,
     pub(crate) within: Duration,
 }
 
@@ -102,7 +104,7 @@ impl Node {
             args.extend(["--unixsocketperm", "700"].map(OsString::from));
         }
         let clock = plan.clocks.then_some(&*dir);
-        let keeper = Keeper::spawn(&dir, &plan.server, &args, clock)
+        let keeper = Keeper::spawn(&dir, &plan.server, &args, clock, plan.syncs)
             .map_err(|source| RigError::Keeper { node: number, source })?;
         let state = State::Spawned;
         let running = Mutex::new(Running { keeper, state, paused: false, unverified: false });
@@ -204,6 +206,12 @@ impl Node {
         self.ask(&mut running, "kill")?;
         running.state = State::Dead;
         Ok(())
+    }
+
+    /// SIGKILL, and its file is cut back to what was synced.
+    pub(crate) fn power_loss(&self, plan: &Plan) -> Result<Kept, RigError> {
+        self.kill()?;
+        disk::power_loss(self.number, plan.persistence, plan.syncs.then_some(&*self.dir))
     }
 
     /// SIGTERM. The server is gone, and its port closed, on return.

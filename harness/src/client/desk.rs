@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use redquorum::{AcquireError, Redlock};
+use redquorum::{Acquire, AcquireError, Redlock};
 use tokio::sync::{mpsc, oneshot};
 
-use super::owner::{self, Order};
+use super::owner::{self, Held, Order};
 use super::voice::Voice;
 use crate::mutex::unpoisoned;
 use crate::name::Name;
@@ -18,6 +18,7 @@ use crate::talk::{Answer, Op, Request, Why};
 /// The requests under way, and the leases.
 pub(super) struct Desk {
     lock: Redlock,
+    fencing: bool,
     books: Arc<Mutex<Books>>,
 }
 
@@ -30,8 +31,8 @@ struct Books {
 }
 
 impl Desk {
-    pub(super) fn new(lock: Redlock) -> Self {
-        Self { lock, books: Arc::default() }
+    pub(super) fn new(lock: Redlock, fencing: bool) -> Self {
+        Self { lock, fencing, books: Arc::default() }
     }
 
     /// Takes a line from the harness, and returns at once.
@@ -95,14 +96,14 @@ impl Desk {
     fn acquire(&self, id: u64, whose: (Name, Name), ttl: Duration, wait: Duration) {
         let (cancel, cancelled) = oneshot::channel();
         self.books().acquiring.insert(id, cancel);
-        let (lock, books) = (self.lock.clone(), self.books.clone());
+        let (lock, books, fencing) = (self.lock.clone(), self.books.clone(), self.fencing);
         tokio::spawn(async move {
             let request = lock.acquire(whose.1.as_str()).ttl(ttl).wait(wait);
             let from_ns = Some(stamp::now());
             let result = tokio::select! {
                 // What was won is told, also if the cancel came at the same moment.
                 biased;
-                result = request.into_future() => result,
+                result = held(request, fencing) => result,
                 _ = cancelled => {
                     // Here the future is dropped already.
                     Voice.refuse(id, Why::Cancelled, "cancelled");
@@ -115,6 +116,7 @@ impl Desk {
             match result {
                 Ok(lease) => {
                     let deadline_ns = Some(owner::deadline_ns(lease.deadline()));
+                    let fence = lease.fencing_token();
                     // Entered before it is told: the next request may be about it. One that was
                     // lost and never released gives way to it.
                     books.owners.insert(whose.clone(), owner::spawn(lease, whose));
@@ -125,6 +127,7 @@ impl Desk {
                         from_ns,
                         at_ns,
                         deadline_ns,
+                        fence,
                         ..Answer::default()
                     });
                 }
@@ -140,6 +143,10 @@ impl Desk {
     fn books(&self) -> MutexGuard<'_, Books> {
         unpoisoned(&self.books)
     }
+}
+
+async fn held(request: Acquire, fencing: bool) -> Result<Held, AcquireError> {
+    if fencing { request.fenced().await.map(Held::Fenced) } else { request.await.map(Held::Plain) }
 }
 
 fn why(error: &AcquireError) -> Why {

@@ -3,10 +3,11 @@
 //! steps and its release as if nothing had happened: that is what scenarios are about.
 
 use std::future::Future;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::time::Duration;
 
-use redquorum::{Deadline, ExtendError, Lease, Outcome};
+use redquorum::{Deadline, ExtendError, FencedLease, Lease, Outcome, Released};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -52,9 +53,42 @@ pub(super) enum Order {
     },
 }
 
+/// A lease, with a fencing token or without.
+pub(super) enum Held {
+    Plain(Lease),
+    Fenced(FencedLease),
+}
+
+impl Held {
+    pub(super) const fn fencing_token(&self) -> Option<u64> {
+        match self {
+            Self::Plain(_) => None,
+            Self::Fenced(lease) => Some(lease.fencing_token()),
+        }
+    }
+
+    async fn release(self) -> Released {
+        match self {
+            Self::Plain(lease) => lease.release().await,
+            Self::Fenced(lease) => lease.release().await,
+        }
+    }
+}
+
+impl Deref for Held {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        match self {
+            Self::Plain(lease) => lease,
+            Self::Fenced(lease) => lease,
+        }
+    }
+}
+
 /// Gives the lease to a task, which lives until it is told to release or nobody can tell it
 /// anything any more.
-pub(super) fn spawn(lease: Lease, whose: (Name, Name)) -> mpsc::UnboundedSender<Order> {
+pub(super) fn spawn(lease: Held, whose: (Name, Name)) -> mpsc::UnboundedSender<Order> {
     let (orders, inbox) = mpsc::unbounded_channel();
     tokio::spawn(own(lease, whose, inbox));
     orders
@@ -71,7 +105,7 @@ type Extending<'a> = (u64, i64, Pin<Box<dyn Future<Output = Extended> + Send + '
 type Extended = Result<Deadline, ExtendError>;
 
 async fn own(
-    lease: Lease,
+    lease: Held,
     (client, resource): (Name, Name),
     mut inbox: mpsc::UnboundedReceiver<Order>,
 ) {
@@ -138,7 +172,7 @@ async fn due(look: &mut Option<Interval>) {
     }
 }
 
-async fn release(id: u64, lease: Lease) {
+async fn release(id: u64, lease: Held) {
     let from_ns = Some(stamp::now());
     let released = lease.release().await;
     let at_ns = Some(stamp::now());

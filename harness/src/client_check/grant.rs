@@ -73,6 +73,34 @@ pub(super) fn stamps(session: &mut Session) -> Result<Verdict, Fault> {
     }
 }
 
+/// Fencing tokens of one lease after another, of the same resource.
+pub(super) fn fence(session: &mut Session) -> Result<Verdict, Fault> {
+    if !session.can(Can::Fence) {
+        return Ok(cannot("fence"));
+    }
+    let mut tokens = Vec::new();
+    for _ in 0..3 {
+        let grant = session.grant("c1", "fenced", OPTIONS.ttl_ms)?;
+        session.give_back("c1", "fenced")?;
+        let Some(token) = grant.answer.fence else {
+            return Err(Fault::Wrong(
+                "`fence` is in \"can\", options say `\"fencing\":true`, and the answer to an acquire \
+                 has no \"fence\": say the lease's fencing token there"
+                    .to_owned(),
+            ));
+        };
+        tokens.push(token);
+    }
+    if tokens.is_sorted_by(|one, next| one < next) {
+        Ok(Verdict::Ok(format!("they grow: {tokens:?}")))
+    } else {
+        Err(Fault::Wrong(format!(
+            "the fencing tokens of three leases of one resource, one after the other, are {tokens:?}: \
+             each must be larger than the last"
+        )))
+    }
+}
+
 /// What a stamp may be instead.
 fn guess(stamp: i64, grant: &Grant) -> &'static str {
     let near = |stamp: i64| (stamp - grant.heard).abs() < 10_000_000_000;

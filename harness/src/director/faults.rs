@@ -5,7 +5,7 @@ use super::places::{Place, Places};
 use super::whom::process_of;
 use crate::history::Ns;
 use crate::name::Name;
-use crate::scenario::{Class, Fault, Moment, Nodes, Scenario, Side, What, When};
+use crate::scenario::{Class, Fault, Harm, Moment, Nodes, Scenario, Side, Way, What, When};
 use crate::units::nanos;
 
 /// The faults of a run, by their place in the scenario.
@@ -185,6 +185,16 @@ impl Faults {
 
     pub(super) fn has_struck(&self, fault: usize) -> bool {
         matches!(self.all[fault].state, State::Struck(_) | State::Curing | State::Over)
+    }
+
+    /// How much later comes what a client sends to a register now.
+    pub(super) fn delay(&self, client: &str, way: Way) -> Ns {
+        let there = |watched: &&Watched| matches!(watched.state, State::Struck(_) | State::Curing);
+        let delays = self.all.iter().filter(there).filter_map(|watched| {
+            let Harm::Resource(harm) = &watched.fault.harm else { return None };
+            harm.delay(client, way)
+        });
+        delays.fold(0, |sum: Ns, by| sum.saturating_add(nanos(by.0)))
     }
 
     /// Those that are to strike now; each is said once.

@@ -62,6 +62,7 @@ impl Director {
     }
 
     fn go_on_running(&mut self, now: Ns, orders: &mut Vec<Order>) {
+        self.let_arrive(now, now);
         let late = |player: &Player| {
             let step = player.is_overdue(now)?;
             let why = format!("it does not answer to `{step}` ({})", player.id());
@@ -82,11 +83,24 @@ impl Director {
         }
         let played = self.players.iter().all(Player::is_done);
         if (played && self.faults.nothing_due()) || now >= self.limit {
+            // Who has no time left to wait for it has it now.
+            self.let_arrive(now, Ns::MAX);
             self.enter(now, Phase::Heal);
             self.limit = now.saturating_add(nanos(PATIENCE));
             orders.extend(self.faults.cure_all().into_iter().map(Order::Cure));
             orders.extend(self.faults.open_all().into_iter().map(Order::Open));
             self.go_on(now, orders);
+        }
+    }
+
+    /// What was sent to registers and is there by some time touches them.
+    fn let_arrive(&mut self, now: Ns, by: Ns) {
+        for index in 0..self.players.len() {
+            let player = &mut self.players[index];
+            let touched = player.arrived(now, by, &mut self.faults, &mut self.registers);
+            if let Some(event) = touched {
+                self.record(now, event);
+            }
         }
     }
 
@@ -107,7 +121,7 @@ impl Director {
         let mut failed = false;
         for fault in self.faults.due(now) {
             let harm = &self.scenario.faults[fault].harm;
-            let nodes = match nodes_of(harm, self.scenario.cluster.nodes, |client| {
+            let nodes = match nodes_of(harm, &self.scenario, |client| {
                 let process = process_of(&self.scenario, client)?;
                 self.granted.nodes(client, process).cloned()
             }) {

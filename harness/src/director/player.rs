@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::faults::Faults;
+use super::register::Register;
 use crate::history::{Event, Ns};
 use crate::name::Name;
 use crate::scenario::{Client, Length, Lock, Rounds, Step, Way, What};
@@ -34,12 +35,33 @@ pub(super) struct Player {
     overdue: Ns,
     /// Its process stands still.
     paused: bool,
+    /// What it has sent to a register, and is not there yet.
+    sent: Option<Sent>,
     /// The version that was read of each register.
     read: BTreeMap<Name, u64>,
+    /// The fencing token of the latest lease of each resource.
+    fences: BTreeMap<Name, u64>,
     /// The TTL of a request that names none.
     ttl: Length,
     /// The steps of its script, for people.
     steps: Vec<Name>,
+}
+
+/// Something on its way to a register.
+#[derive(Clone, Debug)]
+struct Sent {
+    at: Ns,
+    arrives: Ns,
+    touch: Touch,
+}
+
+/// How a register is touched.
+#[derive(Clone, Debug)]
+struct Touch {
+    register: Name,
+    way: Way,
+    /// The fencing token that is shown with it, and of which lease.
+    fence: Option<(Name, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +72,8 @@ enum State {
     Parked(usize),
     /// It was told this, and has not answered.
     Asked(u64),
+    /// It waits for a register.
+    Sending,
     /// It is at the end of its script, or dead.
     Done,
 }
@@ -65,17 +89,21 @@ impl Player {
             cancel: None,
             overdue: Ns::MAX,
             paused: false,
+            sent: None,
             read: BTreeMap::new(),
+            fences: BTreeMap::new(),
             ttl: lock.ttl,
             steps: client.script.iter().map(|step| step.to_string().into()).collect(),
         }
     }
 
-    /// How long a script takes if all of it takes as long as it may.
-    pub(super) fn longest(client: &Client, lock: &Lock) -> Duration {
+    /// How long a script takes if all of it takes as long as it may, and whatever is sent to a register
+    /// comes so much later.
+    pub(super) fn longest(client: &Client, lock: &Lock, late: Duration) -> Duration {
         let steps = client.script.iter().map(|step| match step {
             Step::Acquire { wait, .. } => wait.0,
             Step::Work(length) => length.0,
+            Step::Touch { .. } => late,
             _ => Duration::ZERO,
         });
         let round: Duration = steps.chain([client.think.0]).sum();
@@ -97,7 +125,7 @@ impl Player {
     }
 
     pub(super) fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == State::Done && self.sent.is_none()
     }
 
     /// Whether the step that it is at is an acquire.
@@ -109,7 +137,7 @@ impl Player {
         self.state == State::Asked(id)
     }
 
-    /// It will never answer again.
+    /// It will never answer again; what it has sent comes all the same.
     pub(super) fn lose(&mut self) {
         self.state = State::Done;
         self.cancel = None;
@@ -121,7 +149,8 @@ impl Player {
             State::Asked(_) => Some(self.overdue),
             _ => None,
         };
-        rest.into_iter().chain(self.cancel.map(|(_, at)| at)).min()
+        let sent = self.sent.as_ref().map(|sent| sent.arrives);
+        rest.into_iter().chain(self.cancel.map(|(_, at)| at)).chain(sent).min()
     }
 
     /// What it is to be told now, if anything.
@@ -234,16 +263,24 @@ impl Player {
         now: Ns,
         answer: &Answer,
         faults: &mut Faults,
-        registers: &mut BTreeMap<Name, u64>,
+        registers: &mut BTreeMap<Name, Register>,
     ) -> Option<Event> {
         self.cancel = None;
         self.state = State::Resting(now);
         let step = self.client.script.get(self.at)?.clone();
+        let delay = match step {
+            Step::Touch { way, .. } => faults.delay(&self.client.id, way),
+            _ => 0,
+        };
         let mut happened = |what: What| faults.happened(now, &self.client.id, &what);
         let mut touched = None;
         match step {
             Step::Acquire { resource, .. } if answer.ok => {
                 self.wait_until = None;
+                match answer.fence {
+                    Some(token) => drop(self.fences.insert(resource.clone(), token)),
+                    None => drop(self.fences.remove(&resource)),
+                }
                 happened(What::Granted(resource));
             }
             Step::Acquire { resource, .. } => {
@@ -254,20 +291,27 @@ impl Player {
                     return None;
                 }
                 self.wait_until = None;
-                // What the lock was wanted for is not done.
-                let free =
-                    |step: &Step| matches!(step, Step::Release { resource: r } if *r == resource);
-                let rest = &self.client.script[self.at..];
-                self.at += rest.iter().position(free).unwrap_or(rest.len() - 1);
+                // What the lock was wanted for is not done, and nothing is there to be released.
+                let end = self.client.script.len() - 1;
+                self.at = end.min(self.at + self.to_release(&resource));
             }
             Step::Extend { resource, .. } if answer.ok => happened(What::Extended(resource)),
             Step::Release { resource } => happened(What::Released(resource)),
-            Step::Touch { register, way, .. } if answer.ok => {
-                happened(match way {
-                    Way::Read => What::Reads(register.clone()),
-                    Way::Write => What::Writes(register.clone()),
-                });
-                touched = Some(self.touch(register, way, registers));
+            Step::Touch { register, way, under, .. } if answer.ok => {
+                // Who was given none shows one that is smaller than any.
+                let token = |lease: Name| {
+                    let token = self.fences.get(&lease).copied().unwrap_or_default();
+                    (lease, token)
+                };
+                let touch = Touch { register, way, fence: under.map(token) };
+                if delay > 0 {
+                    let arrives = now.saturating_add(delay);
+                    self.sent = Some(Sent { at: now, arrives, touch });
+                    self.state = State::Sending;
+                    return None;
+                }
+                happened(touching(&touch.register, way));
+                touched = Some(self.touch(touch, None, true, registers));
             }
             _ => {}
         }
@@ -275,20 +319,57 @@ impl Player {
         touched
     }
 
-    fn touch(&mut self, register: Name, way: Way, registers: &mut BTreeMap<Name, u64>) -> Event {
+    /// What it has sent is there, if it is by now. Returns what that did to a register.
+    pub(super) fn arrived(
+        &mut self,
+        now: Ns,
+        by: Ns,
+        faults: &mut Faults,
+        registers: &mut BTreeMap<Name, Register>,
+    ) -> Option<Event> {
+        let Sent { at, touch, .. } = self.sent.take_if(|sent| sent.arrives <= by)?;
+        faults.happened(now, &self.client.id, &touching(&touch.register, touch.way));
+        let waits = self.state == State::Sending;
+        let event = self.touch(touch, Some(at), waits, registers);
+        if waits {
+            self.state = State::Resting(now);
+            self.at += 1;
+        }
+        Some(event)
+    }
+
+    /// A register is touched. Who hears that it refuses, and `waits` for that, does no more of what
+    /// the lock was wanted for.
+    fn touch(
+        &mut self,
+        Touch { register, way, fence }: Touch,
+        sent: Option<Ns>,
+        waits: bool,
+        registers: &mut BTreeMap<Name, Register>,
+    ) -> Event {
         let there = registers.entry(register.clone()).or_default();
+        let token = fence.as_ref().map(|(_, token)| *token);
+        let refused = there.touch(way, token).is_none();
+        let version = there.version();
         let seen = match way {
-            Way::Read => {
-                self.read.insert(register.clone(), *there);
-                *there
-            }
-            Way::Write => {
-                *there += 1;
-                self.read.get(&register).copied().unwrap_or_default()
-            }
+            Way::Write => self.read.get(&register).copied().unwrap_or_default(),
+            Way::Present | Way::Read => version,
         };
-        let (client, version) = (self.client.id.clone(), *there);
-        Event::Touched { client, register, way, seen, version }
+        match fence {
+            // The step before the release: it has done this one.
+            Some((lease, _)) if refused && waits => self.at += self.to_release(&lease) - 1,
+            _ if way == Way::Read => drop(self.read.insert(register.clone(), version)),
+            _ => {}
+        }
+        let client = self.client.id.clone();
+        Event::Touched { client, register, way, seen, version, sent, fence: token, refused }
+    }
+
+    /// How many steps further its resource is released, or the script ends.
+    fn to_release(&self, resource: &str) -> usize {
+        let free = |step: &Step| matches!(step, Step::Release { resource: r } if *r == *resource);
+        let rest = &self.client.script[self.at..];
+        rest.iter().position(free).unwrap_or(rest.len())
     }
 
     fn end_of_round(&mut self, now: Ns) {
@@ -315,8 +396,15 @@ fn moment_before(step: &Step) -> Option<What> {
     Some(match step {
         Step::Acquire { resource, .. } => What::Asks(resource.clone()),
         Step::Release { resource } => What::Releases(resource.clone()),
-        Step::Touch { register, way: Way::Read, .. } => What::Reads(register.clone()),
-        Step::Touch { register, way: Way::Write, .. } => What::Writes(register.clone()),
+        Step::Touch { register, way, .. } => touching(register, *way),
         _ => return None,
     })
+}
+
+fn touching(register: &Name, way: Way) -> What {
+    match way {
+        Way::Present => What::Presents(register.clone()),
+        Way::Read => What::Reads(register.clone()),
+        Way::Write => What::Writes(register.clone()),
+    }
 }

@@ -57,7 +57,7 @@ impl Director {
         if let Some(index) = player {
             if answer.ok && self.players[index].is_acquiring() {
                 let player = &self.players[index];
-                let quorum = self.scenario.cluster.nodes / 2 + 1;
+                let quorum = self.scenario.list_of(player.process()).quorum();
                 let told = answer.token.as_ref();
                 self.granted.won(player.id(), player.process(), told, quorum);
             }

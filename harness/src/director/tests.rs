@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Director, Input, Order};
-use crate::history::{Event, Ns, Phase, Window};
+use crate::history::{Event, Ns, Phase, Record, Window};
 use crate::scenario::{self, Scenario};
 use crate::talk::{Answer, Can, Op};
 
@@ -132,4 +132,103 @@ fn what_a_lock_was_wanted_for_is_passed_over_when_it_is_refused() {
         })
         .collect();
     assert_eq!(touched, ["S"]);
+}
+
+/// What happened to registers, each with its time and when it was sent.
+fn touches(director: &Director) -> Vec<String> {
+    let touch = |record: &Record| match &record.event {
+        Event::Touched { client, way, seen, version, sent, .. } => Some(format!(
+            "{} {client} {way:?} {seen} {version} {:?}",
+            record.ns / MS,
+            sent.map(|sent| sent / MS)
+        )),
+        _ => None,
+    };
+    director.records().iter().filter_map(touch).collect()
+}
+
+/// A client that reads, works and writes, and one that does so meanwhile.
+fn late(faults: &str) -> Director {
+    let clients = r#"
+        [[client]]
+        id = "c1"
+        script = ["acquire L", "read R", "work 100ms", "write R", "work 10ms", "write R", "release L"]
+
+        [[client]]
+        id = "c2"
+        start = "200ms"
+        script = ["acquire L", "read R", "work 50ms", "write R", "release L"]
+        "#;
+    play(&scenario(&format!("{clients}{faults}")), |_, _, _| true).0
+}
+
+#[test]
+fn a_write_that_is_delayed_comes_later_and_its_client_waits_for_it() {
+    let director = late(
+        r#"
+        [[fault]]
+        before = "c1 writes R"
+        for = "500ms"
+        resource.delay = { client = "c1", what = "write", by = "90s" }
+        "#,
+    );
+    assert_eq!(
+        touches(&director),
+        [
+            "0 c1 Read 0 0 None",
+            "200 c2 Read 0 0 None",
+            "250 c2 Write 0 1 None",
+            // Cured meanwhile: what is under way stays late, and what comes behind it is not.
+            "90100 c1 Write 0 2 Some(100)",
+            "90110 c1 Write 0 3 None",
+        ]
+    );
+}
+
+#[test]
+fn delays_of_reads_and_of_all_clients_add_up() {
+    let director = late(
+        r#"
+        [[fault]]
+        at = "0s"
+        for = "20ms"
+        resource.delay = { what = "read", by = "30ms" }
+
+        [[fault]]
+        at = "0s"
+        for = "20ms"
+        resource.delay = { client = "c1", by = "1s" }
+        "#,
+    );
+    assert_eq!(
+        touches(&director),
+        [
+            "200 c2 Read 0 0 None",
+            "250 c2 Write 0 1 None",
+            "1030 c1 Read 1 1 Some(0)",
+            "1130 c1 Write 1 2 None",
+            "1140 c1 Write 1 3 None",
+        ]
+    );
+}
+
+#[test]
+fn what_a_client_has_sent_comes_also_if_it_dies() {
+    let director = late(
+        r#"
+        [[fault]]
+        at = "0s"
+        resource.delay = { client = "c1", what = "write", by = "1s" }
+
+        [[fault]]
+        at = "150ms"
+        client.kill = { client = "c1" }
+        "#,
+    );
+    assert_eq!(touches(&director).last().unwrap(), "1100 c1 Write 0 2 Some(100)");
+    let healed = director
+        .records()
+        .iter()
+        .find(|record| matches!(record.event, Event::Phase { phase: Phase::Heal }));
+    assert!(healed.unwrap().ns >= 1_100 * MS, "it is waited for");
 }

@@ -6,22 +6,23 @@ use std::collections::BTreeSet;
 use crate::name::Name;
 use crate::scenario::{Client, Clients, Harm, Nodes, Scenario};
 
-/// The masters that a fault hits now.
+/// The masters that a fault hits now. A part is played by masters that its client knows.
 pub(super) fn nodes_of(
     harm: &Harm,
-    count: usize,
+    scenario: &Scenario,
     granted: impl Fn(&str) -> Option<BTreeSet<usize>>,
 ) -> Result<Vec<usize>, String> {
     let role = match harm.nodes() {
         None => return Ok(Vec::new()),
-        Some(Nodes::All) => return Ok((1..=count).collect()),
+        Some(Nodes::All) => return Ok((1..=scenario.cluster.nodes).collect()),
         Some(Nodes::Some(numbers)) => return Ok(numbers.clone()),
         Some(Nodes::Role(role)) => role,
     };
     let granted = granted(&role.client).unwrap_or_default();
     let wanted = role.first.unwrap_or(usize::MAX);
-    let found: Vec<usize> =
-        (1..=count).filter(|node| granted.contains(node) == role.granted).take(wanted).collect();
+    let known = scenario.list_of(process_of(scenario, &role.client).unwrap_or(&role.client));
+    let plays = |node: &usize| granted.contains(node) == role.granted;
+    let found: Vec<usize> = known.masters().into_iter().filter(plays).take(wanted).collect();
     match role.first {
         Some(first) if found.len() < first => {
             Err(format!("{role}: there are only {} such masters", found.len()))

@@ -64,7 +64,9 @@ impl Witness {
         }
         // Its end is the first: tasks are taken from there.
         tasks.reverse();
-        let patience = longest_key(scenario).saturating_add(PATIENCE);
+        // A master that a fault made distrusted votes again after its quarantine.
+        let patience =
+            longest_key(scenario).max(scenario.lock.quarantine()).saturating_add(PATIENCE);
         Self { tasks, ttl: scenario.lock.ttl.0, patience, state: State::Fresh }
     }
 

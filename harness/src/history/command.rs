@@ -33,6 +33,13 @@ pub enum Act {
         /// The value that it must have; none: any.
         token: Option<Name>,
     },
+    /// Raises its fencing counter if it has this value, and leaves the key as it is.
+    Certify {
+        /// Which.
+        key: Name,
+        /// The value that it must have; none: any.
+        token: Option<Name>,
+    },
     /// Something else: who knows.
     Other {
         /// The first key that it names, if any.
@@ -46,7 +53,10 @@ impl Act {
     /// The key that it touches.
     pub fn key(&self) -> Option<&str> {
         match self {
-            Self::Set { key, .. } | Self::Keep { key, .. } | Self::Delete { key, .. } => Some(key),
+            Self::Set { key, .. }
+            | Self::Keep { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Certify { key, .. } => Some(key),
             Self::Other { key, .. } => key.as_deref(),
         }
     }
@@ -55,7 +65,9 @@ impl Act {
     pub fn token(&self) -> Option<&str> {
         match self {
             Self::Set { token, .. } => Some(token),
-            Self::Keep { token, .. } | Self::Delete { token, .. } => token.as_deref(),
+            Self::Keep { token, .. } | Self::Delete { token, .. } | Self::Certify { token, .. } => {
+                token.as_deref()
+            }
             Self::Other { .. } => None,
         }
     }
@@ -65,7 +77,7 @@ impl Act {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It did it: the key is set, prolonged, deleted.
+    /// It did it: the key is set, prolonged, deleted, certified.
     Done,
     /// `Keep` only: the key was missing and was created.
     Created,

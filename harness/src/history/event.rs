@@ -102,10 +102,19 @@ pub enum Event {
         register: Name,
         /// Which way.
         way: Way,
-        /// Read: the version that was found. Write: the version that it was based on.
+        /// Write: the version that it was based on. Else the version that was found.
         seen: u64,
         /// The version that is there now.
         version: u64,
+        /// When its client sent it, if it was delayed on the way.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        sent: Option<Ns>,
+        /// The fencing token that was shown with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fence: Option<u64>,
+        /// The register refused: a larger token was presented, or this one never was.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        refused: bool,
     },
     /// A command that touches a key, at a master: it took effect, if at all, within the window.
     /// Recorded when its fate is known.
@@ -160,6 +169,16 @@ pub enum Event {
         /// Why that failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<String>,
+    },
+    /// What a master has after a fault by which it may have forgotten: all that it had executed before
+    /// this, and nothing that it executed after. Recorded before [`Event::Struck`].
+    Kept {
+        /// The fault's number.
+        fault: usize,
+        /// Which master.
+        node: usize,
+        /// Until when.
+        until: Window,
     },
     /// From now on, the wall clock of a master shows `real + ahead + (now - since) * (rate - 1)`,
     /// and in every odd stretch of `strobe_every` since then `strobe_by` more. Real time passes as

@@ -58,10 +58,11 @@ impl<'a> Case<'a> {
         Self { world, faults, clocks, requests, keys, leases, of_client, looks, hollow }
     }
 
-    /// m + q − N.
-    pub(super) fn margin(&self, granted: usize) -> i64 {
+    /// m + q − N, of the masters that the lock of a process knows.
+    pub(super) fn margin(&self, process: &str, granted: usize) -> i64 {
         let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        of(granted).saturating_add(of(self.world.q)).saturating_sub(of(self.world.n))
+        let lock = self.world.lock_of(process);
+        of(granted).saturating_add(of(lock.q)).saturating_sub(of(lock.n))
     }
 
     /// When a process died, or was seen to be broken.
@@ -109,7 +110,7 @@ impl<'a> Case<'a> {
                 .collect()
         };
         all.sort_unstable();
-        all.get(self.world.q - 1).copied()
+        all.get(self.world.lock_of(request.process).q - 1).copied()
     }
 
     /// When a lease was believed and certainly not true: fewer masters than a quorum can have had
@@ -124,13 +125,14 @@ fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Span> {
     if lease.token.is_none() {
         return Vec::new();
     }
+    let enough = world.lock_of(lease.process).q;
     let there = |key: &Presence<'_>| (key.node, key.possible);
     // Mostly there were enough of them all the time.
     let all = lease.holds.iter().map(|hold| hold.inner).reduce(Span::and_what_is_between);
     if let Some(all) = all {
         let through = |(_, span): &(usize, Span)| span.from <= all.from && all.to <= span.to;
         let nodes = lease.keys(keys).map(there).filter(through).map(|(node, _)| node);
-        if count(nodes) >= world.q {
+        if count(nodes) >= enough {
             return Vec::new();
         }
     }
@@ -144,7 +146,7 @@ fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Span> {
         }
         same
     });
-    lease.holds.iter().flat_map(|hold| gaps(hold.inner, &there, world.q)).collect()
+    lease.holds.iter().flat_map(|hold| gaps(hold.inner, &there, enough)).collect()
 }
 
 /// The parts of a span in which fewer than so many of the others are there.

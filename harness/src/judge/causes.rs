@@ -32,11 +32,10 @@ pub(super) fn of_loss(
     if let Some(deleted) = key.deleted.filter(|deleted| deleted.when.from <= by && deleted.sure) {
         return Some(deletion(owner, deleted.process, deleted.when.from, "deleted"));
     }
-    if let Some((fault, at)) = key.life.wiped.filter(|(_, at)| at.from <= by) {
-        let name = case.faults.deaths(key.node).find(|death| death.fault == fault);
-        let name = name.map_or_else(|| format!("fault {fault}"), super::faults::Strike::name);
-        let text = format!("it lost its keys at {} ({name})", Ms(at.from));
-        return Some(Why { cause: Cause::NodeRestart, text });
+    if let Some(loss) = key.life.lost.filter(|loss| loss.at.from <= by) {
+        let name = case.faults.name(loss.fault);
+        let text = format!("it lost its keys at {} ({name})", Ms(loss.at.from));
+        return Some(Why { cause: loss.cause, text });
     }
     let Some(ttl) = key.life.ttl else { return Some(unclear(owner)) };
     // By true time, counted from the latest moment at which a client can have read its clock.
@@ -92,7 +91,7 @@ fn supported(case: &Case<'_>, lease: &Lease<'_>) -> bool {
         let end = key.life.ttl.map_or(Ns::MAX, |ttl| key.life.set.from.saturating_add(ttl));
         key.sure && end >= until
     });
-    count(long.map(|key| key.node)) >= case.world.q
+    count(long.map(|key| key.node)) >= case.world.lock_of(lease.process).q
 }
 
 fn deletion(owner: &str, process: &str, at: Ns, did: &str) -> Why {
@@ -158,11 +157,12 @@ pub(super) fn of_hollow(
 pub(super) fn too_few(case: &Case<'_>, lease: &Lease<'_>) -> Option<Why> {
     lease.token?;
     let granted = lease.grants(&case.keys, false);
-    (granted < case.world.q).then(|| Why {
+    let lock = case.world.lock_of(lease.process);
+    (granted < lock.q).then(|| Why {
         cause: Cause::Bug,
         text: format!(
             "{} believed without a quorum: {granted} of {} masters granted, and it takes {}",
-            lease.client, case.world.n, case.world.q
+            lease.client, lock.n, lock.q
         ),
     })
 }

@@ -75,7 +75,9 @@ pub(super) fn of<'a>(
         else {
             continue;
         };
-        let Some(key) = act.key().filter(|key| !key.starts_with(BOOKS)) else { continue };
+        // What is about a counter leaves the key alone, and does not bring it back either.
+        let key = act.key().filter(|_| !matches!(act, Act::Certify { .. }));
+        let Some(key) = key.filter(|key| !key.starts_with(BOOKS)) else { continue };
         let by = replied.unwrap_or_else(|| {
             let behind = replies.get(connection).and_then(|on_one| {
                 let next = on_one.partition_point(|(other, _)| other <= number);

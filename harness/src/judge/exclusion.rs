@@ -108,19 +108,13 @@ fn told(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>) -> Vec<String> {
         owner.keys(&case.keys).filter(|key| key.granted && key.sure).map(|key| key.node).collect();
     nodes.sort_unstable();
     nodes.dedup();
-    let names: Vec<String> = nodes.iter().map(usize::to_string).collect();
-    let margin = case.margin(nodes.len());
+    let margin = case.margin(owner.process, nodes.len());
     vec![
         believed(owner),
         believed(rival),
-        match names.len() {
+        match nodes.len() {
             0 => format!("it is not known which masters granted {}", owner.client),
-            1 => format!("{} was granted by master {} (margin {margin})", owner.client, names[0]),
-            _ => format!(
-                "{} was granted by masters {} (margin {margin})",
-                owner.client,
-                names.join(", ")
-            ),
+            _ => format!("{} was granted by {} (margin {margin})", owner.client, named(&nodes)),
         },
     ]
 }
@@ -166,6 +160,8 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec
             *last = key;
         }
     }
+    // Masters of which it asked nothing that they had promised to the owner.
+    let mut free: usize = 0;
     for let_in in let_in.into_values().filter(|key| owner.token != Some(key.token)) {
         // The owner's key that was there before. That one may have been set is no reason to think
         // that it was.
@@ -174,9 +170,11 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec
             .filter(|key| key.sure && key.node == let_in.node)
             .filter(|key| key.made.from < let_in.made.from)
             .max_by_key(|key| key.made.from);
-        let Some(before) = before else { continue };
-        let loss = causes::of_loss(case, owner, before, let_in.made.to);
-        let Some(Why { cause, text }) = loss else { continue };
+        let loss = before.and_then(|key| causes::of_loss(case, owner, key, let_in.made.to));
+        let Some(Why { cause, text }) = loss else {
+            free += 1;
+            continue;
+        };
         let line = format!(
             "master {} let {} in at {}: {text}",
             let_in.node,
@@ -185,8 +183,39 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec
         );
         found.push((cause, line));
     }
+    found.extend(apart(case, owner, rival, free));
     if found.is_empty() {
         found.push((Cause::Unknown, "no master is known to have let both in".to_owned()));
     }
     found
+}
+
+/// Whether both had their quorums because they know different masters: the rival needed no master to
+/// forget.
+fn apart(
+    case: &Case<'_>,
+    owner: &Lease<'_>,
+    rival: &Lease<'_>,
+    free: usize,
+) -> Option<(Cause, String)> {
+    let (own, others) = (case.world.lock_of(owner.process), case.world.lock_of(rival.process));
+    if free < others.q || !own.can_part_from(others) {
+        return None;
+    }
+    let line = format!(
+        "{} knows {} and {} knows {}: their quorums of {} and {} need not meet",
+        owner.client,
+        named(&own.masters),
+        rival.client,
+        named(&others.masters),
+        own.q,
+        others.q
+    );
+    Some((Cause::NodeLists, line))
+}
+
+/// `masters 1, 2, 3`.
+fn named(nodes: &[usize]) -> String {
+    let names: Vec<String> = nodes.iter().map(usize::to_string).collect();
+    format!("master{} {}", if nodes.len() == 1 { "" } else { "s" }, names.join(", "))
 }

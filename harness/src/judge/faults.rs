@@ -3,15 +3,21 @@
 use crate::history::{Event, Ns, Window};
 use crate::name::Name;
 use crate::scenario::{
-    ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Side, What, When,
-    Which,
+    Ahead, ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Side, Way,
+    What, When, Which,
 };
 
 use super::time::{self, MS, Span};
 use super::world::World;
 
+mod losses;
+
+pub(super) use losses::Loss;
+
 /// How long after a cure a link may still be down: the back-off of reconnects is at most a second.
 const RECONNECT: Ns = 1_200 * MS;
+/// How long a distrusted master may be left alone before it is looked at again.
+const LOOK: Ns = 1_200 * MS;
 /// How long after a cure that broke no connection.
 const GO_ON: Ns = 100 * MS;
 
@@ -39,7 +45,7 @@ impl Strike<'_> {
         let to = match (self.cured, self.harm) {
             (Some(cured), _) => cured.to,
             // These are over as soon as they have struck.
-            (None, Harm::Node(NodeHarm::Restart { .. })) => self.at.to,
+            (None, harm) if matches!(harm, Harm::Node(_)) && !harm.has_cure() => self.at.to,
             (None, Harm::Net(NetHarm::Reset(Which { index: None, .. }))) => self.at.to,
             (None, _) => Ns::MAX,
         };
@@ -65,9 +71,13 @@ impl Strike<'_> {
     /// Whether it is on the way between a process and a master.
     fn hits_link(&self, process: &str, node: usize) -> bool {
         match self.harm {
+            // Its clients notice nothing.
+            Harm::Node(
+                NodeHarm::Flush { .. } | NodeHarm::Lag { .. } | NodeHarm::Counter { .. },
+            ) => false,
             Harm::Node(_) => self.hits_node(node),
             Harm::Net(_) => self.hits_node(node) && self.hits_process(process),
-            Harm::Clock(_) | Harm::Client(_) => false,
+            Harm::Clock(_) | Harm::Client(_) | Harm::Resource(_) => false,
         }
     }
 
@@ -80,7 +90,9 @@ impl Strike<'_> {
             Harm::Net(NetHarm::Delay { what, .. } | NetHarm::Trickle { what, .. }) => {
                 !matches!(what, Side::Reply)
             }
-            Harm::Node(NodeHarm::Slow { .. } | NodeHarm::Full { .. }) => false,
+            Harm::Node(NodeHarm::Slow { .. } | NodeHarm::Full { .. } | NodeHarm::Evict { .. }) => {
+                false
+            }
             _ => true,
         }
     }
@@ -100,7 +112,12 @@ impl Strike<'_> {
         // What was delayed as it ended still comes late.
         let late = self.delay().unwrap_or_default();
         let grace = match self.harm {
-            Harm::Node(NodeHarm::Pause { .. } | NodeHarm::Slow { .. } | NodeHarm::Full { .. })
+            Harm::Node(
+                NodeHarm::Pause { .. }
+                | NodeHarm::Slow { .. }
+                | NodeHarm::Full { .. }
+                | NodeHarm::Evict { .. },
+            )
             | Harm::Net(NetHarm::Hold(_) | NetHarm::Delay { .. } | NetHarm::Duplicate(_)) => GO_ON,
             _ => RECONNECT,
         };
@@ -119,12 +136,21 @@ pub(super) struct Faults<'a> {
     /// Whose messages were held back at a gate, while its fault struck.
     gates: Vec<(&'a str, Span)>,
     forgets: bool,
+    /// For how long a master is distrusted that may have forgotten; none: it is not.
+    quarantine: Option<Ns>,
+    /// Whether masters are distrusted as the run begins.
+    new: bool,
+    /// Whether a master loses nothing by an end, and says so.
+    durable: bool,
+    /// What masters kept: over which fault, which master, until when.
+    kept: Vec<(usize, usize, Window)>,
     node_timeout: Ns,
 }
 
 impl<'a> Faults<'a> {
     pub(super) fn of(world: &World<'a>) -> Self {
         let mut strikes: Vec<Strike<'a>> = Vec::new();
+        let mut kept = Vec::new();
         for record in world.records {
             match &record.event {
                 Event::Struck { fault, harm, nodes, processes, at, failed } => {
@@ -142,6 +168,9 @@ impl<'a> Faults<'a> {
                         nodes,
                         processes: hit,
                     });
+                }
+                Event::Kept { fault, node, until } => {
+                    kept.push((*fault, *node, time::tidy(*until)));
                 }
                 Event::Cured { fault, at, failed } => {
                     let mut latest = strikes.iter_mut().rev();
@@ -166,7 +195,15 @@ impl<'a> Faults<'a> {
         Self {
             gates: gates.collect(),
             strikes,
+            kept,
             forgets: world.scenario.cluster.persistence == Persistence::None,
+            quarantine: world
+                .scenario
+                .lock
+                .guard
+                .map(|_| time::of(world.scenario.lock.quarantine())),
+            new: !world.scenario.lock.blessed,
+            durable: world.scenario.cluster.persistence == Persistence::AofAlways,
             node_timeout: world.node_timeout,
         }
     }
@@ -177,16 +214,33 @@ impl<'a> Faults<'a> {
             let deadly = matches!(
                 strike.harm,
                 Harm::Node(
-                    NodeHarm::Kill { .. } | NodeHarm::Stop { .. } | NodeHarm::Restart { .. }
+                    NodeHarm::Kill { .. }
+                        | NodeHarm::Stop { .. }
+                        | NodeHarm::Restart { .. }
+                        | NodeHarm::PowerLoss { .. }
+                        | NodeHarm::Failover { .. }
                 )
             );
             deadly && !strike.failed && strike.hits_node(node)
         })
     }
 
-    /// When a master lost its keys.
-    pub(super) fn wipes(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
-        self.deaths(node).filter(|_| self.forgets)
+    /// When a master lost keys, in the order in which the faults struck.
+    pub(super) fn losses(&self, node: usize) -> impl Iterator<Item = Loss> {
+        let hit = self.strikes.iter().filter(move |strike| strike.hits_node(node));
+        hit.filter_map(move |strike| losses::of(strike, self.forgets, self.kept(strike, node)))
+    }
+
+    /// What a master kept over a fault, if it is told.
+    fn kept(&self, strike: &Strike<'_>, node: usize) -> Option<Window> {
+        let mut said = self.kept.iter().filter(|kept| (kept.0, kept.1) == (strike.fault, node));
+        said.next().map(|kept| kept.2)
+    }
+
+    /// What a fault is called, by its number in the scenario.
+    pub(super) fn name(&self, fault: usize) -> String {
+        let strike = self.strikes.iter().find(|strike| strike.fault == fault);
+        strike.map_or_else(|| format!("fault {fault}"), Strike::name)
     }
 
     /// The pauses of a master.
@@ -213,6 +267,32 @@ impl<'a> Faults<'a> {
         self.strikes
             .iter()
             .filter(move |strike| strike.harm.pauses_clients() && strike.hits_process(process))
+    }
+
+    /// What delays what a client sends to a register.
+    pub(super) fn on_the_way(&self, client: &str, way: Way) -> impl Iterator<Item = &Strike<'a>> {
+        self.strikes.iter().filter(move |strike| {
+            matches!(strike.harm, Harm::Resource(harm) if harm.delay(client, way).is_some())
+        })
+    }
+
+    /// What set the wall clock of a client process, up to an instant.
+    pub(super) fn wall_clock(&self, process: &str, by: Ns) -> Option<&Strike<'a>> {
+        self.strikes.iter().find(|strike| {
+            matches!(strike.harm, Harm::Client(ClientHarm::Clock { .. }))
+                && strike.hits_process(process)
+                && strike.at.from <= by
+        })
+    }
+
+    /// Whether the fencing counter of a resource on a master may have been at its end by an instant.
+    pub(super) fn is_spent(&self, node: usize, resource: &str, by: Ns) -> bool {
+        self.strikes.iter().any(|strike| {
+            matches!(strike.harm, Harm::Node(NodeHarm::Counter { resource: of, ahead: Ahead::Last | Ahead::End, .. })
+                if of == resource)
+                && strike.hits_node(node)
+                && strike.at.from <= by
+        })
     }
 
     /// When a client process was killed.
@@ -268,12 +348,42 @@ impl<'a> Faults<'a> {
         })
     }
 
+    /// Whether clients may rightly distrust a master some time in a span, so that its grants do not count.
+    pub(super) fn distrusted(&self, node: usize, within: Span) -> bool {
+        let Some(quarantine) = self.quarantine else { return false };
+        // A client begins to count when it is there again, and looks once a second.
+        let long = quarantine.saturating_add(RECONNECT).saturating_add(LOOK);
+        let after = |strike: &Strike<'_>| {
+            let span = strike.span();
+            Span::new(span.from, span.to.saturating_add(long)).touches(within)
+        };
+        let forgot = self.strikes.iter().any(|strike| {
+            let may = match strike.harm {
+                Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }) => true,
+                Harm::Node(
+                    NodeHarm::Kill { .. }
+                    | NodeHarm::Stop { .. }
+                    | NodeHarm::Restart { .. }
+                    | NodeHarm::PowerLoss { .. },
+                ) => !self.durable,
+                _ => false,
+            };
+            may && strike.hits_node(node) && after(strike)
+        });
+        forgot || self.new && Span::new(Ns::MIN, long).touches(within)
+    }
+
     /// For how long a link may be down by a fault: also until the next try to connect.
     fn link_down(&self, strike: &Strike<'a>, process: &str, node: usize) -> Span {
         let span = strike.span();
-        // A master that goes on is there at once, but where the old connection was broken meanwhile.
+        // A master that goes on is there at once, and so is a link whose messages were held: but where
+        // the old connection was broken, and the new one given up meanwhile.
         let mut grace = strike.grace();
-        if matches!(strike.harm, Harm::Node(NodeHarm::Pause { .. })) {
+        if matches!(
+            strike.harm,
+            Harm::Node(NodeHarm::Pause { .. })
+                | Harm::Net(NetHarm::Hold(_) | NetHarm::Delay { .. })
+        ) {
             let broken = self.strikes.iter().any(|other| {
                 let after = Span::new(other.at.from, other.span().to.saturating_add(RECONNECT));
                 other.grace() >= RECONNECT && other.hits_link(process, node) && after.touches(span)

@@ -8,7 +8,7 @@ use crate::history::{Ns, Window};
 
 use super::clocks::Clocks;
 use super::commands::{ByKey, Command};
-use super::faults::Faults;
+use super::faults::{Faults, Loss};
 use super::maps::{Map, Numbers};
 use super::time::Span;
 use super::world::World;
@@ -31,6 +31,8 @@ pub(super) struct Presence<'a> {
     pub(super) delivered: Option<Ns>,
     /// Whether it is known that it was set.
     pub(super) sure: bool,
+    /// Whether its master forgot that it was deleted: nobody knows that it is there again.
+    pub(super) is_back: bool,
     /// Whether it was set by an acquire, not by an extend.
     pub(super) granted: bool,
     pub(super) certain: Span,
@@ -49,8 +51,8 @@ pub(super) struct Life {
     pub(super) ttl: Option<Ns>,
     /// By the master's clock it may be gone from, and is gone by.
     pub(super) expires: Window,
-    /// The number of the fault that wiped it, and when.
-    pub(super) wiped: Option<(usize, Window)>,
+    /// When its master lost it, if it did or may have.
+    pub(super) lost: Option<Loss>,
 }
 
 /// Somebody's attempt to delete a key.

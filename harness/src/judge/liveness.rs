@@ -6,6 +6,7 @@ use crate::history::Phase;
 use crate::name::Name;
 use crate::scenario::{Cause, Layer};
 
+use super::progress;
 use super::time::Ms;
 use super::{Case, Finding, Seen};
 
@@ -55,14 +56,32 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for process in survivors {
         let mut any = false;
+        let lock = world.lock_of(process);
         for ((_, resource), (granted, last)) in asked.iter().filter(|((of, _), _)| *of == process) {
             any = true;
-            if !granted {
-                findings.push(finding(
-                    Seen::Violated,
-                    format!("{process} asked for {resource} after the healing, and {last}"),
+            if *granted {
+                continue;
+            }
+            let story = format!("{process} asked for {resource} after the healing, and {last}");
+            let mut found = finding(Seen::Violated, story);
+            if lock.n < lock.q && !found.causes.is_empty() {
+                found.causes = vec![Cause::NodeLists];
+                let (n, q) = (lock.n, lock.q);
+                found.story.push(format!(
+                    "it knows {n} master{}, and its quorum is {q}",
+                    if n == 1 { "" } else { "s" }
                 ));
             }
+            let counts = |node: &&usize| !case.faults.is_spent(**node, resource, to);
+            if world.scenario.lock.fencing
+                && lock.masters.iter().filter(counts).count() < lock.q
+                && lock.n >= lock.q
+                && !found.causes.is_empty()
+            {
+                found.causes = vec![Cause::NodeCounter];
+                found.story.push(progress::spent(case, process, resource, to));
+            }
+            findings.push(found);
         }
         if !any {
             let story = format!("{process} was never asked to acquire after the healing");

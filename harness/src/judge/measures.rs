@@ -22,7 +22,7 @@ pub(super) fn of(case: &Case<'_>) -> Measures {
         margins: granted
             .iter()
             .filter(|lease| lease.token.is_some())
-            .map(|lease| case.margin(lease.grants(&case.keys, true)))
+            .map(|lease| case.margin(lease.process, lease.grants(&case.keys, true)))
             .collect(),
         acquire_ns: time::median(took.collect()),
         hand_over_ns: time::median(hand_overs(&granted)),

@@ -105,6 +105,9 @@ fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
     }
 }
 
+/// How a client says that it distrusts a master.
+const DISTRUSTED: &str = "distrusted";
+
 /// Whether a client is the one that a scenario names, or one of several of that kind.
 fn is_named(client: &str, name: &str) -> bool {
     client.strip_prefix(name).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
@@ -124,6 +127,10 @@ fn acquires(case: &Case<'_>, lines: &mut Lines) {
         let failed = |why| {
             all.iter().any(|request| request.answer.is_some_and(|answer| answer.why == Some(why)))
         };
+        let names_distrust = all.iter().any(|request| {
+            let text = request.answer.filter(|answer| !answer.ok).and_then(|answer| answer.text);
+            text.is_some_and(|text| text.contains(DISTRUSTED))
+        });
         let answered = all.iter().any(|request| request.answer.is_some());
         let (as_wanted, what) = match wanted {
             Acquires::Granted => (granted > 0, "was never granted"),
@@ -134,6 +141,9 @@ fn acquires(case: &Case<'_>, lines: &mut Lines) {
             Acquires::Taken => (failed(Why::Taken) && granted == 0, "was not refused as taken"),
             Acquires::NoQuorum => {
                 (failed(Why::NoQuorum) && granted == 0, "was not refused for want of a quorum")
+            }
+            Acquires::Distrusted => {
+                (names_distrust && granted == 0, "was not refused naming a distrusted master")
             }
             Acquires::Late => (failed(Why::Late) && granted == 0, "was not refused as late"),
         };
@@ -151,7 +161,7 @@ fn margins(case: &Case<'_>, lines: &mut Lines) {
             lines.add(Outcome::NotSeen, format!("margin: {name} was never granted"));
             continue;
         };
-        let margin = case.margin(first.grants(&case.keys, true));
+        let margin = case.margin(first.process, first.grants(&case.keys, true));
         if i64::try_from(*wanted) != Ok(margin) {
             let line = format!("margin: the first grant of {name} has {margin}, expected {wanted}");
             lines.add(Outcome::NotSeen, line);

@@ -55,14 +55,23 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                 (busy, bound)
             };
             let blocks = blocks.get_or_insert_with(|| Blocks::of(case));
-            let blocked = blocks.until(case, request, resource, within)?;
+            let blocked = blocks.until(case, request, resource, within, false)?;
             let free = busy.unwrap_or(request.asked).max(blocked);
             let soon = ended.saturating_sub(free) <= bound;
             let excused = match request.wait_ms {
                 0 => free > request.asked,
                 _ => soon && (contended || request.granted() || free > request.asked),
             };
-            (!excused).then(|| told(request, ended, free, bound))
+            let found = || {
+                let mut found = told(request, ended, free, bound);
+                // Would there be enough without those that cannot count any further?
+                if blocks.until(case, request, resource, within, true).is_none() {
+                    found.causes = vec![Cause::NodeCounter];
+                    found.story.push(spent(case, request.process, resource, ended));
+                }
+                found
+            };
+            (!excused).then(found)
         })
         .collect();
     findings.extend(kept::check(case));
@@ -103,6 +112,17 @@ fn bound(case: &Case<'_>, request: &Request<'_>, within: Span) -> Ns {
     // There and back, for the round that grants and one that certifies.
     let delays = case.faults.delays(request.process, within);
     bound.saturating_add(delays.saturating_mul(4))
+}
+
+/// For people: whose counters are at their end.
+pub(super) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> String {
+    let masters = case.world.lock_of(process).masters.iter().copied();
+    let spent = masters.filter(|node| case.faults.is_spent(*node, resource, by));
+    let names: Vec<String> = spent.map(|node| node.to_string()).collect();
+    format!(
+        "the fencing counters of {resource} were set to their end on masters {}: they grant no more",
+        names.join(", ")
+    )
 }
 
 fn told(request: &Request<'_>, ended: Ns, free: Ns, bound: Ns) -> Finding {

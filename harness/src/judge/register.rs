@@ -1,5 +1,7 @@
-//! The unfenced resource: is an update lost in a register that clients read, and then write on top
-//! of what they read? Every touch was applied the very moment it was recorded, so this is exact.
+//! Registers: is an update lost in one that clients read, and then write on top of what they read?
+//! Every touch was applied the very moment it was recorded, so this is exact.
+//!
+//! Without fencing tokens that is a layer of its own; with them, `fencing.rs` asks.
 
 use crate::judge::maps::Map;
 
@@ -19,6 +21,8 @@ struct Write<'a> {
     client: &'a str,
     /// When its client read what it is based on.
     read: Ns,
+    /// When it was sent, and when it was there.
+    sent: Ns,
     at: Ns,
 }
 
@@ -29,21 +33,52 @@ struct Register<'a> {
     writes: Vec<Write<'a>>,
 }
 
+/// A write that cost an update: which register, the version that it was based on, the writes between.
+struct Loss<'a> {
+    register: &'a str,
+    seen: u64,
+    write: Write<'a>,
+    lost: Vec<Write<'a>>,
+}
+
+/// Updates that are lost without fencing tokens.
 pub(super) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Finding> {
+    losses(case, false).iter().map(|loss| unfenced(case, clashes, loss)).collect()
+}
+
+/// Updates that are lost under fencing tokens. `causes` are those of tokens that do not grow; with
+/// none, the register itself does not keep to its part.
+pub(super) fn fenced(case: &Case<'_>, causes: &[Cause]) -> Vec<Finding> {
+    let finding = |loss: &Loss<'_>| {
+        let causes = if causes.is_empty() { vec![Cause::Unknown] } else { causes.to_vec() };
+        loss.told(Layer::FencedResource, loss.story(), causes)
+    };
+    losses(case, true).iter().map(finding).collect()
+}
+
+fn losses<'a>(case: &Case<'a>, fenced: bool) -> Vec<Loss<'a>> {
     let mut registers: Map<&str, Register<'_>> = Map::default();
-    let mut findings = Vec::new();
+    let mut found = Vec::new();
     for Record { ns, event } in case.world.records {
-        let Event::Touched { client, register, way, seen, version } = event else { continue };
+        let Event::Touched { client, register, way, seen, version, sent, fence, refused } = event
+        else {
+            continue;
+        };
+        if *refused || fence.is_some() != fenced {
+            continue;
+        }
         let state = registers.entry(register).or_default();
         let known = state.version.replace(*version);
         match way {
+            Way::Present => {}
             Way::Read => {
                 state.reads.insert(client, *ns);
             }
             Way::Write => {
                 // Who never read has nothing to base its write on: there is no section.
                 let Some(read) = state.reads.get(client.as_str()).copied() else { continue };
-                let write = Write { client, read, at: *ns };
+                let sent = sent.unwrap_or(*ns).min(*ns);
+                let write = Write { client, read, sent, at: *ns };
                 let others = state.writes.iter().rev().take_while(|other| other.at >= read);
                 let lost: Vec<Write<'_>> = others
                     .filter(|other| other.client != client.as_str())
@@ -51,33 +86,41 @@ pub(super) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Finding> {
                     .copied()
                     .collect();
                 if known.is_some_and(|known| known != *seen) && !lost.is_empty() {
-                    findings.push(told(case, clashes, register, *seen, write, &lost));
+                    found.push(Loss { register, seen: *seen, write, lost });
                 }
                 state.writes.push(write);
             }
         }
     }
-    findings
+    found
 }
 
-fn told(
-    case: &Case<'_>,
-    clashes: &[Clash],
-    register: &str,
-    seen: u64,
-    write: Write<'_>,
-    lost: &[Write<'_>],
-) -> Finding {
-    let client = write.client;
-    let mut story =
-        vec![format!("{client} read version {seen} of {register} at {}", Ms(write.read))];
-    for other in lost.iter().rev() {
-        story.push(format!("{} wrote {register} at {}", other.client, Ms(other.at)));
+impl Loss<'_> {
+    fn story(&self) -> Vec<String> {
+        let Self { register, seen, write, lost } = self;
+        let client = write.client;
+        let mut story =
+            vec![format!("{client} read version {seen} of {register} at {}", Ms(write.read))];
+        for other in lost.iter().rev() {
+            story.push(format!("{} wrote {register} at {}", other.client, Ms(other.at)));
+        }
+        story.push(format!(
+            "{client} wrote {register} at {} on top of version {seen}: what came between is lost",
+            Ms(write.at)
+        ));
+        story
     }
-    story.push(format!(
-        "{client} wrote {register} at {} on top of version {seen}: what came between is lost",
-        Ms(write.at)
-    ));
+
+    const fn told(&self, layer: Layer, story: Vec<String>, causes: Vec<Cause>) -> Finding {
+        let (from, to) = (self.write.read, self.write.at);
+        Finding { layer, seen: Seen::Violated, story, causes, from, to }
+    }
+}
+
+fn unfenced(case: &Case<'_>, clashes: &[Clash], loss: &Loss<'_>) -> Finding {
+    let Loss { write, lost, .. } = loss;
+    let (write, client) = (*write, write.client);
+    let mut story = loss.story();
     let mut causes = Vec::new();
     let section = Span::new(write.read, write.at.saturating_add(1));
     for clash in clashes.iter().filter(|clash| clash.finding.seen == Seen::Violated) {
@@ -101,31 +144,27 @@ fn told(
     }
     causes.sort_unstable();
     causes.dedup();
-    Finding {
-        layer: Layer::UnfencedResource,
-        seen: Seen::Violated,
-        story,
-        causes,
-        from: write.read,
-        to: write.at,
-    }
+    loss.told(Layer::UnfencedResource, story, causes)
 }
 
 /// Why a client wrote when it did not count on a lease any more.
 fn outside(case: &Case<'_>, write: Write<'_>) -> Option<(Cause, String)> {
-    let Write { client, read, at } = write;
+    let Write { client, read, sent, at } = write;
     let mut own = case.leases.iter().filter(|lease| lease.client == client);
     let lease = own.rfind(|lease| lease.start.from <= read)?;
     let end = lease.span().to;
     if at < end {
         return None;
     }
-    let looked = case.last_look(client, read, at);
+    let after = Ms(at.saturating_sub(end));
+    if sent < end {
+        return Some(delayed(case, write, end));
+    }
+    let looked = case.last_look(client, read, sent);
     let paused = case.faults.pauses(lease.process).find(|pause| {
         let span = pause.span();
-        span.touches(Span::new(looked, at)) && span.from <= end && end <= span.to
+        span.touches(Span::new(looked, sent)) && span.from <= end && end <= span.to
     });
-    let after = Ms(at.saturating_sub(end));
     Some(match paused {
         Some(pause) => (
             Cause::ClientPause,
@@ -146,4 +185,23 @@ fn outside(case: &Case<'_>, write: Write<'_>) -> Option<(Cause, String)> {
             ),
         ),
     })
+}
+
+/// A write that was sent in time, and was under way when the lease ended.
+fn delayed(case: &Case<'_>, write: Write<'_>, end: Ns) -> (Cause, String) {
+    let Write { client, sent, at, .. } = write;
+    let mut faults = case.faults.on_the_way(client, Way::Write);
+    let fault = faults.find(|fault| fault.span().touches(Span::new(sent, sent.saturating_add(1))));
+    let Some(fault) = fault else {
+        let line = format!("nothing on record says why a write of {client} took until {}", Ms(at));
+        return (Cause::Unknown, line);
+    };
+    let line = format!(
+        "{client} sent that write at {}, in time, and it came at {}, {} after the end of its lease ({})",
+        Ms(sent),
+        Ms(at),
+        Ms(at.saturating_sub(end)),
+        fault.name()
+    );
+    (Cause::ResourceDelay, line)
 }

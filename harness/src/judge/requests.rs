@@ -35,7 +35,9 @@ pub(super) struct Answer<'a> {
     pub(super) at: Option<Ns>,
     pub(super) deadline: Option<Ns>,
     pub(super) valid_ms: Option<u64>,
+    pub(super) fence: Option<u64>,
     pub(super) why: Option<Why>,
+    pub(super) text: Option<&'a str>,
 }
 
 impl Request<'_> {
@@ -76,7 +78,19 @@ pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
                     answer: None,
                 });
             }
-            Event::Answered { id, ok, token, from, at, deadline, valid_ms, why, .. } => {
+            Event::Answered {
+                id,
+                ok,
+                token,
+                from,
+                at,
+                deadline,
+                valid_ms,
+                fence,
+                why,
+                text,
+                ..
+            } => {
                 let Some(index) = open.remove(id) else { continue };
                 all[index].answer = Some(Answer {
                     ns: *ns,
@@ -87,7 +101,9 @@ pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
                     at: *at,
                     deadline: *deadline,
                     valid_ms: *valid_ms,
+                    fence: *fence,
                     why: *why,
+                    text: text.as_deref(),
                 });
             }
             _ => {}

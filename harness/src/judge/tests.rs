@@ -11,9 +11,12 @@ use super::{Outcome, Seen, Verdict, judge};
 
 mod causes;
 mod exclusion;
+mod fencing;
+mod forgets;
 mod garbled;
 mod kept;
 mod keys;
+mod lists;
 mod liveness;
 mod outcome;
 mod progress;

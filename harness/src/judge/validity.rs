@@ -76,7 +76,11 @@ fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     }
     let mut story = vec![
         believed(lease),
-        format!("it was not true from {} on: fewer than {} masters", Ms(first.from), case.world.q),
+        format!(
+            "it was not true from {} on: fewer than {} masters",
+            Ms(first.from),
+            case.world.lock_of(lease.process).q
+        ),
     ];
     let mut found = false;
     for key in lease.keys(&case.keys).filter(|key| key.sure) {

@@ -43,12 +43,13 @@ fn unheard(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     let heard = |delivered: Option<Ns>| delivered.is_some_and(|delivered| delivered <= by);
     let votes = lease.votes(&case.keys).filter(|key| heard(key.delivered));
     let yes = count(votes.map(|key| key.node));
-    (yes < case.world.q).then(|| {
+    let lock = case.world.lock_of(lease.process);
+    (yes < lock.q).then(|| {
         let story = vec![
             believed(lease),
             format!(
                 "it was handed out when {yes} of {} masters had said yes, and it takes {}",
-                case.world.n, case.world.q
+                lock.n, lock.q
             ),
         ];
         bug(story, lease.asked, at)
@@ -67,15 +68,16 @@ fn unheard_of(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Opti
     let by = at.saturating_add(SKEW);
     let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
     let yes = count(yes.map(|kept| kept.node));
-    (yes < case.world.q).then(|| {
+    let lock = case.world.lock_of(lease.process);
+    (yes < lock.q).then(|| {
         let story = vec![
             believed(lease),
             format!(
                 "it was extended at {} when {yes} of {} masters had said that they still have the \
                  key, and it takes {}",
                 Ms(at),
-                case.world.n,
-                case.world.q
+                lock.n,
+                lock.q
             ),
         ];
         bug(story, request.asked, at)

@@ -4,7 +4,7 @@
 use crate::judge::maps::{Map, Set};
 
 use crate::history::{Event, History, Ns, Phase, Record};
-use crate::scenario::{Scenario, Step};
+use crate::scenario::{NodeList, Scenario, Step};
 use crate::talk::Can;
 
 use super::time;
@@ -12,22 +12,48 @@ use super::time;
 /// More masters than any scenario has: a bound for loops over them when a header is garbled.
 const MOST_NODES: usize = 255;
 
-pub(super) struct World<'a> {
-    pub(super) scenario: &'a Scenario,
-    pub(super) records: &'a [Record],
-    /// How many masters.
+/// What the lock of a process is made of: a master that it knows by two names is one.
+pub(super) struct Lock {
+    list: NodeList,
+    /// The masters, each once.
+    pub(super) masters: Vec<usize>,
+    /// How many they are.
     pub(super) n: usize,
     /// How many must agree.
     pub(super) q: usize,
+}
+
+impl Lock {
+    fn new(list: NodeList) -> Self {
+        let (masters, q) = (list.masters(), list.quorum());
+        Self { list, n: masters.len(), masters, q }
+    }
+
+    /// Whether it and another can both have a quorum, and no master in common.
+    pub(super) fn can_part_from(&self, other: &Self) -> bool {
+        self.list.can_part_from(&other.list)
+    }
+}
+
+pub(super) struct World<'a> {
+    pub(super) scenario: &'a Scenario,
+    pub(super) records: &'a [Record],
+    /// How many masters there are; how many a client knows is in [`World::lock_of`].
+    pub(super) n: usize,
     pub(super) node_timeout: Ns,
     /// When the last record was made.
     pub(super) end: Ns,
     /// The client processes that came to a bad end, and when.
     pub(super) broken: Vec<(&'a str, Ns, &'a str)>,
     processes: Map<&'a str, &'a str>,
+    /// The locks of processes that do not know all masters once.
+    locks: Map<&'a str, Lock>,
+    usual: Lock,
     resources: Vec<&'a str>,
     phases: Vec<(Phase, Ns)>,
     tells_losses: Set<&'a str>,
+    /// The processes that give fencing tokens.
+    fencers: Set<&'a str>,
     /// The last thing that was heard of a process.
     signs: Map<&'a str, Ns>,
 }
@@ -40,18 +66,24 @@ impl<'a> World<'a> {
             scenario,
             records: &history.records,
             n,
-            q: n / 2 + 1,
             node_timeout: time::of(scenario.lock.node_timeout.0),
             end: history.records.iter().map(|record| record.ns).max().unwrap_or(0),
             broken: Vec::new(),
             processes: Map::default(),
+            locks: Map::default(),
+            usual: Lock::new(NodeList::all(n)),
             resources: Vec::new(),
             phases: Vec::new(),
             tells_losses: Set::default(),
+            fencers: Set::default(),
             signs: Map::default(),
         };
         for client in &scenario.clients {
             world.processes.insert(&client.id, client.process());
+            if let Some(own) = client.nodes.as_ref().filter(|own| own.len() <= MOST_NODES) {
+                let list = NodeList::named(own);
+                world.locks.entry(client.process()).or_insert_with(|| Lock::new(list));
+            }
             for step in &client.script {
                 if let Step::Acquire { resource, .. } = step {
                     world.know(resource);
@@ -61,8 +93,13 @@ impl<'a> World<'a> {
         for Record { ns, event } in world.records {
             match event {
                 Event::Phase { phase } => world.phases.push((*phase, *ns)),
-                Event::Ready { process, can } if can.contains(&Can::Lost) => {
-                    world.tells_losses.insert(process);
+                Event::Ready { process, can } => {
+                    if can.contains(&Can::Lost) {
+                        world.tells_losses.insert(process);
+                    }
+                    if can.contains(&Can::Fence) {
+                        world.fencers.insert(process);
+                    }
                 }
                 Event::Asked { resource: Some(resource), op, .. } if op == "acquire" => {
                     world.know(resource);
@@ -84,6 +121,11 @@ impl<'a> World<'a> {
         if !self.resources.contains(&resource) {
             self.resources.push(resource);
         }
+    }
+
+    /// The masters that a process knows, and how many of them must agree.
+    pub(super) fn lock_of(&self, process: &str) -> &Lock {
+        self.locks.get(process).unwrap_or(&self.usual)
     }
 
     /// The process that a client lives in.
@@ -108,6 +150,11 @@ impl<'a> World<'a> {
     /// Whether a process says when a lease of its is lost.
     pub(super) fn tells_losses(&self, process: &str) -> bool {
         self.tells_losses.contains(process)
+    }
+
+    /// Whether the leases of a process shall have fencing tokens.
+    pub(super) fn is_fenced(&self, process: &str) -> bool {
+        self.scenario.lock.fencing && self.fencers.contains(process)
     }
 
     /// When a process was seen to be broken, and when it last was seen to live.

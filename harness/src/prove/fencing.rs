@@ -59,14 +59,14 @@ const NOBODY: Holder = 0;
 const UNFENCED: Holder = u8::MAX;
 
 /// One master.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Master {
     key: Holder,
     counter: Number,
 }
 
 /// What is between an attempt and a master.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Slot {
     /// A grant that was sent and not executed.
     grant: bool,
@@ -81,7 +81,7 @@ struct Slot {
 }
 
 /// What a client is about.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
     Idle,
@@ -94,7 +94,7 @@ enum Phase {
 }
 
 /// One client.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Client {
     phase: Phase,
     attempt: u8,
@@ -106,7 +106,7 @@ struct Client {
 }
 
 /// One state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     masters: [Master; MASTERS],
     clients: [Client; CLIENTS],

@@ -3,14 +3,14 @@
 //! on meanwhile.
 //!
 //! Here is what strikes and what cures; `inject/net.rs` has the rules of the network and the gates,
-//! `inject/clocks.rs` the wall clocks. When a fault strikes and whom it hits was decided before, by
+//! `inject/clocks.rs` the wall clocks, `inject/forgets.rs` losses of power and replicas, `inject/memory.rs` what is done to the memory of masters. When a fault strikes and whom it hits was decided before, by
 //! the director; called by `run.rs` alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 
 use redquorum_rig::network::{self, Network, Rule, RuleId};
-use redquorum_rig::{Clock, ClockChange, Cluster, Reply, RigError};
+use redquorum_rig::{Clock, ClockChange, Cluster, RigError};
 
 use super::clock::RunClock;
 use super::keys;
@@ -24,6 +24,8 @@ use crate::scenario::{ClientHarm, Harm, NodeHarm, Scenario};
 use crate::wall::WallClock;
 
 mod clocks;
+mod forgets;
+mod memory;
 mod net;
 
 /// Why no real client is suspended.
@@ -48,6 +50,8 @@ pub(super) struct Injector {
     pub(super) gates: Gates,
     pub(super) clock: RunClock,
     there: BTreeMap<usize, There>,
+    /// When the replicas that lag were cut off.
+    lags: BTreeMap<usize, Window>,
     clocks: BTreeMap<usize, WallClock>,
 }
 
@@ -78,6 +82,7 @@ impl Injector {
             gates: Arc::default(),
             clock,
             there: BTreeMap::new(),
+            lags: BTreeMap::new(),
             clocks: BTreeMap::new(),
         }
     }
@@ -118,7 +123,15 @@ impl Injector {
             Harm::Node(NodeHarm::Stop { .. }) => self.each(&nodes, |rig, node| rig.stop(node)),
             Harm::Node(NodeHarm::Restart { .. }) => self.restart(&nodes),
             Harm::Node(NodeHarm::Pause { .. }) => self.each(&nodes, |rig, node| rig.pause(node)),
-            Harm::Node(NodeHarm::Full { .. }) => self.memory(&nodes, "1"),
+            Harm::Node(NodeHarm::Full { .. }) => self.each_said(&nodes, memory::fill),
+            Harm::Node(NodeHarm::PowerLoss { .. }) => self.power_loss(fault, &nodes, tell),
+            Harm::Node(NodeHarm::Lag { .. }) => self.lag(&nodes),
+            Harm::Node(NodeHarm::Failover { .. }) => self.fail_over(fault, &nodes, tell),
+            Harm::Node(NodeHarm::Flush { .. }) => self.each_said(&nodes, memory::flush),
+            Harm::Node(NodeHarm::Evict { .. }) => self.each_said(&nodes, memory::evict),
+            Harm::Node(NodeHarm::Counter { resource, ahead, .. }) => {
+                self.each_said(&nodes, |rig, node| memory::count(rig, node, resource, *ahead))
+            }
             Harm::Node(NodeHarm::Slow { by, .. }) => {
                 let slow = network::Harm::Delay(by.0);
                 let rule = Rule { side: network::Side::Replies, ..Rule::all(slow) };
@@ -131,6 +144,8 @@ impl Injector {
                 self.net(fault, rule, true);
                 Ok(())
             }
+            // The director's business.
+            Harm::Resource(_) => Ok(()),
             Harm::Client(ClientHarm::Suspend { .. }) => Err(NO_SUSPEND.to_owned()),
             Harm::Client(ClientHarm::Pause { .. }) => self.clients(fault, ClientProcess::pause),
             Harm::Client(ClientHarm::Kill { .. }) => self.clients(fault, ClientProcess::kill),
@@ -143,9 +158,12 @@ impl Injector {
     fn undo(&mut self, fault: usize, tell: &mut dyn FnMut(Input)) -> Result<(), String> {
         let nodes = self.there.get(&fault).map(|there| there.nodes.clone()).unwrap_or_default();
         match self.scenario.faults[fault].harm {
-            Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }) => self.restart(&nodes),
+            Harm::Node(
+                NodeHarm::Kill { .. } | NodeHarm::Stop { .. } | NodeHarm::PowerLoss { .. },
+            ) => self.restart(&nodes),
+            Harm::Node(NodeHarm::Lag { .. }) => self.catch_up(&nodes),
             Harm::Node(NodeHarm::Pause { .. }) => self.each(&nodes, |rig, node| rig.resume(node)),
-            Harm::Node(NodeHarm::Full { .. }) => self.memory(&nodes, "0"),
+            Harm::Node(NodeHarm::Full { .. }) => self.each_said(&nodes, memory::free),
             Harm::Clock(_) => self.set_clocks(&nodes, None, tell),
             Harm::Client(ClientHarm::Suspend { .. }) => Ok(()),
             Harm::Client(ClientHarm::Pause { .. }) => self.clients(fault, ClientProcess::resume),
@@ -158,7 +176,15 @@ impl Injector {
                 rules.unwrap_or_default().into_iter().for_each(|rule| self.network.heal(rule));
                 Ok(())
             }
-            Harm::Node(NodeHarm::Restart { .. }) | Harm::Client(ClientHarm::Kill { .. }) => Ok(()),
+            Harm::Node(
+                NodeHarm::Restart { .. }
+                | NodeHarm::Flush { .. }
+                | NodeHarm::Evict { .. }
+                | NodeHarm::Counter { .. }
+                | NodeHarm::Failover { .. },
+            )
+            | Harm::Client(ClientHarm::Kill { .. })
+            | Harm::Resource(_) => Ok(()),
         }
     }
 
@@ -168,6 +194,15 @@ impl Injector {
         nodes: &[usize],
         verb: impl Fn(&dyn Cluster, usize) -> Result<(), RigError> + Sync,
     ) -> Result<(), String> {
+        self.each_said(nodes, |rig, node| verb(rig, node).map_err(|error| error.to_string()))
+    }
+
+    /// The same for what says itself why it failed.
+    fn each_said(
+        &self,
+        nodes: &[usize],
+        verb: impl Fn(&dyn Cluster, usize) -> Result<(), String> + Sync,
+    ) -> Result<(), String> {
         let (rig, verb) = (&*self.cluster, &verb);
         let results: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> =
@@ -176,20 +211,8 @@ impl Injector {
         });
         for result in results {
             match result {
-                Ok(done) => done.map_err(|error| error.to_string())?,
+                Ok(done) => done?,
                 Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        Ok(())
-    }
-
-    /// Bounds the memory of masters; 0: no bound.
-    fn memory(&self, nodes: &[usize], bytes: &str) -> Result<(), String> {
-        for node in nodes {
-            let words: [&[u8]; 4] = [b"CONFIG", b"SET", b"maxmemory", bytes.as_bytes()];
-            let said = self.cluster.command(*node, &words).map_err(|error| error.to_string())?;
-            if !matches!(&said, Reply::Status(ok) if ok == "OK") {
-                return Err(format!("master {node} sets no bound to its memory: {said:?}"));
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redquorum_rig::network::{Network, Traffic};
 
@@ -66,6 +66,7 @@ pub(super) fn run(
     for node in 1..=scenario.cluster.nodes {
         network.upstream(node, Some(cluster.address(node)));
     }
+    start::bless(scenario, &*cluster).map_err(Failure::Environment)?;
     progress("starting clients");
     let (processes, client_clocks) =
         start::clients(ground, scenario, &*cluster, &network, &signals)
@@ -75,6 +76,9 @@ pub(super) fn run(
     let director = Director::new(scenario);
     if let Some(why) = director.missing(&can) {
         return Err(Failure::Skipped(why));
+    }
+    if super::needs_syncs(scenario) {
+        wait_for_a_second();
     }
     let clock = RunClock::start();
     // Set once, here: from now on what passes is told.
@@ -108,6 +112,15 @@ pub(super) fn run(
         harness: env!("CARGO_PKG_VERSION").to_owned(),
     };
     Ok(History { header, records: run.into_records(&mut unpoisoned(&tap)) })
+}
+
+/// Masters that sync every second do so when the second of their wall clock has changed: where it
+/// counts what was synced, a run begins as one begins, as in the simulation.
+fn wait_for_a_second() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let rest =
+        Duration::from_secs(1).saturating_sub(Duration::from_nanos(now.subsec_nanos().into()));
+    thread::sleep(rest + Duration::from_millis(2));
 }
 
 /// What the network tells of everything that passes.

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
-use std::{fs, io};
+use std::{fs, io, thread};
 
 use redquorum_rig::network::Network;
 use redquorum_rig::{Clock, Cluster};
@@ -24,6 +24,8 @@ use crate::units::millis;
 
 /// How long a client may take to be ready.
 const READY: Duration = Duration::from_secs(10);
+/// How long a replica may take to get what its master was just told: it says once a second what it has.
+const COPIED: Duration = Duration::from_secs(5);
 
 /// The wall clocks of client processes that have one of their own.
 type Clocks = BTreeMap<Name, Clock>;
@@ -40,8 +42,9 @@ pub(super) fn clients(
     let (mut processes, mut clocks) = (BTreeMap::new(), BTreeMap::new());
     for name in scenario.processes() {
         let mut urls = Vec::new();
-        for node in 1..=scenario.cluster.nodes {
-            urls.push(format!("redis://{}", network.listen(name, node)?));
+        // A master that it knows by two names has two addresses.
+        for node in scenario.list_of(name).addresses() {
+            urls.push(format!("redis://{}", network.listen(name, *node)?));
         }
         let mut env: Vec<(&str, OsString)> = vec![
             (NODES_VARIABLE, urls.join(",").into()),
@@ -63,6 +66,51 @@ pub(super) fn clients(
     Ok((processes, clocks))
 }
 
+/// Marks the masters for clients with a guard, so that they are old acquaintances, unless the scenario
+/// wants them new.
+pub(super) fn bless(scenario: &Scenario, cluster: &dyn Cluster) -> Result<(), String> {
+    let (lock, persistence) = (&scenario.lock, scenario.cluster.persistence);
+    if lock.marker("", persistence).is_none() {
+        return Ok(());
+    }
+    let ask = |node, words: &[&[u8]]| {
+        let why = |error| format!("master {node} cannot be marked: {error}");
+        cluster.command(node, words).map_err(why)
+    };
+    let info = |node, section: &[u8]| {
+        Ok::<_, String>(ask(node, &[b"INFO", section])?.text().unwrap_or_default().into_owned())
+    };
+    let nodes = 1..=scenario.cluster.nodes;
+    for node in nodes.clone() {
+        let info = info(node, b"server")?;
+        let run_id = info.lines().find_map(|line| line.trim().strip_prefix("run_id:"));
+        let marker = lock.marker(run_id.unwrap_or_default(), persistence).unwrap_or_default();
+        ask(node, &[b"SET", redquorum_protocol::wire::BOOT, marker.as_bytes()])?;
+    }
+    // Else a replica that is to lag would catch up first, and a fault strike late.
+    for node in nodes.filter(|_| scenario.cluster.replicas) {
+        let until = Instant::now() + COPIED;
+        while !is_copied(&info(node, b"replication")?) {
+            if Instant::now() >= until {
+                return Err(format!("the replica of master {node} does not get its marker"));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the replica of the master that says this has all that the master has.
+fn is_copied(info: &str) -> bool {
+    let after = |text: &'_ str, name: &str| {
+        let rest = text.split_once(name)?.1;
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u64>().ok()
+    };
+    let replica = info.lines().find(|line| line.starts_with("slave0:") && line.contains("online"));
+    let has = replica.and_then(|line| after(line, ",offset="));
+    has.is_some_and(|has| after(info, "master_repl_offset:").is_some_and(|all| has >= all))
+}
+
 /// The options of the lock as clients are told them: in whole milliseconds, which the scenario's are.
 fn options(lock: &Lock) -> Options {
     Options {
@@ -71,6 +119,7 @@ fn options(lock: &Lock) -> Options {
         drift_ppm: lock.drift_ppm,
         drift_ms: millis(lock.drift.0),
         fencing: lock.fencing,
+        guard_ms: lock.guard.map(|guard| millis(guard.0)),
     }
 }
 

@@ -9,10 +9,12 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
+use redquorum_protocol::wire;
 use redquorum_rig::Reply;
 
 use crate::history::{Act, Outcome, text_of};
 use crate::mutex::unpoisoned;
+use crate::sabotage::Laxity;
 use crate::scenario::Class;
 
 /// The scripts that were seen, by their SHA-1.
@@ -25,8 +27,18 @@ pub(super) struct Scripts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Set,
-    Keep { compares: bool },
-    Delete { compares: bool },
+    Keep {
+        compares: bool,
+    },
+    Delete {
+        compares: bool,
+    },
+    /// Raises a fencing counter, and leaves the key as it is.
+    Certify {
+        compares: bool,
+    },
+    /// Looks at the marker and the vigil of a guarded lock, which are no lock's keys.
+    Watch,
     Other,
 }
 
@@ -54,6 +66,9 @@ impl Scripts {
                     "EVAL" | "EVAL_RO" => words.first().map_or(Kind::Other, |text| kind_of(text)),
                     _ => words.first().map_or(Kind::Other, |sha| self.kind(sha)),
                 };
+                if kind == Kind::Watch {
+                    return None;
+                }
                 scripted(kind, words, &name)
             }
             // Reads and housekeeping change nothing.
@@ -68,7 +83,7 @@ impl Scripts {
     /// What a command is for.
     pub(super) fn class(&self, command: &[Vec<u8>]) -> Class {
         match self.act(command) {
-            Some(Act::Set { .. }) => Class::Acquire,
+            Some(Act::Set { .. } | Act::Certify { .. }) => Class::Acquire,
             Some(Act::Keep { .. }) => Class::Extend,
             Some(Act::Delete { .. }) => Class::Release,
             _ => Class::Any,
@@ -155,12 +170,31 @@ fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
         (Kind::Delete { compares }, Some(key), token) => {
             Act::Delete { key, token: token.filter(|_| compares) }
         }
+        (Kind::Certify { compares }, Some(key), token) => {
+            Act::Certify { key, token: token.filter(|_| compares) }
+        }
         (_, key, _) => Act::Other { key, command: name.into() },
     }
 }
 
 /// What a script does, by the commands that it calls.
 fn kind_of(text: &[u8]) -> Kind {
+    // Our own does too much to be guessed: it creates a key, and may have to take it back.
+    let ours = [
+        (wire::GRANT, Kind::Set),
+        (wire::CERTIFY, Kind::Certify { compares: true }),
+        (wire::GUARDED, Kind::Set),
+        (wire::WATCH, Kind::Watch),
+    ];
+    if let Some((_, kind)) = ours.iter().find(|(script, _)| script.source.as_bytes() == text) {
+        return *kind;
+    }
+    if let Some(lax) = Laxity::ALL.into_iter().find(|lax| lax.script().1.as_bytes() == text) {
+        return match lax {
+            Laxity::Uncompared => Kind::Certify { compares: false },
+            Laxity::Unclamped | Laxity::Endless => Kind::Set,
+        };
+    }
     let text = String::from_utf8_lossy(text).to_ascii_lowercase();
     let calls = |command: &str| {
         ["'", "\""].iter().any(|quote| {
@@ -188,8 +222,6 @@ fn number(word: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use redquorum_protocol::wire;
-
     use super::*;
     use crate::name::Name;
 
@@ -200,7 +232,7 @@ mod tests {
     #[test]
     fn what_our_library_sends_is_understood() {
         let scripts = Scripts::default();
-        for script in [&wire::DELETE, &wire::KEEP] {
+        for script in wire::scripts(true) {
             let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source.into()];
             scripts.learn(&load, &Reply::Bulk(script.sha1.into()));
         }
@@ -220,6 +252,31 @@ mod tests {
         assert_eq!(outcome(&keep, &Reply::Integer(1)), Some(Outcome::Done));
         assert_eq!(outcome(&keep, &Reply::Integer(0)), Some(Outcome::Refused));
         assert_eq!(scripts.act(&words("PING")), None);
+        let grant = format!("EVALSHA {} 2 L redquorum:fence:L t 2000 17 60000", wire::GRANT.sha1);
+        let set = Act::Set { key: "L".into(), token: "t".into(), ttl_ms: Some(2000) };
+        assert_eq!(scripts.act(&words(&grant)), Some(set.clone()));
+        assert_eq!(outcome(&set, &Reply::Integer(2)), Some(Outcome::Done));
+        assert_eq!(outcome(&set, &Reply::Integer(0)), Some(Outcome::Refused));
+        let keep = format!("EVALSHA {} 2 L redquorum:fence:L t 2000 1 17 60000", wire::KEEP.sha1);
+        assert!(matches!(scripts.act(&words(&keep)), Some(Act::Keep { ttl_ms: Some(2000), .. })));
+        let certify = format!("EVALSHA {} 2 L redquorum:fence:L t 17 60000", wire::CERTIFY.sha1);
+        let act = Act::Certify { key: "L".into(), token: Some("t".into()) };
+        assert_eq!(scripts.act(&words(&certify)), Some(act.clone()));
+        assert_eq!(outcome(&act, &Reply::Integer(17)), Some(Outcome::Done));
+        assert_eq!(outcome(&act, &Reply::Integer(0)), Some(Outcome::Refused));
+        assert_eq!(scripts.class(&words(&certify)), Class::Acquire);
+        let boot = "redquorum:boot";
+        let guarded = format!("EVALSHA {} 2 L {boot} t 2000 a_3000", wire::GUARDED.sha1);
+        assert_eq!(scripts.act(&words(&guarded)), Some(set.clone()));
+        let marked = Reply::Array(vec![Reply::Bulk(b"b 3000".to_vec())]);
+        assert_eq!(outcome(&set, &marked), Some(Outcome::Refused));
+        let (sha, fence) = (wire::GUARDED.sha1, "redquorum:fence:L");
+        let guarded = format!("EVALSHA {sha} 3 L {fence} {boot} t 2000 a_3000 17 60000");
+        assert_eq!(scripts.act(&words(&guarded)), Some(set));
+        let watch =
+            format!("EVALSHA {} 2 {boot} redquorum:vigil a a_3000 x 9000 y", wire::WATCH.sha1);
+        assert_eq!(scripts.act(&words(&watch)), None);
+        assert_eq!(scripts.class(&words(&watch)), Class::Any);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use redquorum_protocol::{
 };
 
 use super::lie::Lie;
+use super::numbers::Numbers;
 use super::votes::{Theft, Votes};
 
 /// What the clocks of a client show at one instant.
@@ -35,24 +36,34 @@ pub struct LyingClaim {
     /// The round in which that was done last.
     put_back_in: Option<Step>,
     votes: Votes,
+    numbers: Numbers,
     /// An attempt is under way that is not decided.
     voting: bool,
     /// The masters that have acknowledged the SET of an attempt.
     acknowledged: (u32, NodeSet),
 }
 
-/// Tokens of which a half is the same for ever.
-struct HalfDice<'a> {
-    root: Token,
+/// What a claim leaves to chance, and the hint of its process's wall clock.
+struct ClaimDice<'a> {
+    /// Half of every token, if that is the same for ever.
+    root: Option<Token>,
+    lie: Lie,
+    clocks: Clocks,
     dice: &'a mut dyn Dice,
 }
 
-impl Dice for HalfDice<'_> {
+impl Dice for ClaimDice<'_> {
     fn token(&mut self) -> Token {
         let mut bytes = *self.dice.token().as_bytes();
-        let half = TOKEN_LEN / 2;
-        bytes[..half].copy_from_slice(&self.root.as_bytes()[..half]);
+        if let Some(root) = self.root {
+            let half = TOKEN_LEN / 2;
+            bytes[..half].copy_from_slice(&root.as_bytes()[..half]);
+        }
         Token::new(bytes)
+    }
+
+    fn hint(&mut self) -> u64 {
+        self.lie.hint(self.clocks.wall.as_nanos() / 1000)
     }
 
     fn pause(&mut self, attempt: u32) -> Duration {
@@ -73,13 +84,9 @@ impl LyingClaim {
     ) -> Self {
         let now = clock(lie, clocks);
         let start = out.len();
-        let claim = match lie {
-            Lie::OneToken => {
-                let mut dice = HalfDice { root, dice };
-                Claim::acquire(now, terms, patience, &mut dice, out)
-            }
-            _ => Claim::acquire(now, terms, patience, dice, out),
-        };
+        let root_of_all = (lie == Lie::OneToken).then_some(root);
+        let mut dice = ClaimDice { root: root_of_all, lie, clocks, dice };
+        let claim = Claim::acquire(now, terms, patience, &mut dice, out);
         let liar = Self {
             lie,
             root,
@@ -88,6 +95,7 @@ impl LyingClaim {
             behind: Duration::ZERO,
             put_back_in: None,
             votes: Votes::default(),
+            numbers: Numbers::default(),
             voting: true,
             acknowledged: (0, NodeSet::EMPTY),
         };
@@ -107,18 +115,15 @@ impl LyingClaim {
         dice: &mut dyn Dice,
         out: &mut Vec<Effect>,
     ) {
+        let root = (self.lie == Lie::OneToken).then_some(self.root);
+        let mut dice = ClaimDice { root, lie: self.lie, clocks, dice };
         if self.lie == Lie::None {
-            return self.claim.handle(clocks.monotonic, input, dice, out);
+            return self.claim.handle(clocks.monotonic, input, &mut dice, out);
         }
         for input in self.falsify(clocks, input) {
             let now = self.moment(clocks, &input);
             let mut effects = Vec::new();
-            if self.lie == Lie::OneToken {
-                let mut dice = HalfDice { root: self.root, dice: &mut *dice };
-                self.claim.handle(now, input, &mut dice, &mut effects);
-            } else {
-                self.claim.handle(now, input, dice, &mut effects);
-            }
+            self.claim.handle(now, input, &mut dice, &mut effects);
             for effect in &effects {
                 match effect {
                     Effect::Send { step: Step::Attempt(_), .. } => self.voting = true,
@@ -142,6 +147,12 @@ impl LyingClaim {
                 {
                     inputs = told(step, self.votes.let_go());
                 }
+                if let Some(attempt) = self.attempt_for_numbers()
+                    && self.claim.next_wake() <= self.now(clocks)
+                {
+                    let (lie, quorum) = (self.lie, self.terms.quorum());
+                    inputs.extend(told(Step::Attempt(attempt), self.numbers.let_go(lie, quorum)));
+                }
                 inputs.push(Input::Wake);
                 inputs
             }
@@ -157,7 +168,9 @@ impl LyingClaim {
         step: Step,
         (node, answer): (NodeId, Answer),
     ) -> Vec<Input> {
-        if let (Step::Attempt(attempt), Answer::Created) = (step, &answer) {
+        if let Step::Attempt(attempt) = step
+            && answer.creates()
+        {
             if self.acknowledged.0 != attempt {
                 self.acknowledged = (attempt, NodeSet::EMPTY);
             }
@@ -171,17 +184,52 @@ impl LyingClaim {
             Lie::ErrorIsYes
                 if matches!((step, &answer), (Step::Attempt(_), Answer::Unknown(_))) =>
             {
-                told(step, vec![(node, Answer::Created)])
+                told(step, vec![(node, self.granted_as_others())])
             }
             Lie::ServerTwice if node.index() == 0 && self.terms.nodes() > 1 => {
                 let twice = [NodeId::new(0), NodeId::new(1)].map(|node| (node, answer.clone()));
                 told(step, twice.into())
+            }
+            lie if self.attempt_for_numbers().is_some_and(|at| step == Step::Attempt(at)) => {
+                let of = (self.terms.nodes(), self.terms.quorum());
+                let attempt = self.attempt_for_numbers().unwrap_or_default();
+                told(step, self.numbers.pass(lie, attempt, (node, answer), of))
             }
             _ => match self.theft(Some(step)) {
                 Some((step, theft)) => told(step, self.votes.pass(step, (node, answer), theft)),
                 None => vec![Input::Answered { node, step, answer }],
             },
         }
+    }
+
+    /// What it remembers of an earlier hold.
+    pub(super) fn remember(&mut self, numbers: Numbers) {
+        self.numbers = numbers;
+    }
+
+    /// What the next claim of its client is to remember.
+    pub(super) fn numbers(&self) -> Option<&Numbers> {
+        (self.lie == Lie::EarlierNumber).then_some(&self.numbers)
+    }
+
+    /// The attempt under way, if this lie is about the numbers of its grants.
+    fn attempt_for_numbers(&self) -> Option<u32> {
+        match &self.claim {
+            Claim::Acquiring(acquire) if Numbers::are_for(self.lie) => Some(acquire.attempt()),
+            _ => None,
+        }
+    }
+
+    /// What a master would say that grants as others did.
+    fn granted_as_others(&self) -> Answer {
+        let grants = match &self.claim {
+            Claim::Acquiring(acquire) => acquire.ballot().votes(),
+            _ => &[],
+        };
+        let granted = |vote: &redquorum_protocol::Vote| vote.answer.clone().filter(Answer::creates);
+        let made_up =
+            if self.terms.is_fenced() { Answer::Granted { number: 1 } } else { Answer::Created };
+        grants.iter().find_map(granted).unwrap_or(made_up)
     }
 
     /// What it takes to steal the round under way, if this lie steals it and `step` is of it.

@@ -1,6 +1,8 @@
 //! A claim of a client process, and who waits for what of it. Called by `process.rs`.
 
-use redquorum_protocol::{Claim, Extension, Failure, Hold, Key, Outcome, Time};
+use redquorum_protocol::{
+    Answer as Vote, Cause, Claim, Extension, Failure, Hold, Key, NodeId, Outcome, Time,
+};
 
 use super::process::{Around, Wish};
 use super::{Clocks, LyingClaim};
@@ -82,7 +84,22 @@ impl Lease {
             Failure::TooLate => Why::Late,
             _ => Why::Error,
         };
-        around.answer(asked, Err(why), |_| ());
+        let text = self.distrust();
+        around.answer(asked, Err(why), |answer| answer.text = text);
+    }
+
+    /// Which masters were distrusted at the last attempt, if any was.
+    fn distrust(&self) -> Option<String> {
+        let Claim::Acquiring(acquire) = self.claim.claim() else { return None };
+        let votes = NodeId::all(acquire.ballot().votes().len()).zip(acquire.ballot().votes());
+        let named = votes.filter_map(|(node, vote)| match &vote.answer {
+            Some(Vote::Unknown(cause @ Cause::Distrusted { .. })) => {
+                Some(format!("{node}: {cause}"))
+            }
+            _ => None,
+        });
+        let named: Vec<String> = named.collect();
+        (!named.is_empty()).then(|| named.join("; "))
     }
 
     /// Tells what is new about a held lease, and whether it was granted just now.
@@ -96,9 +113,11 @@ impl Lease {
         let granted = self.acquiring.take();
         if let Some(asked) = granted {
             let value = self.claim.value();
+            let fence = hold.fencing_token();
             around.answer(asked, Ok(()), |answer| {
                 answer.token = value.map(|token| text_of(token.as_bytes()));
                 answer.deadline_ns = Some(deadline);
+                answer.fence = fence;
             });
         }
         if let Some((asked, result)) = ended {

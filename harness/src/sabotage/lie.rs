@@ -7,6 +7,8 @@ use std::time::Duration;
 use redquorum_protocol::wire::{Command, write_command};
 use redquorum_protocol::{Drift, TOKEN_LEN, Token};
 
+use super::lax::Laxity;
+
 /// What a saboteur gets wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -34,7 +36,8 @@ pub enum Lie {
     ExtendCountsMinority,
     /// It sets the same value in every attempt.
     OneToken,
-    /// It counts the first master twice, and does not ask the second.
+    /// It counts the first master twice, and does not ask the second; nor does it look which server
+    /// it has at which address.
     ServerTwice,
     /// It tells nobody that a lease is lost, and finds every lease held.
     SilentLoss,
@@ -54,11 +57,26 @@ pub enum Lie {
     DriftShort,
     /// It sends every SET once more, later, on another connection.
     SendsAgain,
+    /// It takes the largest number of its grants for its fencing token, and certifies none; nor does it give
+    /// a hint.
+    LargestGrant,
+    /// The same with the median of the numbers.
+    MedianGrant,
+    /// It certifies the largest number that it has seen, not the q-th smallest.
+    FollowsLargest,
+    /// It counts what a master said of its counter in an earlier hold.
+    EarlierNumber,
+    /// It certifies on any majority of the masters, whoever holds the key there; nor does it give a hint.
+    CertifiesAnywhere,
+    /// Its counters stay at their end, as doubles do at 2⁵³, and its grants go on.
+    StaysAtEnd,
+    /// It hints at the last number there is, and no master bounds that by its own clock.
+    HintUnclamped,
 }
 
 impl Lie {
     /// All of them, the honest one first.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 28] = [
         Self::None,
         Self::NoDeadlineCheck,
         Self::T0AfterFirstReply,
@@ -80,6 +98,13 @@ impl Lie {
         Self::ForgetsSuspend,
         Self::DriftShort,
         Self::SendsAgain,
+        Self::LargestGrant,
+        Self::MedianGrant,
+        Self::FollowsLargest,
+        Self::EarlierNumber,
+        Self::CertifiesAnywhere,
+        Self::StaysAtEnd,
+        Self::HintUnclamped,
     ];
 
     /// Its name on the command line.
@@ -106,6 +131,13 @@ impl Lie {
             Self::ForgetsSuspend => "forgets-suspend",
             Self::DriftShort => "drift-short",
             Self::SendsAgain => "sends-again",
+            Self::LargestGrant => "largest-grant",
+            Self::MedianGrant => "median-grant",
+            Self::FollowsLargest => "follows-largest",
+            Self::EarlierNumber => "earlier-number",
+            Self::CertifiesAnywhere => "certifies-anywhere",
+            Self::StaysAtEnd => "stays-at-end",
+            Self::HintUnclamped => "hint-unclamped",
         }
     }
 
@@ -133,6 +165,13 @@ impl Lie {
             Self::ForgetsSuspend => "measures by a clock that stops while the machine is suspended",
             Self::DriftShort => "deducts a tenth less than the drift allowance",
             Self::SendsAgain => "sends every SET once more, later, on another connection",
+            Self::LargestGrant => "takes the largest number of its grants for the fencing token",
+            Self::MedianGrant => "takes the median of its grants' numbers for the fencing token",
+            Self::FollowsLargest => "certifies the largest number, however far ahead of the others",
+            Self::EarlierNumber => "counts what a master's counter showed in an earlier hold",
+            Self::CertifiesAnywhere => "certifies a number where somebody else holds the key",
+            Self::StaysAtEnd => "goes on counting where numbers end, and counts in place",
+            Self::HintUnclamped => "hints at the last number there is, and is believed",
         }
     }
 
@@ -159,7 +198,39 @@ impl Lie {
             (Self::ExtendWithoutTokenCheck, Command::Keep { key, ttl_ms, .. }) => {
                 write_command(out, &[b"PEXPIRE", key, ttl_ms.to_string().as_bytes()]);
             }
-            _ => self.with_token(command).encode(out),
+            _ => match self.laxity().filter(|lax| lax.is_about(command)) {
+                Some(lax) => lax.encode(command, out),
+                None => self.with_token(command).encode(out),
+            },
+        }
+    }
+
+    /// What masters are not asked to do.
+    #[must_use]
+    pub const fn laxity(self) -> Option<Laxity> {
+        match self {
+            Self::CertifiesAnywhere => Some(Laxity::Uncompared),
+            Self::HintUnclamped => Some(Laxity::Unclamped),
+            Self::StaysAtEnd => Some(Laxity::Endless),
+            _ => None,
+        }
+    }
+
+    /// Whether it does harm inside the assumptions of the lock often enough to be come by. Else a
+    /// scenario must be made for it: somebody sets a counter to its end, or messages come in one order
+    /// among very many.
+    pub const fn shows_inside(self) -> bool {
+        !matches!(self, Self::FollowsLargest | Self::StaysAtEnd | Self::CertifiesAnywhere)
+    }
+
+    /// The hint that it makes of the one that its wall clock gives. Without one counters count by
+    /// ones, and go apart: what is wrong shows where no clock hides it.
+    #[must_use]
+    pub const fn hint(self, honest: u64) -> u64 {
+        match self {
+            Self::HintUnclamped => u64::MAX,
+            Self::LargestGrant | Self::MedianGrant | Self::CertifiesAnywhere => 0,
+            _ => honest,
         }
     }
 
@@ -168,7 +239,9 @@ impl Lie {
     pub fn with_token(self, command: &Command) -> Command {
         let mut command = command.clone();
         if let Command::Set { token, .. }
+        | Command::Guarded { token, .. }
         | Command::Keep { token, .. }
+        | Command::Certify { token, .. }
         | Command::Delete { token, .. } = &mut command
         {
             *token = self.on_the_wire(*token);

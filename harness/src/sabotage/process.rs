@@ -9,24 +9,26 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::wire::Command;
 #[cfg(all(unix, feature = "real"))]
 use redquorum_protocol::wire::Expect;
+use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Answer as Vote, Bounds, Claim, Dice, Drift, Effect, Input, Key, Link, LinkEffect, LinkInput,
-    NodeId, Patience, RunId, Step, Terms, Time, Token,
+    Answer as Vote, Bounds, Claim, Dice, Drift, Effect, Guard, Input, Key, Link, LinkEffect,
+    LinkInput, NodeId, Patience, Roster, RunId, Step, Terms, Time, Token,
 };
 
 use super::lease::{Lease, Whose};
+use super::numbers::Numbers;
 use super::{Clocks, Lie, LyingClaim};
 use crate::name::Name;
-use crate::talk::{Answer, Can, Notice, Op, Options, Request, Why};
+use crate::talk::{Answer, Can, FENCING_MEMORY, Notice, Op, Options, Request, Why};
 
 /// What a link gets back with an answer: the number of the claim, and what was asked.
 type Tag = (u64, Step);
 
 /// What a process can do.
-pub(crate) const CAN: [Can; 5] = [Can::Deadline, Can::Extend, Can::Wait, Can::KeepAlive, Can::Lost];
+pub(crate) const CAN: [Can; 7] =
+    [Can::Deadline, Can::Extend, Can::Fence, Can::Guard, Can::Wait, Can::KeepAlive, Can::Lost];
 
 /// What happens to a process.
 #[derive(Clone, Debug)]
@@ -34,7 +36,7 @@ pub(crate) enum Happening {
     /// The harness said something.
     Asked(Request),
     /// A connection was greeted.
-    Connected { node: usize, epoch: u64, client_id: Option<u64>, run_id: Option<RunId> },
+    Connected { node: usize, epoch: u64, greeting: Greeting },
     /// A connection did not come up, or broke.
     Closed { node: usize, epoch: u64, why: Arc<str>, random: u64 },
     /// A master answered the oldest unanswered command of a connection.
@@ -56,6 +58,8 @@ pub(crate) enum Wish {
     Dial { node: usize, epoch: u64 },
     /// Reset a connection, or give up a try.
     Close { node: usize, epoch: u64 },
+    /// Reset a connection that came up and must not vote, and say that it is closed.
+    Refuse { node: usize, epoch: u64, why: Arc<str> },
 }
 
 /// See the [module](self).
@@ -64,6 +68,8 @@ pub(crate) struct Process {
     lie: Lie,
     options: Options,
     links: Vec<Link<Tag>>,
+    /// Which server each of them leads to.
+    roster: Roster,
     /// When each of them wants to be woken.
     wakes: Vec<Time>,
     /// By the numbers of their claims, which grow.
@@ -72,6 +78,8 @@ pub(crate) struct Process {
     held: Vec<(Whose, u64)>,
     /// One token for each client, of which its others are made if it has but one.
     roots: Vec<(Name, Token)>,
+    /// What masters said of their counters to a client, if that is counted again.
+    numbers: Vec<(Whose, Numbers)>,
     /// Answers that claims are yet to be told. Never told at once: a claim that fails in the middle of
     /// its own effects would have its clean-up written before its last SET.
     told: VecDeque<(u64, Input)>,
@@ -126,18 +134,26 @@ impl Process {
             lie,
             options,
             links: Vec::with_capacity(nodes),
+            roster: Roster::new(nodes),
             wakes: vec![Time::NEVER; nodes],
             leases: Vec::new(),
             held: Vec::new(),
             roots: Vec::new(),
+            numbers: Vec::new(),
             told: VecDeque::new(),
             effects: Vec::new(),
             link_effects: Vec::new(),
         };
         let bounds = Bounds::for_node_timeout(process.node_timeout());
+        // Drawn only where it is needed: without a guard nothing else shall come by another chance.
+        let guard = process.guard(|| {
+            let token = around.dice.token();
+            let (salt, _) = token.as_bytes().split_first_chunk().expect("a token has 20 bytes");
+            u64::from_le_bytes(*salt)
+        });
         for node in 0..nodes {
             let mut effects = Vec::new();
-            process.links.push(Link::start(bounds, &mut effects));
+            process.links.push(Link::start(bounds, &mut effects).guarded_by(guard));
             process.carry_out(node, &mut effects, around);
         }
         process
@@ -150,6 +166,12 @@ impl Process {
     #[cfg(all(unix, feature = "real"))]
     pub(crate) fn fits(&self) -> Result<(), redquorum_protocol::BadOption> {
         self.terms(self.options.ttl_ms).map(drop)
+    }
+
+    /// Whether it distrusts masters that may have forgotten.
+    #[cfg(all(unix, feature = "real"))]
+    pub(crate) const fn is_guarded(&self) -> bool {
+        self.options.guard_ms.is_some()
     }
 
     /// Whether every master was tried.
@@ -180,12 +202,20 @@ impl Process {
     pub(crate) fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
         match happening {
             Happening::Asked(request) => self.request(request, around),
-            Happening::Connected { node, epoch, client_id, run_id } => {
-                if self.links[node].awaits(epoch) {
-                    self.link(node, LinkInput::Connected { epoch, client_id, run_id }, around);
+            Happening::Connected { node, epoch, greeting } => {
+                if !self.links[node].awaits(epoch) {
+                    // The link has changed its mind.
+                } else if let Some(why) = self.is_twin(node, greeting.run_id.as_ref()) {
+                    around.out.push(Wish::Refuse { node, epoch, why });
+                } else {
+                    self.link(node, LinkInput::Connected { epoch, greeting }, around);
                 }
             }
             Happening::Closed { node, epoch, why, random } => {
+                // As in the library: a try that failed, and no connection besides.
+                if self.links[node].awaits(epoch) && self.links[node].epoch().is_none() {
+                    self.roster.leave(NodeId::new(node));
+                }
                 self.link(node, LinkInput::Closed { epoch, why, random }, around);
             }
             Happening::Answered { node, epoch, answer } => {
@@ -196,6 +226,15 @@ impl Process {
         while let Some((number, input)) = self.told.pop_front() {
             self.drive(number, input, around);
         }
+    }
+
+    /// Why a new connection must not vote, if it must not: it leads to a server that votes already.
+    fn is_twin(&mut self, node: usize, run_id: Option<&RunId>) -> Option<Arc<str>> {
+        if self.lie == Lie::ServerTwice {
+            return None;
+        }
+        let twin = self.roster.enter(NodeId::new(node), run_id?).err()?;
+        Some(format!("it is the same server as {twin}, and one server must not vote twice").into())
     }
 
     fn wake(&mut self, around: &mut Around<'_>) {
@@ -343,8 +382,11 @@ impl Process {
         let lie = (self.lie, self.root(&whose.0, around));
         let patience = Patience { wait: Duration::from_millis(wait_ms), explain: true };
         let mut effects = std::mem::take(&mut self.effects);
-        let claim =
+        let mut claim =
             LyingClaim::acquire(lie, around.clocks, terms, patience, around.dice, &mut effects);
+        if let Some((_, numbers)) = self.numbers.iter().find(|(known, _)| *known == whose) {
+            claim.remember(numbers.clone());
+        }
         let key: Key = Arc::from(whose.1.as_bytes());
         // Requests are numbered by the harness, so a claim can have the number of its own.
         let lease = Lease::new(claim, key.clone(), whose, (id, around.stamp()));
@@ -383,6 +425,10 @@ impl Process {
             Claim::Holding(_) => {
                 if lease.hold(around) {
                     let whose = lease.whose.clone();
+                    if let Some(numbers) = lease.claim.numbers().cloned() {
+                        self.numbers.retain(|(known, _)| *known != whose);
+                        self.numbers.push((whose.clone(), numbers));
+                    }
                     self.replace(whose, number, around);
                 }
             }
@@ -422,12 +468,25 @@ impl Process {
         Duration::from_millis(self.options.node_timeout_ms)
     }
 
+    /// How masters that may have forgotten are distrusted.
+    fn guard(&self, salt: impl FnOnce() -> u64) -> Option<Guard> {
+        let max_ttl = Duration::from_millis(self.options.guard_ms?);
+        let fixed = Duration::from_millis(self.options.drift_ms);
+        // One that is too long is told with the terms of the first request.
+        Guard::new(max_ttl, Drift { ppm: self.options.drift_ppm, fixed }, salt()).ok()
+    }
+
     /// The terms of a request.
     fn terms(&self, ttl_ms: u64) -> Result<Terms, redquorum_protocol::BadOption> {
         let fixed = Duration::from_millis(self.options.drift_ms);
         let drift = self.lie.drift(Drift { ppm: self.options.drift_ppm, fixed });
         let ttl = Duration::from_millis(ttl_ms);
-        Terms::new(self.links.len(), ttl, drift, self.node_timeout())
+        let terms = Terms::new(self.links.len(), ttl, drift, self.node_timeout())?;
+        let terms = match self.guard(|| 0) {
+            Some(guard) => terms.with_max_ttl(guard.max_ttl())?,
+            None => terms,
+        };
+        if self.options.fencing { terms.with_fencing(FENCING_MEMORY) } else { Ok(terms) }
     }
 
     fn root(&mut self, client: &Name, around: &mut Around<'_>) -> Token {

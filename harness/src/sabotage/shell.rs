@@ -55,6 +55,10 @@ impl Dice for SystemDice {
         Token::new(rand::random::<[u8; TOKEN_LEN]>())
     }
 
+    fn hint(&mut self) -> u64 {
+        unreachable!("the clocks of its process say: see `LyingClaim`")
+    }
+
     fn pause(&mut self, attempt: u32) -> Duration {
         Backoff::default().pause(attempt, rand::random())
     }
@@ -120,9 +124,9 @@ impl Shell {
             },
             Event::Dialled { node, epoch, opened } if self.process.awaits(node, epoch) => {
                 match opened {
-                    Ok((stream, Greeting { client_id, run_id })) => {
+                    Ok((stream, greeting)) => {
                         self.wires[node].push(Wire::new(epoch, stream));
-                        self.tell(Happening::Connected { node, epoch, client_id, run_id });
+                        self.tell(Happening::Connected { node, epoch, greeting });
                     }
                     Err(why) => self.closed(node, epoch, &why),
                 }
@@ -154,9 +158,15 @@ impl Shell {
                 Wish::Notice(notice) => Voice.tell(&notice),
                 Wish::Write { node, epoch, command } => self.write(node, epoch, &command),
                 Wish::Dial { node, epoch } => {
-                    dial(self.urls[node].clone(), (node, epoch), self.limit, self.events.clone());
+                    let how = (self.limit, self.process.is_guarded());
+                    dial(self.urls[node].clone(), (node, epoch), how, self.events.clone());
                 }
                 Wish::Close { node, epoch } => self.wires[node].retain(|wire| wire.epoch != epoch),
+                Wish::Refuse { node, epoch, why } => {
+                    // Not now: like any other end.
+                    let why = why.to_string();
+                    let _ = self.events.send(Event::Closed { node, epoch, why });
+                }
             }
         }
         for (node, wires) in self.wires.iter_mut().enumerate() {
@@ -172,7 +182,9 @@ impl Shell {
 
     fn write(&mut self, node: usize, epoch: u64, command: &Command) {
         let lie = self.lie;
-        if lie == Lie::SendsAgain && matches!(command, Command::Set { .. }) {
+        if lie == Lie::SendsAgain
+            && matches!(command, Command::Set { .. } | Command::Guarded { .. })
+        {
             let mut bytes = Vec::new();
             lie.encode(command, &mut bytes);
             send_again(self.urls[node].clone(), bytes, self.limit);

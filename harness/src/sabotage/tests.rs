@@ -25,6 +25,10 @@ impl Dice for Counter {
         Token::new([self.0; 20])
     }
 
+    fn hint(&mut self) -> u64 {
+        0
+    }
+
     fn pause(&mut self, _: u32) -> Duration {
         Duration::from_millis(1)
     }
@@ -218,7 +222,8 @@ fn ignored_drift_brings_the_deadline_to_the_ttl() {
 fn plain_del_and_blind_extend_do_not_look_whose_the_key_is() {
     let (key, token) = (b"r"[..].into(), Token::new([b'x'; 20]));
     let delete = Command::Delete { key, token };
-    let keep = Command::Keep { key: b"r"[..].into(), token, ttl_ms: 1000, repair: true };
+    let keep =
+        Command::Keep { key: b"r"[..].into(), token, ttl_ms: 1000, repair: true, fence: None };
     let bytes = |lie: Lie, command: &Command| {
         let mut out = Vec::new();
         lie.encode(command, &mut out);

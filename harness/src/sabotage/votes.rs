@@ -22,6 +22,8 @@ pub(super) struct Votes {
     step: Option<Step>,
     /// Masters that are in favour, for real.
     favour: NodeSet,
+    /// Those of them that said just what the latest said: with fencing tokens, the same number.
+    alike: Vec<(NodeId, Answer)>,
     /// Masters in whose name a vote was made up: what they say is not passed on.
     made_up: NodeSet,
     /// What others said. Held back, or the round would be lost before it is stolen.
@@ -42,12 +44,14 @@ impl Votes {
         if self.made_up.contains(node) {
             return Vec::new();
         }
-        let wanted = if matches!(step, Step::Attempt(_)) { Answer::Created } else { Answer::Kept };
-        if answer == wanted {
+        let grants = matches!(step, Step::Attempt(_));
+        if if grants { answer.creates() } else { answer == Answer::Kept } {
             self.favour.insert(node);
-            let mut told = vec![(node, answer)];
+            self.alike.retain(|(_, known)| *known == answer);
+            self.alike.push((node, answer.clone()));
+            let mut told = vec![(node, answer.clone())];
             if self.favour.len() == theft.enough {
-                told.extend(self.make_up(theft).map(|node| (node, wanted.clone())));
+                told.extend(self.make_up(theft).map(|node| (node, answer.clone())));
             }
             return told;
         }
@@ -66,7 +70,8 @@ impl Votes {
 
     /// Makes up what is missing to a quorum, in the name of masters that are not in favour.
     fn make_up(&mut self, theft: Theft) -> impl Iterator<Item = NodeId> {
-        let real = self.favour.and(theft.voters).len();
+        let alike: NodeSet = self.alike.iter().map(|(node, _)| *node).collect();
+        let real = alike.and(theft.voters).len();
         let missing = theft.quorum.saturating_sub(real);
         let others = |node: &NodeId| theft.voters.contains(*node) && !self.favour.contains(*node);
         let chosen: Vec<_> = NodeId::all(theft.nodes).filter(others).take(missing).collect();

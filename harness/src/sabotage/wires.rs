@@ -64,11 +64,11 @@ pub(crate) const AGAIN: Duration = Duration::from_millis(300);
 pub(super) fn dial(
     url: String,
     (node, epoch): (usize, u64),
-    limit: Duration,
+    how: (Duration, bool),
     events: Sender<Event>,
 ) {
     thread::spawn(move || {
-        let opened = open(&url, limit).map_err(|why| why.to_string());
+        let opened = open(&url, how).map_err(|why| why.to_string());
         let reader = opened.as_ref().ok().and_then(|(stream, _)| stream.try_clone().ok());
         // Before anything that is read on it.
         let told = events.send(Event::Dialled { node, epoch, opened });
@@ -83,7 +83,7 @@ pub(super) fn dial(
 pub(super) fn send_again(url: String, bytes: Vec<u8>, limit: Duration) {
     thread::spawn(move || {
         thread::sleep(AGAIN);
-        if let Ok((mut stream, _)) = open(&url, limit)
+        if let Ok((mut stream, _)) = open(&url, (limit, false))
             && stream.write_all(&bytes).is_ok()
         {
             // Until the master has answered: before that it may not have read them.
@@ -108,7 +108,7 @@ fn read(mut stream: TcpStream, (node, epoch): (usize, u64), events: &Sender<Even
 }
 
 /// Masters that want a password are not for saboteurs.
-fn open(url: &str, limit: Duration) -> io::Result<(TcpStream, Greeting)> {
+fn open(url: &str, (limit, guarded): (Duration, bool)) -> io::Result<(TcpStream, Greeting)> {
     let address = url.strip_prefix("redis://").unwrap_or(url);
     let address = address.split('/').next().unwrap_or_default();
     let address = address.to_socket_addrs()?.next();
@@ -119,17 +119,18 @@ fn open(url: &str, limit: Duration) -> io::Result<(TcpStream, Greeting)> {
     stream.set_read_timeout(Some(limit))?;
     let hello = Hello::default();
     let mut bytes = Vec::new();
-    hello.encode(&mut bytes);
+    let handshake = hello.handshake(guarded);
+    handshake.encode(&mut bytes);
     stream.write_all(&bytes)?;
     let (mut greeting, mut answers) = (Greeting::default(), 0);
     let (mut incoming, mut chunk) = (Vec::new(), [0; 8 * 1024]);
-    while answers < hello.answers() {
+    while answers < handshake.answers() {
         match stream.read(&mut chunk)? {
             0 => return Err(io::Error::other("closed by the master before it answered")),
             count => incoming.extend_from_slice(&chunk[..count]),
         }
         while let Some((frame, used)) = parse(&incoming, MAX_REPLY).map_err(io::Error::other)? {
-            let read = hello.read(answers, &frame, &mut greeting);
+            let read = handshake.read(answers, &frame, &mut greeting);
             read.map_err(|unfit| io::Error::other(unfit.0.to_string()))?;
             answers += 1;
             incoming.drain(..used);

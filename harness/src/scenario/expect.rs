@@ -18,6 +18,9 @@ pub enum Layer {
     MutualExclusion,
     /// An update is lost in a register that is read after the grant and written at the end.
     UnfencedResource,
+    /// An update is lost in a register that is presented to, read and written under the fencing token;
+    /// or a token is not unique, or not larger than one whose acquire had returned before.
+    FencedResource,
     /// A lease is handed out late, promises more than the masters keep, or ends untold.
     Validity,
     /// An acquire fails or is slow although a majority is reachable and nobody is in the way.
@@ -30,9 +33,10 @@ pub enum Layer {
 
 impl Layer {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::MutualExclusion,
         Self::UnfencedResource,
+        Self::FencedResource,
         Self::Validity,
         Self::Progress,
         Self::Liveness,
@@ -44,6 +48,7 @@ impl Layer {
         match self {
             Self::MutualExclusion => "mutual-exclusion",
             Self::UnfencedResource => "unfenced-resource",
+            Self::FencedResource => "fenced-resource",
             Self::Validity => "validity",
             Self::Progress => "progress",
             Self::Liveness => "liveness",
@@ -79,6 +84,9 @@ pub struct Expect {
     /// No update is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfenced_resource: Option<Wanted>,
+    /// No update is lost under fencing tokens, and they grow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fenced_resource: Option<Wanted>,
     /// Leases are handed out in time, are true, and end aloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validity: Option<Wanted>,
@@ -92,7 +100,7 @@ pub struct Expect {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hygiene: Option<Wanted>,
     /// Causes of the violations that must be found, each by the name of its fault
-    /// (`clock.step`, `node.restart`, `client.pause`), or `late-write`.
+    /// (`clock.step`, `node.restart`, `client.pause`), or `node-lists`, or `late-write`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub because: Vec<Cause>,
     /// How the acquires of each client must have ended, or the run shows nothing.
@@ -110,6 +118,7 @@ impl Expect {
         let wanted = match layer {
             Layer::MutualExclusion => self.mutual_exclusion,
             Layer::UnfencedResource => self.unfenced_resource,
+            Layer::FencedResource => self.fenced_resource,
             Layer::Validity => self.validity,
             Layer::Progress => self.progress,
             Layer::Liveness => self.liveness,
@@ -140,10 +149,13 @@ pub enum Acquires {
     NoQuorum,
     /// None was granted, and one because nothing was left of the TTL.
     Late,
+    /// None was granted, and the reason of one names a master that is distrusted, since it may have
+    /// forgotten. For locks with a guard.
+    Distrusted,
 }
 
-/// Why a violation was possible. The name is the fault's; `late-write`, `bug` and `unknown` are no
-/// faults.
+/// Why a violation was possible. The name is the fault's; `node-lists`, `late-write`, `bug` and
+/// `unknown` are no faults.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -161,9 +173,34 @@ pub enum Cause {
     /// A master forgot at a restart.
     #[serde(rename = "node.restart")]
     NodeRestart,
+    /// Somebody ran `FLUSHALL` on a master.
+    #[serde(rename = "node.flush")]
+    NodeFlush,
+    /// A master evicted keys that have a TTL.
+    #[serde(rename = "node.evict")]
+    NodeEvict,
+    /// A master lost its power, and what it had not synced.
+    #[serde(rename = "node.power-loss")]
+    NodePowerLoss,
+    /// A replica took over from a master, and lacked what it had not got.
+    #[serde(rename = "node.failover")]
+    NodeFailover,
+    /// Somebody set the fencing counters of masters to their end, so that they grant no more.
+    #[serde(rename = "node.counter")]
+    NodeCounter,
+    /// A client's wall clock was behind: counters that masters lost began anew at a smaller number.
+    #[serde(rename = "client.clock")]
+    ClientClock,
     /// A client was paused between its last look at the deadline and its write.
     #[serde(rename = "client.pause")]
     ClientPause,
+    /// What a client sent to a register before the end of its lease came after it.
+    #[serde(rename = "resource.delay")]
+    ResourceDelay,
+    /// Clients know different masters, and their quorums have none in common; or one knows fewer masters
+    /// than its quorum.
+    #[serde(rename = "node-lists")]
+    NodeLists,
     /// A client wrote after its lease had ended, awake: it did not look.
     #[serde(rename = "late-write")]
     LateWrite,
@@ -183,7 +220,15 @@ impl Cause {
             Self::ClockRate => "clock.rate",
             Self::ClockStrobe => "clock.strobe",
             Self::NodeRestart => "node.restart",
+            Self::NodeFlush => "node.flush",
+            Self::NodeEvict => "node.evict",
+            Self::NodePowerLoss => "node.power-loss",
+            Self::NodeFailover => "node.failover",
+            Self::NodeCounter => "node.counter",
+            Self::ClientClock => "client.clock",
             Self::ClientPause => "client.pause",
+            Self::ResourceDelay => "resource.delay",
+            Self::NodeLists => "node-lists",
             Self::LateWrite => "late-write",
             Self::Bug => "bug",
             Self::Unknown => "unknown",

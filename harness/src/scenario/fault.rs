@@ -1,7 +1,7 @@
 //! Faults as values: a harm, whom it hits, when it strikes and when it is cured.
 //!
-//! `node.rs`, `clock.rs`, `net.rs` and `client.rs` have the harms, each with its cure; `whom.rs` has
-//! the masters and clients that they hit; `text.rs` is how a fault stands in TOML and in histories.
+//! `node.rs`, `clock.rs`, `net.rs`, `client.rs` and `resource.rs` have the harms, each with its cure;
+//! `whom.rs` has the masters and clients that they hit; `text.rs` is how a fault stands in TOML and in histories.
 //! When one strikes is for the director, what is done then for the backend. Whether one makes sense
 //! in its scenario is checked in `read/check/faults.rs`.
 
@@ -12,17 +12,21 @@ use self::text::Text;
 use super::length::Length;
 use super::words::Moment;
 
+mod ahead;
 mod client;
 mod clock;
 mod net;
 mod node;
+mod resource;
 mod text;
 mod whom;
 
+pub use ahead::Ahead;
 pub use client::ClientHarm;
 pub use clock::ClockHarm;
 pub use net::{Class, End, NetHarm, Side, Which};
 pub use node::NodeHarm;
+pub use resource::{ResourceHarm, Touches};
 pub use whom::{Clients, Nodes, Role};
 
 /// Something that goes wrong.
@@ -50,7 +54,7 @@ pub enum When {
     Before(Moment),
 }
 
-/// What a fault does: to a master, to its clock, to the network, to a client.
+/// What a fault does: to a master, to its clock, to the network, to a client, on the way to a register.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Harm {
@@ -62,6 +66,8 @@ pub enum Harm {
     Net(NetHarm),
     /// To client processes.
     Client(ClientHarm),
+    /// To what passes between clients and registers.
+    Resource(ResourceHarm),
 }
 
 impl Harm {
@@ -74,6 +80,12 @@ impl Harm {
             Self::Node(NodeHarm::Pause { .. }) => "node.pause",
             Self::Node(NodeHarm::Slow { .. }) => "node.slow",
             Self::Node(NodeHarm::Full { .. }) => "node.full",
+            Self::Node(NodeHarm::Counter { .. }) => "node.counter",
+            Self::Node(NodeHarm::Flush { .. }) => "node.flush",
+            Self::Node(NodeHarm::Evict { .. }) => "node.evict",
+            Self::Node(NodeHarm::PowerLoss { .. }) => "node.power-loss",
+            Self::Node(NodeHarm::Lag { .. }) => "node.lag",
+            Self::Node(NodeHarm::Failover { .. }) => "node.failover",
             Self::Clock(ClockHarm::Step { .. }) => "clock.step",
             Self::Clock(ClockHarm::Rate { .. }) => "clock.rate",
             Self::Clock(ClockHarm::Strobe { .. }) => "clock.strobe",
@@ -89,14 +101,24 @@ impl Harm {
             Self::Client(ClientHarm::Suspend { .. }) => "client.suspend",
             Self::Client(ClientHarm::Kill { .. }) => "client.kill",
             Self::Client(ClientHarm::Clock { .. }) => "client.clock",
+            Self::Resource(ResourceHarm::Delay { .. }) => "resource.delay",
         }
     }
 
     /// Whether there is something to undo.
     pub const fn has_cure(&self) -> bool {
         match self {
-            Self::Node(NodeHarm::Restart { .. }) | Self::Client(ClientHarm::Kill { .. }) => false,
-            Self::Node(_) | Self::Clock(_) | Self::Net(_) | Self::Client(_) => true,
+            Self::Node(
+                NodeHarm::Restart { .. }
+                | NodeHarm::Flush { .. }
+                | NodeHarm::Evict { .. }
+                | NodeHarm::Counter { .. }
+                | NodeHarm::Failover { .. },
+            )
+            | Self::Client(ClientHarm::Kill { .. }) => false,
+            Self::Node(_) | Self::Clock(_) | Self::Net(_) | Self::Client(_) | Self::Resource(_) => {
+                true
+            }
         }
     }
 
@@ -110,6 +132,24 @@ impl Harm {
         matches!(self, Self::Client(ClientHarm::Pause { .. } | ClientHarm::Suspend { .. }))
     }
 
+    /// Whether a replica is needed for it.
+    pub const fn needs_replicas(&self) -> bool {
+        matches!(self, Self::Node(NodeHarm::Lag { .. } | NodeHarm::Failover { .. }))
+    }
+
+    /// Whether masters that it hits are started again: at once or when it is cured.
+    pub const fn starts_again(&self) -> bool {
+        matches!(
+            self,
+            Self::Node(
+                NodeHarm::Kill { .. }
+                    | NodeHarm::Stop { .. }
+                    | NodeHarm::Restart { .. }
+                    | NodeHarm::PowerLoss { .. }
+            )
+        )
+    }
+
     /// Whether it sets a wall clock.
     pub const fn sets_a_clock(&self) -> bool {
         matches!(self, Self::Clock(_) | Self::Client(ClientHarm::Clock { .. }))
@@ -121,7 +161,7 @@ impl Harm {
             Self::Node(harm) => Some(harm.nodes()),
             Self::Clock(harm) => Some(harm.nodes()),
             Self::Net(harm) => Some(harm.nodes()),
-            Self::Client(_) => None,
+            Self::Client(_) | Self::Resource(_) => None,
         }
     }
 
@@ -130,6 +170,27 @@ impl Harm {
         match self {
             Self::Net(harm) => Some(harm.clients()),
             Self::Client(harm) => Some(harm.clients()),
+            Self::Resource(harm) => Some(harm.clients()),
+            Self::Node(_) | Self::Clock(_) => None,
+        }
+    }
+
+    /// The masters that it hits, to change them.
+    pub const fn nodes_mut(&mut self) -> Option<&mut Nodes> {
+        match self {
+            Self::Node(harm) => Some(harm.nodes_mut()),
+            Self::Clock(harm) => Some(harm.nodes_mut()),
+            Self::Net(harm) => Some(harm.nodes_mut()),
+            Self::Client(_) | Self::Resource(_) => None,
+        }
+    }
+
+    /// The clients that it hits, to change them.
+    pub const fn clients_mut(&mut self) -> Option<&mut Clients> {
+        match self {
+            Self::Net(harm) => Some(harm.clients_mut()),
+            Self::Client(harm) => Some(harm.clients_mut()),
+            Self::Resource(harm) => Some(harm.clients_mut()),
             Self::Node(_) | Self::Clock(_) => None,
         }
     }

@@ -129,7 +129,7 @@ impl Search {
         report.runs += 1;
         report.events += u64::try_from(history.records.len()).unwrap_or(u64::MAX);
         report.passed = report.passed.saturating_add(history.length().unwrap_or_default());
-        for kind in kinds(&verdict) {
+        for kind in kinds(&history.header.scenario, &verdict) {
             if self.is_wrong(&kind) {
                 let sight = report.kinds.entry(kind).or_insert(Sight { first: number, runs: 0 });
                 sight.runs += 1;

@@ -1,7 +1,8 @@
 //! All the times of a scenario, wherever they stand: for whoever rounds them or scales them.
 
 use crate::scenario::{
-    ClientHarm, ClockHarm, Harm, Length, NetHarm, NodeHarm, Rounds, Scenario, Step, When,
+    Ahead, ClientHarm, ClockHarm, Harm, Length, NetHarm, NodeHarm, ResourceHarm, Rounds, Scenario,
+    Step, When,
 };
 
 /// What a time is for.
@@ -58,7 +59,9 @@ fn of_step(step: &mut Step, see: &mut dyn FnMut(&mut Length)) {
 
 fn of_harm(harm: &mut Harm, see: &mut dyn FnMut(&mut Length)) {
     match harm {
-        Harm::Node(NodeHarm::Slow { by, .. }) | Harm::Net(NetHarm::Delay { by, .. }) => see(by),
+        Harm::Node(NodeHarm::Counter { ahead: Ahead::By(by), .. } | NodeHarm::Slow { by, .. })
+        | Harm::Net(NetHarm::Delay { by, .. })
+        | Harm::Resource(ResourceHarm::Delay { by, .. }) => see(by),
         Harm::Clock(ClockHarm::Step { by, .. }) | Harm::Client(ClientHarm::Clock { by, .. }) => {
             see(&mut by.by);
         }

@@ -1,7 +1,7 @@
 //! Scenarios by chance: a number in, a scenario out.
 //!
-//! Who locks what is drawn in `people.rs`, what goes wrong in `trouble.rs`, when and where in
-//! `aims.rs`. Each family of faults is left out of every other scenario: where all happen at once
+//! Who locks what is drawn in `people.rs`, under fencing tokens or not in `fences.rs`, what goes wrong in `trouble.rs` and `forgets.rs`, when and where in
+//! `aims.rs`, what is outside and no fault of masters and links in `beyond.rs`. Each family of faults is left out of every other scenario: where all happen at once
 //! nothing gets far enough to go wrong in an interesting way. Faults are cured in whatever order
 //! their times come, and many not before the end.
 //!
@@ -16,7 +16,10 @@ use dice::Dice;
 use trouble::Families;
 
 mod aims;
+mod beyond;
 mod dice;
+mod fences;
+mod forgets;
 mod people;
 #[cfg(test)]
 mod tests;
@@ -57,10 +60,18 @@ impl Space {
             expect: Expect::default(),
             variants: Vec::new(),
         };
+        // From chance of its own, as below. Before the faults, some of which strike at a step.
+        fences::add(&mut Dice::new(number ^ fences::CHANCE), &mut scenario);
         let families = Families::draw(&mut dice, self.inside);
         for _ in 0..dice.below(FAULTS) {
             let fault = families.fault(&mut dice, &scenario);
             scenario.faults.extend(fault);
+        }
+        if !self.inside {
+            // From chance of its own, so that all else is as it would be without. Before the clients'
+            // lists of masters, to which parts are cut down.
+            forgets::add(&mut Dice::new(number ^ forgets::CHANCE), &mut scenario);
+            beyond::draw(&mut dice, &mut scenario);
         }
         scenario
     }
@@ -69,7 +80,7 @@ impl Space {
         let nodes = self.nodes.unwrap_or_else(|| dice.pick(&[1, 3, 3, 4, 5, 5]));
         let keeps = [Persistence::None, Persistence::AofAlways, Persistence::AofEverysec];
         let persistence = dice.pick(if self.inside { &keeps[..2] } else { &keeps });
-        Cluster { nodes, persistence }
+        Cluster { nodes, persistence, replicas: false }
     }
 }
 
@@ -88,6 +99,8 @@ fn lock(dice: &mut Dice) -> Lock {
         drift_ppm: dice.pick(&[500, 10_000, 50_000, 50_000]),
         drift: of_millis(dice.within(2, 5)),
         fencing: false,
+        guard: None,
+        blessed: true,
     }
 }
 

@@ -134,6 +134,7 @@ fn about(kind: &Kind, lie: Lie, scenario: &Scenario) -> String {
     let mut about = match kind.layer {
         Some(Layer::MutualExclusion) => "Two clients believe at once that they hold",
         Some(Layer::UnfencedResource) => "An update is lost",
+        Some(Layer::FencedResource) => "Fencing tokens do not protect",
         Some(Layer::Validity) => "A lease is not what it says",
         Some(Layer::Progress) => {
             "An acquire fails or is slow, or a lease ends, though nothing is in the way"

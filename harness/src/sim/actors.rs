@@ -2,6 +2,7 @@
 //! they want is done.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use redquorum_protocol::Time;
 
@@ -25,18 +26,21 @@ impl World {
             drift_ppm: lock.drift_ppm,
             drift_ms: millis(lock.drift.0),
             fencing: lock.fencing,
+            guard_ms: lock.guard.map(|guard| millis(guard.0)),
         };
         let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
         for (number, name) in names.into_iter().enumerate() {
             let mut wishes = Vec::new();
             let clocks = self.clocks(0, 0);
-            let nodes = self.masters.len();
+            let list = self.scenario.list_of(&name);
+            let nodes: Arc<[usize]> = list.addresses().iter().map(|node| node - 1).collect();
             let mut dice = self.seed.of_process(number);
             let mut around = Around { clocks, dice: &mut dice.claims, out: &mut wishes };
-            let process = Process::start(options.clone(), nodes, self.lie, &mut around);
+            let process = Process::start(options.clone(), nodes.len(), self.lie, &mut around);
             self.actors.push(Actor {
                 name,
                 process,
+                nodes,
                 wires: Vec::new(),
                 dice,
                 paused: false,
@@ -91,6 +95,7 @@ impl World {
 
     /// Does what a process wants, and sees to it that it is woken.
     fn grant(&mut self, number: usize, wishes: &mut Vec<Wish>) {
+        let mut refused = Vec::new();
         for wish in wishes.drain(..) {
             match wish {
                 Wish::Answer(mut answer) => {
@@ -108,16 +113,22 @@ impl World {
                     self.tell(Input::Extended { client, resource, deadline });
                 }
                 Wish::Notice(_) => {}
-                Wish::Write { node, epoch, command } => {
-                    if let Some(id) = self.wire_of(number, node, epoch) {
+                Wish::Write { node: link, epoch, command } => {
+                    if let Some(id) = self.wire_of(number, link, epoch) {
                         self.write(id, command);
                     }
                 }
-                Wish::Dial { node, epoch } => self.dial(number, node, epoch),
-                Wish::Close { node, epoch } => {
-                    if let Some(id) = self.wire_of(number, node, epoch) {
+                Wish::Dial { node: link, epoch } => self.dial(number, link, epoch),
+                Wish::Close { node: link, epoch } => {
+                    if let Some(id) = self.wire_of(number, link, epoch) {
                         self.close(id);
                     }
+                }
+                Wish::Refuse { node: link, epoch, why } => {
+                    if let Some(id) = self.wire_of(number, link, epoch) {
+                        self.close(id);
+                    }
+                    refused.push((link, epoch, why));
                 }
             }
         }
@@ -126,6 +137,9 @@ impl World {
         if wake != Time::NEVER && wake.as_nanos() < self.actors[number].wake {
             self.actors[number].wake = wake.as_nanos();
             self.enter(wake.as_nanos(), What::Wake(number));
+        }
+        for (link, epoch, why) in refused {
+            self.closed(number, link, epoch, why);
         }
     }
 
@@ -172,9 +186,9 @@ impl World {
         }
     }
 
-    fn wire_of(&self, number: usize, node: usize, epoch: u64) -> Option<WireId> {
+    fn wire_of(&self, number: usize, link: usize, epoch: u64) -> Option<WireId> {
         let wires = &self.actors[number].wires;
-        let found = wires.iter().find(|(n, e, _)| (*n, *e) == (node, epoch));
+        let found = wires.iter().find(|(l, e, _)| (*l, *e) == (link, epoch));
         found.map(|(_, _, id)| *id)
     }
 

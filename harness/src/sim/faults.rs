@@ -1,11 +1,12 @@
 //! Faults, carried out in virtual time: the same enum as on real masters.
 
 use super::rules::{Harm as Ill, Rule};
+use super::server::Wall;
 use super::wires::WireId;
-use super::world::{Instant, Up, What, World};
+use super::world::{Instant, Up, What, World, signed};
 use super::{RESTART, TURN};
 use crate::director::Input;
-use crate::history::{Left, Ns, Window, text_of};
+use crate::history::{Left, Window, text_of};
 use crate::name::Name;
 use crate::scenario::{Class, ClientHarm, ClockHarm, Harm, NetHarm, NodeHarm, Side, Which};
 
@@ -71,11 +72,27 @@ impl World {
             Harm::Node(NodeHarm::Full { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(true));
             }
+            Harm::Node(NodeHarm::PowerLoss { .. }) => {
+                nodes.iter().for_each(|node| self.lose_power(fault, *node));
+            }
+            Harm::Node(
+                NodeHarm::Flush { .. }
+                | NodeHarm::Evict { .. }
+                | NodeHarm::Counter { .. }
+                | NodeHarm::Lag { .. }
+                | NodeHarm::Failover { .. },
+            ) => {
+                let mut done = nodes.iter().map(|node| self.forget_at(fault, &harm, *node));
+                let failed = done.find_map(Result::err);
+                return self.struck_or(fault, self.now, failed);
+            }
             Harm::Clock(clock) => nodes.iter().for_each(|node| self.set_clock(*node, Some(clock))),
             Harm::Net(net) => {
                 let rule = rule_of(net);
                 self.rule(fault, Rule { nodes: Some(nodes), actors: Some(actors), ..rule });
             }
+            // The director's business.
+            Harm::Resource(_) => {}
             Harm::Client(ClientHarm::Pause { .. }) => {
                 actors.iter().for_each(|actor| self.actors[*actor].paused = true);
             }
@@ -99,7 +116,9 @@ impl World {
     pub(super) fn cure(&mut self, fault: usize) {
         let There { nodes, actors, rules } = self.there.remove(&fault).unwrap_or_default();
         match self.scenario.faults[fault].harm {
-            Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }) => {
+            Harm::Node(
+                NodeHarm::Kill { .. } | NodeHarm::Stop { .. } | NodeHarm::PowerLoss { .. },
+            ) => {
                 let up = Up { fault, nodes, since: self.now, cured: true };
                 return self.enter(self.now + RESTART, What::Up(Box::new(up)));
             }
@@ -108,6 +127,9 @@ impl World {
             }
             Harm::Node(NodeHarm::Full { .. }) => {
                 nodes.iter().for_each(|node| self.masters[*node].server.set_out_of_memory(false));
+            }
+            Harm::Node(NodeHarm::Lag { .. }) => {
+                nodes.iter().for_each(|node| self.masters[*node].lags = None);
             }
             Harm::Clock(_) => nodes.iter().for_each(|node| self.set_clock(*node, None)),
             Harm::Client(ClientHarm::Pause { .. } | ClientHarm::Suspend { .. }) => {
@@ -119,7 +141,15 @@ impl World {
             Harm::Node(NodeHarm::Slow { .. }) | Harm::Net(_) => {
                 rules.into_iter().for_each(|rule| self.heal(rule));
             }
-            Harm::Node(NodeHarm::Restart { .. }) | Harm::Client(ClientHarm::Kill { .. }) => {}
+            Harm::Node(
+                NodeHarm::Restart { .. }
+                | NodeHarm::Flush { .. }
+                | NodeHarm::Evict { .. }
+                | NodeHarm::Counter { .. }
+                | NodeHarm::Failover { .. },
+            )
+            | Harm::Client(ClientHarm::Kill { .. })
+            | Harm::Resource(_) => {}
         }
         self.cured(fault, self.now);
     }
@@ -135,8 +165,12 @@ impl World {
     }
 
     fn struck(&mut self, fault: usize, since: Instant) {
+        self.struck_or(fault, since, None);
+    }
+
+    fn struck_or(&mut self, fault: usize, since: Instant, failed: Option<String>) {
         let at = Window { from: self.ns(since), to: self.ns(self.now) };
-        self.direct(Input::Struck { fault, at, failed: None });
+        self.direct(Input::Struck { fault, at, failed });
     }
 
     fn cured(&mut self, fault: usize, since: Instant) {
@@ -166,8 +200,7 @@ impl World {
     }
 
     fn set_clock(&mut self, node: usize, harm: Option<&ClockHarm>) {
-        let now = Ns::try_from(self.now).unwrap_or(Ns::MAX);
-        let clock = self.masters[node].clock.changed(now, harm);
+        let clock = self.masters[node].clock.changed(signed(self.now), harm);
         self.masters[node].clock = clock;
         let at = self.ns(self.now);
         self.direct(Input::Recorded(clock.event(node + 1, Window { from: at, to: at })));
@@ -220,6 +253,14 @@ impl World {
         for node in 0..self.masters.len() {
             let wall = self.wall(node);
             self.masters[node].server.tick(wall);
+            self.sync(node, wall);
+        }
+    }
+
+    /// A master gets to syncing its file.
+    pub(super) fn sync(&mut self, node: usize, wall: Wall) {
+        if self.masters[node].server.fsync(wall) {
+            self.masters[node].synced = self.now;
         }
     }
 }

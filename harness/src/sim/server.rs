@@ -16,10 +16,12 @@ mod tests;
 mod wire;
 mod words;
 
-use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Key, Token};
+use std::sync::Arc;
 
-use crate::scenario::Persistence;
+use redquorum_protocol::wire::Command;
+use redquorum_protocol::{Answer, Key, RunId, Token};
+
+use crate::scenario::{Ahead, Persistence};
 use keys::{Keys, Stored};
 use wire::Wires;
 pub use wire::{Close, Connection};
@@ -116,7 +118,12 @@ impl Server {
 
     fn greet(&mut self, client_id: u64) -> Reply {
         match self.keys.load_scripts() {
-            Ok(()) => Reply::Greeting { client_id, run_id: self.run_id() },
+            Ok(()) => Reply::Greeting {
+                client_id,
+                run_id: self.run_id(),
+                boot: self.keys.marker().cloned(),
+                durable: self.persistence == Persistence::AofAlways,
+            },
             Err(error) => Reply::Error(error),
         }
     }
@@ -185,18 +192,24 @@ impl Server {
         self.wires.drop_all(out);
     }
 
-    /// Under [`Persistence::AofEverysec`], Redis's own attempt to sync; to be called every second
-    /// of real time, or more often. It syncs only if its wall clock shows a later second than at
-    /// the latest sync: while a clock that was set back catches up, nothing is. Seen on 7.0: no
-    /// sync in six seconds under a clock that was set back an hour, seven otherwise.
-    pub fn fsync(&mut self, wall: Wall) {
+    /// Under [`Persistence::AofEverysec`], Redis's own attempt to sync; to be called after every
+    /// command and ten times a second. It syncs if there is anything to sync, and only if its wall
+    /// clock shows a later second than at the latest sync: what is written first in a second is synced
+    /// at once, and all that follows with the next second. While a clock that was set back catches up,
+    /// nothing is. Seen on 7.0: no sync in six seconds under a clock that was set back an hour, seven
+    /// otherwise. Returns whether it synced.
+    pub fn fsync(&mut self, wall: Wall) -> bool {
         let second = wall / 1_000_000_000;
-        if self.up && !self.paused && second > self.synced_at {
+        let syncs = self.persistence == Persistence::AofEverysec
+            && self.up
+            && !self.paused
+            && second > self.synced_at
+            && self.keys.take_changed();
+        if syncs {
             self.synced_at = second;
-            if self.persistence == Persistence::AofEverysec && self.keys.take_changed() {
-                self.synced.clone_from(self.keys.stored());
-            }
+            self.synced.clone_from(self.keys.stored());
         }
+        syncs
     }
 
     /// Another process starts where one was killed, stopped or lost its power, with what is on the
@@ -205,6 +218,8 @@ impl Server {
         if !self.up {
             self.begin();
             self.synced_at = wall / 1_000_000_000;
+            // What it finds on the disk it takes for synced.
+            self.keys.take_changed();
             self.tick(wall);
         }
     }
@@ -231,9 +246,30 @@ impl Server {
         }
     }
 
+    /// Somebody sets the fencing counter of a lock, ahead of where it is. Nothing while it is paused or
+    /// down.
+    pub fn set_counter(&mut self, wall: Wall, key: Key, ahead: Ahead) {
+        if self.up && !self.paused {
+            self.keys.set_counter(wall, key, ahead);
+        }
+    }
+
     /// Memory is short, and Redis evicts this key. Returns whether it was there.
     pub fn evict(&mut self, key: &Key) -> bool {
         self.up && !self.paused && self.keys.evict(key)
+    }
+
+    /// Memory is so short that Redis evicts every key that has a TTL, which all have that a lock
+    /// sets; the marker of a guarded lock has none. Nothing while it is paused or down.
+    pub fn evict_all(&mut self) {
+        if self.up && !self.paused {
+            self.keys.evict_all();
+        }
+    }
+
+    /// Somebody writes, or deletes, the marker of guarded locks.
+    pub fn mark(&mut self, marker: Option<Arc<str>>) {
+        self.keys.set_marker(marker);
     }
 
     /// While memory is short and nothing may be evicted, every creation of a key is refused.
@@ -256,15 +292,26 @@ impl Server {
     pub fn fail_over(&mut self, replica: Replica, out: &mut Vec<Event>) {
         self.end(out);
         self.begin();
+        self.keys.out_of_memory = false;
         self.synced.clone_from(&replica.0);
         self.keys.replace(replica.0);
     }
 
-    /// The keys in memory with their tokens and the last instant at which they are still there;
+    /// As `DBSIZE`: keys of locks and fencing counters, those included that have expired unseen.
+    pub fn count(&self) -> usize {
+        if self.up { self.keys.stored().len() } else { 0 }
+    }
+
+    /// The keys of locks in memory with their tokens and the last instant at which they are still there;
     /// with those that have expired and were not looked at since.
     pub fn keys(&self) -> impl Iterator<Item = (&Key, Token, Wall)> {
         self.keys.all().filter(|_| self.up)
     }
+}
+
+/// How a run id is written.
+pub fn name_of(run_id: u64) -> RunId {
+    RunId(Arc::from(format!("{run_id:016x}")))
 }
 
 /// The finalizer of splitmix64 over both: different for each start of each master.

@@ -10,10 +10,8 @@
 //! `wires/words.rs` knows what commands and replies mean.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-use redquorum_protocol::RunId;
-use redquorum_protocol::wire::Command;
+use redquorum_protocol::wire::{Command, Greeting};
 
 use super::rules::{Fate, Harm};
 use super::server::{self, Connection};
@@ -37,6 +35,8 @@ pub(super) type WireId = usize;
 #[derive(Clone, Debug)]
 pub(super) struct Wire {
     pub(super) actor: usize,
+    /// Which of the links of its client it is of, and the master at the other end.
+    link: usize,
     pub(super) node: usize,
     pub(super) epoch: u64,
     /// The number by which the history knows it: that of the first, if it is a duplicate's.
@@ -215,7 +215,7 @@ impl World {
     /// A request is on its way to the master.
     fn forward(&mut self, id: WireId, message: Message, fate: &Fate) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let latency = self.links.of_mut(wire.actor, wire.node).up.latency();
+        let latency = self.links.of_mut(wire.actor, wire.link).up.latency();
         let at = wire.up.arrives(self.now, latency, fate, size_of(&message.request));
         let (actor, class) = (wire.actor, message.class);
         if fate.duplicate && message.act.is_some() {
@@ -232,8 +232,8 @@ impl World {
 
     /// The second of a request goes a way of its own, on a connection that has no client.
     fn duplicate(&mut self, id: WireId, first: Instant, message: &Message) {
-        let Some(Wire { actor, node, epoch, .. }) = self.wires.get(id) else { return };
-        let (actor, node, epoch) = (*actor, *node, *epoch);
+        let Some(Wire { actor, link, node, epoch, .. }) = self.wires.get(id) else { return };
+        let (actor, link, node, epoch) = (*actor, *link, *node, *epoch);
         let Some(connection) = self.masters[node].server.connect() else { return };
         let copy = self.wires.next();
         self.masters[node].wires.insert(connection, copy);
@@ -243,9 +243,9 @@ impl World {
             client_open: false,
             master_open: true,
             greeted: true,
-            ..Wire::new(actor, node, epoch, copy, self.now)
+            ..Wire::new(actor, (link, node), epoch, copy, self.now)
         };
-        let at = first + self.links.of_mut(actor, node).copies.latency();
+        let at = first + self.links.of_mut(actor, link).copies.latency();
         wire.up.under_way.push_back((at, Message { duplicate: true, ..message.clone() }));
         self.wires.add(wire);
         self.enter(at, What::AtMaster(copy));
@@ -268,6 +268,7 @@ impl World {
         let wall = self.wall(node);
         let mut events = std::mem::take(&mut self.events);
         self.masters[node].server.serve(wall, connection, &mut events);
+        self.sync(node, wall);
         self.heed(node, &mut events);
         self.events = events;
     }
@@ -336,7 +337,7 @@ impl World {
 
     fn send_back(&mut self, id: WireId, reply: Reply, fate: &Fate) {
         let Some(wire) = self.wires.get_mut(id) else { return };
-        let latency = self.links.of_mut(wire.actor, wire.node).down.latency();
+        let latency = self.links.of_mut(wire.actor, wire.link).down.latency();
         let at = wire.down.arrives(self.now, latency, fate, 40);
         wire.down.under_way.push_back((at, reply));
         self.enter(at, What::AtClient(id));
@@ -349,17 +350,13 @@ impl World {
         if !wire.client_open {
             return self.record(id, to, result, None);
         }
-        let (actor, node, epoch, class) = (wire.actor, wire.node, wire.epoch, to.class);
+        let (actor, node, epoch, class) = (wire.actor, wire.link, wire.epoch, to.class);
         let happening = match reply {
-            server::Reply::Greeting { client_id, run_id } => {
+            server::Reply::Greeting { client_id, run_id, boot, durable } => {
                 wire.greeted = true;
-                let run_id = RunId(Arc::from(format!("{run_id:016x}")));
-                Happening::Connected {
-                    node,
-                    epoch,
-                    client_id: Some(client_id),
-                    run_id: Some(run_id),
-                }
+                let (client_id, run_id) = (Some(client_id), Some(server::name_of(run_id)));
+                let greeting = Greeting { client_id, run_id, boot, durable };
+                Happening::Connected { node, epoch, greeting }
             }
             other => Happening::Answered { node, epoch, answer: answer_of(other) },
         };

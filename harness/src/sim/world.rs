@@ -77,6 +77,12 @@ pub(super) struct Up {
 pub(super) struct Master {
     pub(super) server: Server,
     pub(super) clock: WallClock,
+    /// What its replica has, while that lags, and since when it does.
+    pub(super) lags: Option<(server::Replica, Instant)>,
+    /// Its replica is the master now.
+    pub(super) failed_over: bool,
+    /// When it last synced its file.
+    pub(super) synced: Instant,
     /// Which wire each of its connections is the end of.
     pub(super) wires: BTreeMap<Connection, WireId>,
     /// In which order it gets to its connections when it goes on.
@@ -88,7 +94,9 @@ pub(super) struct Master {
 pub(super) struct Actor {
     pub(super) name: Name,
     pub(super) process: Process,
-    /// The wires that it has not closed: master, epoch, number.
+    /// The master at the other end of each of its links: two may lead to one.
+    pub(super) nodes: Arc<[usize]>,
+    /// The wires that it has not closed: link, epoch, number.
     pub(super) wires: Vec<(usize, u64, WireId)>,
     pub(super) dice: ProcessDice,
     pub(super) paused: bool,
@@ -106,21 +114,24 @@ pub(super) struct Actor {
     pub(super) wake: Instant,
 }
 
-/// The chance of each link, from a process to a master.
+/// The chance of each link, of a process to the masters that it knows.
 #[derive(Clone, Debug)]
 pub(super) struct Links {
-    nodes: usize,
+    most: usize,
     all: Vec<LinkDice>,
 }
 
 impl Links {
-    fn of(seed: Seed, processes: usize, nodes: usize) -> Self {
-        let each = |process| (0..nodes).map(move |node| seed.of_link(process, node));
-        Self { nodes, all: (0..processes).flat_map(each).collect() }
+    fn of(seed: Seed, scenario: &Scenario) -> Self {
+        let links = |process: &Name| scenario.list_of(process).addresses().len();
+        let processes = scenario.processes();
+        let most = processes.iter().map(|process| links(process)).max().unwrap_or(0);
+        let each = |process| (0..most).map(move |link| seed.of_link(process, link));
+        Self { most, all: (0..processes.len()).flat_map(each).collect() }
     }
 
-    pub(super) fn of_mut(&mut self, process: usize, node: usize) -> &mut LinkDice {
-        &mut self.all[process * self.nodes + node]
+    pub(super) fn of_mut(&mut self, process: usize, link: usize) -> &mut LinkDice {
+        &mut self.all[process * self.most + link]
     }
 }
 
@@ -158,9 +169,18 @@ impl World {
         let nodes = scenario.cluster.nodes;
         let masters = (0..nodes).map(|node| {
             let dice = seed.of_master(node);
+            let mut server = Server::new(dice.id, scenario.cluster.persistence);
+            let name = server::name_of(server.run_id());
+            let marker = scenario.lock.marker(&name.0, scenario.cluster.persistence);
+            if let Some(marker) = marker {
+                server.mark(Some(Arc::from(marker)));
+            }
             Master {
-                server: Server::new(dice.id, scenario.cluster.persistence),
+                server,
                 clock: WallClock::REAL,
+                lags: None,
+                failed_over: false,
+                synced: 0,
                 wires: BTreeMap::new(),
                 order: dice.order,
             }
@@ -172,7 +192,7 @@ impl World {
             origin: 0,
             queue: Queue::new(),
             director: Director::shared(Arc::clone(&scenario)),
-            links: Links::of(seed, scenario.processes().len(), nodes),
+            links: Links::of(seed, &scenario),
             scenario,
             direct_at: Instant::MAX,
             masters,
@@ -204,14 +224,12 @@ impl World {
 
     /// Nanoseconds of the run.
     pub(super) fn ns(&self, at: Instant) -> Ns {
-        let signed = |at| Ns::try_from(at).unwrap_or(Ns::MAX);
         signed(at).saturating_sub(signed(self.origin))
     }
 
     /// What the wall clock of a master shows.
     pub(super) fn wall(&self, node: usize) -> server::Wall {
-        let now = Ns::try_from(self.now).unwrap_or(Ns::MAX);
-        let ahead = self.masters[node].clock.ahead(now);
+        let ahead = self.masters[node].clock.ahead(signed(self.now));
         super::EPOCH.saturating_add(self.now).saturating_add_signed(ahead)
     }
 
@@ -227,17 +245,13 @@ impl World {
         }
         self.orders = orders;
         if let Some(wake) = self.director.next_wake() {
-            let wake = u64::try_from(wake.saturating_add(self.ns_of_origin())).unwrap_or(0);
+            let wake = u64::try_from(wake.saturating_add(signed(self.origin))).unwrap_or(0);
             if wake < self.direct_at || self.direct_at <= self.now {
                 // Later in any case: time goes on.
                 self.direct_at = wake.max(self.now + 1_000);
                 self.enter(self.direct_at, What::Direct);
             }
         }
-    }
-
-    fn ns_of_origin(&self) -> Ns {
-        Ns::try_from(self.origin).unwrap_or(Ns::MAX)
     }
 
     /// The gate of the last fault, if it has one.
@@ -278,4 +292,9 @@ impl World {
     pub(super) fn actor(&self, name: &str) -> Option<usize> {
         self.actors.iter().position(|actor| actor.name == name)
     }
+}
+
+/// As histories and clocks count it.
+pub(super) fn signed(at: Instant) -> Ns {
+    Ns::try_from(at).unwrap_or(Ns::MAX)
 }

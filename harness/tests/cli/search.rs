@@ -99,7 +99,7 @@ fn all_schedules_are_told_with_what_they_were_made_of() {
     let words = ["search", "--nodes", "3", "--faults", "0"];
     let (code, stdout, stderr) = ask(&folder, &words);
     assert_eq!(code, 0, "{stdout}{stderr}");
-    for part in ["after c1 granted L", "clock.step: ", "6 schedules of up to 0", "nothing was cut"]
+    for part in ["after c1 granted L", "clock.step: ", "13 schedules of up to 0", "nothing was cut"]
     {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }

@@ -37,6 +37,7 @@ impl Client {
             drift_ppm: 10_000,
             drift_ms: 2,
             fencing: false,
+            guard_ms: None,
         };
         let options = serde_json::to_string(&options).unwrap();
         let env = [(NODES_VARIABLE, masters.urls().join(",")), (OPTIONS_VARIABLE, options)];

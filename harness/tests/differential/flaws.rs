@@ -79,7 +79,7 @@ impl Flawed {
     fn renew(&mut self, wall: Wall, key: &Key, ttl_ms: u64, ghost: Connection) {
         let holder = self.server.keys().find(|(it, ..)| *it == key).map(|(_, token, _)| token);
         let Some(token) = holder else { return };
-        let keep = Command::Keep { key: key.clone(), token, ttl_ms, repair: false };
+        let keep = Command::Keep { key: key.clone(), token, ttl_ms, repair: false, fence: None };
         self.server.deliver(ghost, Request::Lock(keep));
         self.server.serve(wall, ghost, &mut Vec::new());
     }

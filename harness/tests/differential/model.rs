@@ -115,7 +115,9 @@ impl<M: Master> Model<M> {
                 self.greeted = [NOBODY; SLOTS];
                 self.arrived.iter_mut().for_each(VecDeque::clear);
             }
-            Step::Sync => self.master.server().fsync(wall),
+            Step::Sync => {
+                self.master.server().fsync(wall);
+            }
             Step::Expire => self.master.tick(wall),
             Step::Memory(short) if !self.master.server().is_paused() => {
                 self.master.server().set_out_of_memory(*short);
@@ -181,7 +183,7 @@ impl<M: Master> Model<M> {
         self.hear(&events, &mut heard);
         heard.sort_by_key(|it| it.number);
         seen.heard = heard;
-        seen.count = Some(self.master.server().keys().count());
+        seen.count = Some(self.master.server().count());
         self.open.retain(|line| line.slot.is_some());
         seen
     }
@@ -207,7 +209,7 @@ impl<M: Master> Model<M> {
                 }
                 Event::Reply(_, reply) => {
                     let mut reply = reply.clone();
-                    if let Reply::Greeting { client_id, run_id } = &mut reply {
+                    if let Reply::Greeting { client_id, run_id, .. } = &mut reply {
                         if let Some(slot) = line.slot {
                             self.greeted[slot] = *client_id;
                         }

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 
+use redquorum_harness::sabotage::Laxity;
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::Request;
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Key, Token};
+use redquorum_protocol::{Fence, Key, MAX_NUMBER, RunId, Token};
 
 /// Connections that are used at the same time.
 pub(crate) const SLOTS: usize = 4;
@@ -98,17 +99,48 @@ fn ttl(random: &mut Random) -> u64 {
     }
 }
 
+/// Numbers so small that no clock clamps them, and memories so short that counters are forgotten.
+fn fence(random: &mut Random) -> Option<Fence> {
+    let fence =
+        Fence { number: random.of(&[0, 1, 2, 40, 60]), memory_ms: 1 + ttl(random) % 86_400_000 };
+    (random.below(2) == 0).then_some(fence)
+}
+
+/// A command, or for some times and numbers as a client says it that leaves out a line of its script.
+fn lax(command: Command) -> Request {
+    let lax = match &command {
+        Command::Set { fence: Some(_), ttl_ms: 999, .. } => Laxity::Unclamped,
+        Command::Set { fence: Some(_), ttl_ms: 1001, .. } => Laxity::Endless,
+        Command::Certify { fence: Fence { number: 50, .. }, .. } => Laxity::Uncompared,
+        _ => return Request::Lock(command),
+    };
+    Request::Lax(command, lax)
+}
+
 fn ask(random: &mut Random) -> Ask {
     let key = key(random.below(KEYS));
     let lock = |command| Ask::Say(Request::Lock(command));
     match random.below(1000) {
-        0..300 => lock(Command::Set { key, token: token(random), ttl_ms: ttl(random) }),
-        300..450 => lock(Command::Delete { key, token: token(random) }),
-        450..650 => lock(Command::Keep {
+        0..300 => {
+            let (token, ttl_ms, fence) = (token(random), ttl(random), fence(random));
+            Ask::Say(lax(Command::Set { key, token, ttl_ms, fence }))
+        }
+        300..340 => {
+            let token = token(random);
+            let fence = Fence {
+                number: random.of(&[3, 50, 70, MAX_NUMBER - 1]),
+                memory_ms: 1 + ttl(random) % 86_400_000,
+            };
+            Ask::Say(lax(Command::Certify { key, token, fence }))
+        }
+        340..420 => lock(Command::Delete { key, token: token(random) }),
+        420..520 => lock(guards(random, key)),
+        520..650 => lock(Command::Keep {
             key,
             token: token(random),
             ttl_ms: ttl(random),
             repair: random.below(3) == 0,
+            fence: fence(random),
         }),
         650..760 => Ask::Say(Request::Get(key)),
         760..885 => Ask::Say(Request::Pttl(key)),
@@ -119,11 +151,32 @@ fn ask(random: &mut Random) -> Ask {
         945..955 => Ask::Say(Request::FlushAll),
         955..960 => Ask::Say(Request::ScriptFlush),
         960..975 => {
-            let scripts = Command::load_scripts();
+            let scripts: Vec<Command> = Command::load_scripts(true).collect();
             lock(scripts[random.below(scripts.len())].clone())
         }
         975..985 => Ask::Say(Request::Hello),
         _ => Ask::Kill(random.below(SLOTS)),
+    }
+}
+
+/// What guarded locks say: few markers and vigils, so that they meet.
+fn guards(random: &mut Random, key: Key) -> Command {
+    let marker =
+        |random: &mut Random| Arc::from(random.of(&["a 1000", "ab 1000", "b 1000 always"]));
+    let vigil = |random: &mut Random| Some(Arc::from(random.of(&["x", "y"])));
+    match random.below(10) {
+        0..4 => {
+            let (token, ttl_ms, fence) = (token(random), ttl(random), fence(random));
+            Command::Guarded { key, token, ttl_ms, fence, marker: marker(random) }
+        }
+        4..9 => Command::Watch {
+            run_id: RunId(Arc::from(random.of(&["a", "b", ""]))),
+            marker: marker(random),
+            begin: vigil(random).filter(|_| random.below(4) > 0),
+            vigil_ms: 1 + ttl(random) % 86_400_000,
+            ended: vigil(random).filter(|_| random.below(3) > 0),
+        },
+        _ => Command::Bless { marker: marker(random) },
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::{Reply, Request, Wall};
-use redquorum_protocol::wire::Command;
+use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_rig::{ClockChange, Masters};
 
 use crate::plan::{Ask, End, Leave, SLOTS, Step};
@@ -191,13 +191,15 @@ impl Real {
                     if let Some(slot) = slot {
                         self.greeted[*slot] = client_id;
                     }
-                    let run = greeting.run_id.unwrap().0.to_string();
+                    let run = greeting.run_id.as_ref().unwrap().0.to_string();
                     let known = self.runs.iter().position(|it| *it == run);
                     let run_id = known.unwrap_or_else(|| {
                         self.runs.push(run);
                         self.runs.len() - 1
                     });
-                    heard.replies.push(Reply::Greeting { client_id, run_id: run_id as u64 });
+                    let run_id = run_id as u64;
+                    let Greeting { boot, durable, .. } = greeting;
+                    heard.replies.push(Reply::Greeting { client_id, run_id, boot, durable });
                 }
                 Err(_) => heard.dropped = true,
             }

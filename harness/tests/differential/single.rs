@@ -27,7 +27,7 @@ pub(crate) fn all() -> Vec<Case> {
 const TOKEN: Token = Token::new([7; 20]);
 
 fn set(key: Key, ttl_ms: u64) -> Request {
-    Request::Lock(Command::Set { key, token: TOKEN, ttl_ms })
+    Request::Lock(Command::Set { key, token: TOKEN, ttl_ms, fence: None })
 }
 
 fn many(count: u64) -> Vec<Request> {
@@ -119,7 +119,7 @@ fn loading() {
     let requests = [
         set(key(0), 10),
         Request::Lock(Command::Delete { key: key(0), token }),
-        Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true }),
+        Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true, fence: None }),
         Request::Lock(Command::Ping),
         Request::Lock(Command::Load(KEEP)),
         Request::Lock(Command::Kill { client_id: u64::MAX >> 1 }),
@@ -171,7 +171,9 @@ fn replica() {
     }
     replica.ask("REPLICAOF NO ONE");
     let mut promoted = Socket::connect(masters.port(2)).unwrap();
-    let keep = |key| Request::Lock(Command::Keep { key, token: TOKEN, ttl_ms: 1, repair: false });
+    let keep = |key| {
+        Request::Lock(Command::Keep { key, token: TOKEN, ttl_ms: 1, repair: false, fence: None })
+    };
     let asks = vec![Request::Get(key(0)), Request::Pttl(key(1)), keep(key(1))];
     promoted.write(asks);
     // Absolute: its clock is twenty seconds ahead.

@@ -62,9 +62,10 @@ impl Socket {
 
     fn read_hello(&mut self) -> Result<Said, Gone> {
         let (hello, mut greeting) = (Hello::default(), Greeting::default());
+        let handshake = hello.handshake(true);
         let mut unfit = false;
-        for index in 0..hello.answers() {
-            unfit |= self.frame(|frame| hello.read(index, frame, &mut greeting))?.is_err();
+        for index in 0..handshake.answers() {
+            unfit |= self.frame(|frame| handshake.read(index, frame, &mut greeting))?.is_err();
         }
         Ok(if unfit { Said::Reply(Reply::Error("unfit")) } else { Said::Greeting(greeting) })
     }
@@ -121,7 +122,8 @@ fn silent(error: &std::io::Error) -> bool {
 fn encode(request: &Request, out: &mut Vec<u8>) {
     match request {
         Request::Lock(command) => command.encode(out),
-        Request::Hello => Hello::default().encode(out),
+        Request::Lax(command, lax) => lax.encode(command, out),
+        Request::Hello => Hello::default().handshake(true).encode(out),
         Request::Del(key) => write_command(out, &[b"DEL", key]),
         Request::PExpire(key, ttl_ms) => {
             write_command(out, &[b"PEXPIRE", key, ttl_ms.to_string().as_bytes()]);
@@ -136,7 +138,9 @@ fn encode(request: &Request, out: &mut Vec<u8>) {
 
 fn reply(request: &Request, frame: &Frame<'_>) -> Reply {
     match (request, frame) {
-        (Request::Lock(command), frame) => Reply::Answer(read(command, frame)),
+        (Request::Lock(command) | Request::Lax(command, _), frame) => {
+            Reply::Answer(read(command, frame))
+        }
         (Request::Del(_), Frame::Integer(1)) => Reply::Answer(Answer::Deleted),
         (Request::PExpire(..), Frame::Integer(1)) => Reply::Answer(Answer::Kept),
         (Request::Del(_) | Request::PExpire(..), Frame::Integer(0)) => {

@@ -56,9 +56,10 @@ fn alike(real: &Reply, model: &Reply) -> bool {
             Reply::Answer(Answer::Unknown(Cause::Error(model))),
         ) => real.starts_with(&**model),
         // The rig's own connections have ids too.
-        (Reply::Greeting { run_id: real, .. }, Reply::Greeting { run_id: model, .. }) => {
-            real == model
-        }
+        (
+            Reply::Greeting { run_id: real, boot, durable, .. },
+            Reply::Greeting { run_id: model, boot: its, durable: lasts, .. },
+        ) => (real, boot, durable) == (model, its, lasts),
         _ => real == model,
     }
 }

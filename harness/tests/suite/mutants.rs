@@ -7,7 +7,7 @@ use redquorum_rig::trials::{Case, with_masters};
 use crate::support::{Ended, ask, folder};
 
 /// Which scenario is there for which lie.
-const CAUGHT: [(Lie, &str); 17] = [
+const CAUGHT: [(Lie, &str); 24] = [
     (Lie::NoDeadlineCheck, "pause-in-flight"),
     (Lie::T0AfterFirstReply, "slow-replies"),
     (Lie::WallClock, "client-wall-clock"),
@@ -18,13 +18,20 @@ const CAUGHT: [(Lie, &str); 17] = [
     (Lie::ExtendWithoutTokenCheck, "extend-after-amnesia"),
     (Lie::ExtendCountsMinority, "extend-needs-a-quorum"),
     (Lie::OneToken, "calm"),
-    (Lie::ServerTwice, "clock-within-drift"),
+    (Lie::ServerTwice, "one-server-twice"),
     (Lie::SilentLoss, "holder-cut-off-stops"),
     (Lie::ErrorIsYes, "majority-killed"),
     (Lie::NoWatchdog, "watchdog"),
     (Lie::LeaksCancelled, "cancelled-acquire"),
     (Lie::ExtendsFromReply, "slow-replies"),
     (Lie::ReleasesMajority, "one-master-hung"),
+    (Lie::LargestGrant, "fenced-counters-apart"),
+    (Lie::MedianGrant, "fenced-counters-apart"),
+    (Lie::FollowsLargest, "fenced-counter-poisoned/apart"),
+    (Lie::EarlierNumber, "fenced-again"),
+    (Lie::CertifiesAnywhere, "fenced-certify-late"),
+    (Lie::StaysAtEnd, "fenced-counter-poisoned/three-at-end"),
+    (Lie::HintUnclamped, "fenced-again"),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::effect::{Ask, Key};
 use crate::token::Token;
 use crate::vote::Answer;
-use crate::wire::Command;
+use crate::wire::{Command, Greeting};
 
 /// Bounds of a link (R9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -71,14 +71,14 @@ pub enum LinkInput<T> {
     },
     /// Is the master alive?
     Probe(T),
+    /// The master is new: mark it, unless it has a marker.
+    Bless(T),
     /// A dialled connection was greeted: authenticated, scripts loaded, ready for commands.
     Connected {
         /// Its number, from [`LinkEffect::Dial`].
         epoch: u64,
-        /// Its client id, if the master told it.
-        client_id: Option<u64>,
-        /// The master's run id, if it told it.
-        run_id: Option<RunId>,
+        /// What the master said of itself.
+        greeting: Greeting,
     },
     /// A dialled connection did not come up, or an open one broke.
     Closed {

@@ -37,6 +37,10 @@ pub struct Greeting {
     pub client_id: Option<u64>,
     /// The identity of the master's process; `None` where ACLs forbid to ask.
     pub run_id: Option<RunId>,
+    /// Its marker, if it has one and a [`Guard`](crate::Guard) asked for it.
+    pub boot: Option<Arc<str>>,
+    /// Whether it says that it syncs every write before it answers; `false` where ACLs forbid to ask.
+    pub durable: bool,
 }
 
 /// Why a connection may not be used.
@@ -49,11 +53,21 @@ enum Asked {
     Select,
     ClientId,
     Info,
+    Boot,
+    Durable,
     Load(super::Script),
 }
 
+/// What is said on one new connection, and how its answers are to be read.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Handshake<'a> {
+    hello: &'a Hello,
+    asked: Vec<Asked>,
+}
+
 impl Hello {
-    fn questions(&self) -> Vec<Asked> {
+    /// What is to be said; with `guarded` also what a [`Guard`](crate::Guard) wants to know.
+    pub fn handshake(&self, guarded: bool) -> Handshake<'_> {
         let mut asked = Vec::new();
         if self.password.is_some() {
             asked.push(Asked::Auth);
@@ -62,37 +76,11 @@ impl Hello {
             asked.push(Asked::Select);
         }
         asked.extend([Asked::ClientId, Asked::Info]);
-        asked.extend(Command::load_scripts().iter().filter_map(|command| match command {
-            Command::Load(script) => Some(Asked::Load(*script)),
-            _ => None,
-        }));
-        asked
-    }
-
-    /// Appends everything that is to be said to `out`; it is written at once.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        for asked in self.questions() {
-            match asked {
-                Asked::Auth => {
-                    let mut args: Vec<&[u8]> = Vec::from([&b"AUTH"[..]]);
-                    args.extend(self.username.as_deref().map(str::as_bytes));
-                    args.extend(self.password.as_deref().map(str::as_bytes));
-                    write_command(out, &args);
-                }
-                Asked::Select => {
-                    let database = super::decimal(self.database.into(), &mut [0; 20]).to_vec();
-                    write_command(out, &[b"SELECT", &database]);
-                }
-                Asked::ClientId => write_command(out, &[b"CLIENT", b"ID"]),
-                Asked::Info => write_command(out, &[b"INFO", b"server"]),
-                Asked::Load(script) => Command::Load(script).encode(out),
-            }
+        if guarded {
+            asked.extend([Asked::Boot, Asked::Durable]);
         }
-    }
-
-    /// How many answers to await.
-    pub fn answers(&self) -> usize {
-        self.questions().len()
+        asked.extend(super::scripts(guarded).map(Asked::Load));
+        Handshake { hello: self, asked }
     }
 
     /// A master's answer as it may be shown: an error that repeats the password is cut down to
@@ -110,6 +98,37 @@ impl Hello {
             frame => frame,
         }
     }
+}
+
+impl Handshake<'_> {
+    /// Appends everything that is to be said to `out`; it is written at once.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let hello = self.hello;
+        for asked in &self.asked {
+            match *asked {
+                Asked::Auth => {
+                    let mut args: Vec<&[u8]> = Vec::from([&b"AUTH"[..]]);
+                    args.extend(hello.username.as_deref().map(str::as_bytes));
+                    args.extend(hello.password.as_deref().map(str::as_bytes));
+                    write_command(out, &args);
+                }
+                Asked::Select => {
+                    let database = super::decimal(hello.database.into(), &mut [0; 20]).to_vec();
+                    write_command(out, &[b"SELECT", &database]);
+                }
+                Asked::ClientId => write_command(out, &[b"CLIENT", b"ID"]),
+                Asked::Info => write_command(out, &[b"INFO", b"server"]),
+                Asked::Boot => write_command(out, &[b"GET", super::BOOT]),
+                Asked::Durable => write_command(out, &[b"CONFIG", b"GET", b"*append*"]),
+                Asked::Load(script) => Command::Load(script).encode(out),
+            }
+        }
+    }
+
+    /// How many answers to await.
+    pub const fn answers(&self) -> usize {
+        self.asked.len()
+    }
 
     /// Reads answer number `index` into `greeting`.
     ///
@@ -122,10 +141,10 @@ impl Hello {
         frame: &Frame<'_>,
         greeting: &mut Greeting,
     ) -> Result<(), Unfit> {
-        let Some(asked) = self.questions().get(index).copied() else {
+        let Some(asked) = self.asked.get(index).copied() else {
             return Err(Unfit(Arc::from("an answer to no command")));
         };
-        match (asked, &self.conceal(frame.clone())) {
+        match (asked, &self.hello.conceal(frame.clone())) {
             // Said instead of any answer, to whatever was asked, before the master hangs up.
             (_, Frame::Error(text)) if GOODBYES.iter().any(|bye| text.starts_with(bye)) => {
                 Err(unfit("the master takes no client", text))
@@ -149,6 +168,18 @@ impl Hello {
                 greeting.run_id = run_id(text);
                 Ok(())
             }
+            (Asked::Boot, Frame::Bulk(text)) => {
+                greeting.boot = super::marker(text);
+                Ok(())
+            }
+            (Asked::Boot, Frame::Null) => Ok(()),
+            (Asked::Durable, Frame::Array(parts)) => {
+                greeting.durable = is_durable(parts);
+                Ok(())
+            }
+            // A key that cannot be read is not a marker, as the first look at it will tell. Settings
+            // that may not be read are not known.
+            (Asked::Boot | Asked::Durable, Frame::Error(_)) => Ok(()),
             // A master that asks for a password says so to every question; it is told apart
             // from one that forbids only these two.
             (Asked::ClientId | Asked::Info, Frame::Error(text)) if !text.starts_with(b"NOAUTH") => {
@@ -182,6 +213,18 @@ fn unfit(what: &str, text: &[u8]) -> Unfit {
     Unfit(Arc::from(alloc::format!("{what}: {}", readable(text))))
 }
 
+/// Whether these settings mean that what was answered is on the disk.
+fn is_durable(settings: &[Frame<'_>]) -> bool {
+    let says = |name: &[u8], value: &[u8]| {
+        let pairs = settings.chunks_exact(2);
+        pairs.filter(|pair| pair[0] == Frame::Bulk(name)).any(|pair| pair[1] == Frame::Bulk(value))
+    };
+    says(b"appendonly", b"yes")
+        && says(b"appendfsync", b"always")
+        // Else it does not sync while it rewrites its file.
+        && says(b"no-appendfsync-on-rewrite", b"no")
+}
+
 fn run_id(info: &[u8]) -> Option<RunId> {
     let text = core::str::from_utf8(info).ok()?;
     let id = text.lines().find_map(|line| line.trim().strip_prefix("run_id:"))?;
@@ -195,7 +238,7 @@ mod tests {
     fn read(hello: &Hello, frames: &[Frame<'_>]) -> Result<Greeting, Unfit> {
         let mut greeting = Greeting::default();
         for (index, frame) in frames.iter().enumerate() {
-            hello.read(index, frame, &mut greeting)?;
+            hello.handshake(false).read(index, frame, &mut greeting)?;
         }
         Ok(greeting)
     }
@@ -203,18 +246,47 @@ mod tests {
     #[test]
     fn a_greeting_tells_who_the_master_is_and_who_we_are() {
         let info = Frame::Bulk(b"# Server\r\nredis_version:7.0.15\r\nrun_id:0a1b\r\n");
-        let loads = [
-            Frame::Bulk(super::super::DELETE.sha1.as_bytes()),
-            Frame::Bulk(super::super::KEEP.sha1.as_bytes()),
-        ];
-        let frames = [Frame::Integer(7), info, loads[0].clone(), loads[1].clone()];
-        assert_eq!(Hello::default().answers(), frames.len());
+        let loads = super::super::SCRIPTS.map(|script| Frame::Bulk(script.sha1.as_bytes()));
+        let frames = [&[Frame::Integer(7), info], &loads[..]].concat();
+        assert_eq!(Hello::default().handshake(false).answers(), frames.len());
         let greeting = read(&Hello::default(), &frames).unwrap();
         assert_eq!(greeting.client_id, Some(7));
         assert_eq!(greeting.run_id, Some(RunId(Arc::from("0a1b"))));
         // and another script under the same name is refused
         let swapped = [frames[0].clone(), frames[1].clone(), loads[1].clone()];
         assert!(read(&Hello::default(), &swapped).is_err());
+    }
+
+    #[test]
+    fn a_guard_learns_the_marker_and_whether_every_write_is_synced() {
+        let setting =
+            |name: &'static [u8], value: &'static [u8]| [Frame::Bulk(name), Frame::Bulk(value)];
+        let settings = |rewrite| {
+            Frame::Array(
+                [
+                    setting(b"appendonly", b"yes"),
+                    setting(b"appendfsync", b"always"),
+                    setting(b"no-appendfsync-on-rewrite", rewrite),
+                ]
+                .concat(),
+            )
+        };
+        let (hello, denied) = (Hello::default(), Frame::Error(b"NOPERM no permissions"));
+        let greet = |boot: Frame<'_>, settings: Frame<'_>| {
+            let mut greeting = Greeting::default();
+            let frames = [Frame::Integer(7), denied.clone(), boot, settings];
+            for (index, frame) in frames.iter().enumerate() {
+                hello.handshake(true).read(index, frame, &mut greeting).unwrap();
+            }
+            (greeting.boot.as_deref().map(alloc::borrow::ToOwned::to_owned), greeting.durable)
+        };
+        assert_eq!(greet(Frame::Bulk(b"a 1"), settings(b"no")), (Some("a 1".into()), true));
+        assert_eq!(greet(Frame::Null, settings(b"yes")), (None, false));
+        assert_eq!(greet(denied.clone(), denied.clone()), (None, false));
+        assert_eq!(
+            greet(Frame::Bulk(b"\xff"), Frame::Array(Vec::new())),
+            (Some("?".into()), false)
+        );
     }
 
     #[test]

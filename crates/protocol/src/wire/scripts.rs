@@ -10,6 +10,12 @@ pub struct Script {
     pub sha1: &'static str,
 }
 
+/// Those of every lock.
+pub const SCRIPTS: [Script; 4] = [DELETE, KEEP, GRANT, CERTIFY];
+
+/// Those that a lock with a guard needs besides.
+pub const GUARD_SCRIPTS: [Script; 2] = [GUARDED, WATCH];
+
 /// Compare-and-delete. Answers 1: deleted, 0: no such key, else what is left of the other
 /// key's TTL (−1: it has none) and the start of its value. A key of another type is an error.
 pub const DELETE: Script = Script {
@@ -23,22 +29,151 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
     sha1: "6c5166a33d984f04708a7d318e13f895f26645af",
 };
 
+/// Raises the counter `KEYS[2]` by `step`, and to `least`; `nil`, and nothing changed, if it holds
+/// no number or would reach 2⁵³ − 1, from where on numbers in Lua are not exact. A number must not be
+/// turned into text by `..` or `tostring`: that makes 1.795e+15 of it.
+macro_rules! raise {
+    () => {
+        "\
+local function raise(step, least, memory)
+  local count = tonumber(redis.pcall('GET', KEYS[2]) or 0)
+  if count then count = math.max(math.floor(count) + step, least, 1) end
+  if not count or not (count < 9007199254740991) then return nil end
+  local left = redis.call('PTTL', KEYS[2])
+  redis.call('SET', KEYS[2], string.format('%.0f', count), 'PX', math.max(left, memory))
+  return count
+end
+local spent = 'FENCE the counter of this resource holds no number, or one too large to go on'
+"
+    };
+}
+
+/// The hint, clamped: no further ahead than a second of the master's own clock.
+macro_rules! clamp {
+    () => {
+        "\
+local function clamp(hint)
+  local time = redis.call('TIME')
+  return math.min(tonumber(hint), time[1] * 1000000 + time[2] + 1000000)
+end
+"
+    };
+}
+
 /// Compare-and-expire. Answers 1: still ours, and lives at least as long as asked (it is never
 /// shortened); 2: it was missing, and is created anew; 0: it is missing; else as [`DELETE`].
+///
+/// With a counter a repair raises it first, as a grant does; else the counter is remembered anew.
 pub const KEEP: Script = Script {
-    source: "\
+    source: concat!(
+        raise!(),
+        clamp!(),
+        "\
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then return value end
 if value == ARGV[1] then
   if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
     redis.call('PEXPIRE', KEYS[1], ARGV[2])
   end
+  if KEYS[2] then
+    local left = redis.call('PTTL', KEYS[2])
+    if left == -2 then
+      redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5])
+    elseif left >= 0 and left < tonumber(ARGV[5]) then
+      redis.call('PEXPIRE', KEYS[2], ARGV[5])
+    end
+  end
   return 1
 end
 if value then return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)} end
 if ARGV[3] == '0' then return 0 end
+if KEYS[2] and not raise(1, clamp(ARGV[4]), tonumber(ARGV[5])) then return redis.error_reply(spent) end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 2
+"
+    ),
+    sha1: "9bbc58c6f2abcfea933e7798f8e367412078c784",
+};
+
+/// `SET NX PX`, and raises the counter. Answers the number of the grant, or 0: there is a key.
+pub const GRANT: Script = Script {
+    source: concat!(
+        raise!(),
+        clamp!(),
+        "\
+local hint = clamp(ARGV[3])
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
+local count = raise(1, hint, tonumber(ARGV[4]))
+if count then return count end
+redis.call('DEL', KEYS[1])
+return redis.error_reply(spent)
+"
+    ),
+    sha1: "1d4f93a2a021d8d27933eb32e547534188e849c8",
+};
+
+/// If the key is still ours, raises the counter to at least a number. Answers the number at which it
+/// stands; else as [`DELETE`].
+pub const CERTIFY: Script = Script {
+    source: concat!(
+        raise!(),
+        "\
+local value = redis.pcall('GET', KEYS[1])
+if type(value) == 'table' then return value end
+if value == ARGV[1] then
+  return raise(0, tonumber(ARGV[2]), tonumber(ARGV[3])) or redis.error_reply(spent)
+end
+if not value then return 0 end
+return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
+"
+    ),
+    sha1: "0cc1751fce06d3266bdd0d709c1b0669a32b6f04",
+};
+
+/// `SET NX PX`, and raises the counter if there is one, but only if the last key, the marker, is what it
+/// is said to be. Answers the number of the grant, or 1 without a counter; 0: there is a key;
+/// `{marker}`: it is another one, and nothing was set.
+pub const GUARDED: Script = Script {
+    source: concat!(
+        raise!(),
+        clamp!(),
+        "\
+local marker = redis.pcall('GET', KEYS[#KEYS])
+if type(marker) == 'table' then return marker end
+if marker ~= ARGV[3] then return {string.sub(marker or '', 1, 257)} end
+local hint = #KEYS == 3 and clamp(ARGV[4])
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
+if not hint then return 1 end
+local count = raise(1, hint, tonumber(ARGV[5]))
+if count then return count end
+redis.call('DEL', KEYS[1])
+return redis.error_reply(spent)
+"
+    ),
+    sha1: "f7a5102b07761d19c60ca04d74a4b52a018c74f7",
+};
+
+/// Says the marker `KEYS[1]` and the vigil `KEYS[2]`, each empty if there is none. Unless the
+/// marker is of the process `ARGV[1]`: writes the marker `ARGV[2]` in place of the vigil `ARGV[5]`, if
+/// that is there; and begins the vigil `ARGV[3]`, if there is none.
+pub const WATCH: Script = Script {
+    source: "\
+local boot = redis.pcall('GET', KEYS[1])
+if type(boot) == 'table' then return boot end
+local vigil = redis.pcall('GET', KEYS[2])
+if type(vigil) == 'table' then return vigil end
+boot, vigil = boot or '', vigil or ''
+if ARGV[1] == '' or string.sub(boot, 1, #ARGV[1] + 1) ~= ARGV[1] .. ' ' then
+  if vigil ~= '' and vigil == ARGV[5] then
+    redis.call('SET', KEYS[1], ARGV[2])
+    redis.call('DEL', KEYS[2])
+    boot, vigil = ARGV[2], ''
+  elseif vigil == '' and ARGV[3] ~= '' then
+    redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
+    vigil = ARGV[3]
+  end
+end
+return {string.sub(boot, 1, 257), string.sub(vigil, 1, 257)}
 ",
-    sha1: "22e57db31508f7e746b47c2e16155642b5d9d404",
+    sha1: "dba14fec905ebdeb3bac24603db3d70dfac2f63a",
 };

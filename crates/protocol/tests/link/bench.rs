@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::wire::Command;
+use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     Answer, Ask, Bounds, Cause, Key, Link, LinkEffect, LinkInput, RunId, TOKEN_LEN, Time, Token,
 };
@@ -47,8 +47,11 @@ impl Bench {
     }
 
     pub(crate) fn connect_to(&mut self, epoch: u64, run: &str) {
-        let run_id = Some(RunId(Arc::from(run)));
-        self.tell(LinkInput::Connected { epoch, client_id: Some(100 + epoch), run_id });
+        self.greet(epoch, greeting(epoch, run));
+    }
+
+    pub(crate) fn greet(&mut self, epoch: u64, greeting: Greeting) {
+        self.tell(LinkInput::Connected { epoch, greeting });
     }
 
     pub(crate) fn close(&mut self, epoch: u64) {
@@ -56,12 +59,12 @@ impl Bench {
     }
 
     pub(crate) fn set(&mut self, number: u8, tag: u32) {
-        let ask = Ask::Set { token: token(number), ttl_ms: 1_000 };
+        let ask = Ask::Set { token: token(number), ttl_ms: 1_000, fence: None };
         self.tell(LinkInput::Send { key: key(), ask, tag });
     }
 
     pub(crate) fn keep(&mut self, number: u8, tag: u32) {
-        let ask = Ask::Keep { token: token(number), ttl_ms: 1_000, repair: true };
+        let ask = Ask::Keep { token: token(number), ttl_ms: 1_000, repair: true, fence: None };
         self.tell(LinkInput::Send { key: key(), ask, tag });
     }
 
@@ -84,6 +87,11 @@ impl Bench {
     }
 }
 
+pub(crate) fn greeting(epoch: u64, run: &str) -> Greeting {
+    let run_id = Some(RunId(Arc::from(run)));
+    Greeting { client_id: Some(100 + epoch), run_id, ..Greeting::default() }
+}
+
 pub(crate) fn key() -> Key {
     Arc::from(&b"r"[..])
 }
@@ -93,7 +101,7 @@ pub(crate) fn token(number: u8) -> Token {
 }
 
 pub(crate) fn write_set(number: u8) -> Said {
-    LinkEffect::Write(Command::Set { key: key(), token: token(number), ttl_ms: 1_000 })
+    LinkEffect::Write(Command::Set { key: key(), token: token(number), ttl_ms: 1_000, fence: None })
 }
 
 pub(crate) fn write_delete(number: u8) -> Said {

@@ -18,14 +18,16 @@ fn scripts_that_were_flushed_are_loaded_again_and_then_debts_are_paid_and_no_set
     let no_script = Answer::Unknown(Cause::NoScript);
     bench.answer(1, Answer::Created);
     bench.answer(1, no_script.clone());
-    let [load_delete, load_keep] = Command::load_scripts().map(LinkEffect::Write);
+    let loads: Vec<Said> = Command::load_scripts(false).map(LinkEffect::Write).collect();
     let told = LinkEffect::Tell(2, no_script.clone());
     let created = LinkEffect::Tell(1, Answer::Created);
-    assert_eq!(bench.look(), [created, told, load_delete, load_keep]);
+    assert_eq!(bench.look(), [&[created, told], &loads[..]].concat());
     bench.answer(1, no_script.clone());
     assert_eq!(bench.look(), [LinkEffect::Tell(3, no_script)], "they are being loaded already");
-    bench.answer(1, Answer::Alive);
-    assert_eq!(bench.look(), []);
+    for _ in 1..loads.len() {
+        bench.answer(1, Answer::Alive);
+        assert_eq!(bench.look(), []);
+    }
     bench.answer(1, Answer::Alive);
     assert_eq!(bench.look(), [write_delete(1)]);
     bench.answer(1, Answer::Deleted);

@@ -6,5 +6,6 @@
 
 mod acquire;
 mod extend;
+mod fencing;
 mod play;
 mod release;

@@ -65,6 +65,10 @@ impl Dice for Counted {
         Token::new([self.0; TOKEN_LEN])
     }
 
+    fn hint(&mut self) -> u64 {
+        1_000
+    }
+
     fn pause(&mut self, _attempt: u32) -> Duration {
         5 * MS
     }
@@ -80,8 +84,16 @@ pub(crate) struct Play {
 
 impl Play {
     pub(crate) fn acquire(masters: usize, patience: Patience) -> Self {
+        Self::acquire_on(terms(masters), patience)
+    }
+
+    pub(crate) fn acquire_fenced(masters: usize) -> Self {
+        Self::acquire_on(terms(masters).with_fencing(60_000 * MS).unwrap(), ONCE)
+    }
+
+    fn acquire_on(terms: Terms, patience: Patience) -> Self {
         let (mut dice, mut said) = (Counted::default(), Vec::new());
-        let claim = Claim::acquire(START, terms(masters), patience, &mut dice, &mut said);
+        let claim = Claim::acquire(START, terms, patience, &mut dice, &mut said);
         Self { claim, dice, said, now: START }
     }
 

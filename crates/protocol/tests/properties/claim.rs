@@ -21,6 +21,10 @@ impl Dice for Counted {
         token(self.0)
     }
 
+    fn hint(&mut self) -> u64 {
+        self.0
+    }
+
     fn pause(&mut self, attempt: u32) -> Duration {
         Backoff::default().pause(attempt, self.0)
     }
@@ -35,6 +39,8 @@ pub(crate) fn token(number: u64) -> Token {
 pub(crate) fn any_answer() -> impl Strategy<Value = Answer> {
     prop_oneof![
         4 => Just(Answer::Created),
+        4 => (1..4_u64).prop_map(|number| Answer::Granted { number }),
+        4 => (1..4_u64).prop_map(|number| Answer::Certified { number }),
         4 => Just(Answer::Kept),
         1 => Just(Answer::Deleted),
         2 => Just(Answer::Absent),
@@ -50,6 +56,7 @@ pub(crate) fn any_step() -> impl Strategy<Value = Step> {
     let number = || prop_oneof![8 => 0..4_u32, 1 => any::<u32>()];
     prop_oneof![
         4 => number().prop_map(Step::Attempt),
+        4 => (number(), number()).prop_map(|(attempt, round)| Step::Certify { attempt, round }),
         1 => number().prop_map(Step::Cleanup),
         4 => number().prop_map(Step::Extend),
         1 => Just(Step::Release),
@@ -102,7 +109,8 @@ proptest! {
             let so_far = said.len();
             now = time;
             claim.handle(now, input.clone(), &mut dice, &mut said);
-            if said[so_far..].iter().any(|said| matches!(said, Effect::Send { .. })) {
+            let opens = |said: &Effect| matches!(said, Effect::Send { ask, .. } if ask.creates());
+            if said[so_far..].iter().any(opens) {
                 opened = now;
             }
             match (&before, &claim) {
@@ -111,6 +119,7 @@ proptest! {
                     prop_assert!(now < hold.deadline(), "a dead lease");
                     prop_assert!(hold.deadline() <= opened.plus(terms.ttl()));
                     prop_assert!(hold.members().len() >= quorum(5));
+                    prop_assert_eq!(hold.fencing_token().is_some(), terms.is_fenced());
                 }
                 (Claim::Holding(was), Claim::Holding(is)) => {
                     if is.deadline() > was.deadline() {
@@ -140,11 +149,11 @@ fn check_effects(said: &[Effect]) -> Result<(), TestCaseError> {
     for effect in said {
         match effect {
             Effect::Send { node, ask, .. } => {
-                let (Ask::Set { token, .. } | Ask::Keep { token, .. }) = ask;
-                prop_assert!(!settled.contains(&(*node, *token)), "asked behind its clean-up");
-                asked.insert((*node, *token));
+                let token = ask.token();
+                prop_assert!(!settled.contains(&(*node, token)), "asked behind its clean-up");
+                asked.insert((*node, token));
                 if let Ask::Set { .. } = ask {
-                    prop_assert!(set.insert((*node, *token)), "a token of two attempts");
+                    prop_assert!(set.insert((*node, token)), "a token of two attempts");
                 }
             }
             Effect::Settle { node, token, .. } => {

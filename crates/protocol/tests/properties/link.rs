@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use redquorum_protocol::wire::Command;
+use redquorum_protocol::wire::{Command, Greeting, Markers};
 use redquorum_protocol::{
-    Answer, Ask, Bounds, Cause, Holder, Key, Link, LinkEffect, LinkInput, RunId, Time, Token,
+    Answer, Ask, Bounds, Cause, Drift, Fence, Guard, Holder, Key, Link, LinkEffect, LinkInput,
+    RunId, Time, Token,
 };
 
 use crate::claim::*;
@@ -19,6 +20,8 @@ enum Act {
     Set,
     /// A living claim extends.
     Keep(usize, bool),
+    /// A living claim wants its number certified.
+    Certify(usize),
     /// A claim ends.
     Settle(usize),
     Probe,
@@ -42,13 +45,25 @@ enum Act {
     Flush,
     /// Another process in the master's place, with its keys or without.
     Restart(bool),
+    /// Somebody else begins a vigil, ends one that he has watched, or blesses the master.
+    Other(Other),
+    /// `FLUSHALL`
+    Forget,
     Pass(u32),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Other {
+    Begins,
+    Ends,
+    Blesses,
 }
 
 fn any_act() -> impl Strategy<Value = Act> {
     prop_oneof![
         8 => Just(Act::Set),
         4 => (any::<usize>(), any::<bool>()).prop_map(|(at, repair)| Act::Keep(at, repair)),
+        2 => any::<usize>().prop_map(Act::Certify),
         6 => any::<usize>().prop_map(Act::Settle),
         1 => Just(Act::Probe),
         1 => Just(Act::ShutDown),
@@ -62,6 +77,9 @@ fn any_act() -> impl Strategy<Value = Act> {
         1 => (1..3_usize).prop_map(Act::Busy),
         1 => Just(Act::Flush),
         1 => any::<bool>().prop_map(Act::Restart),
+        2 => prop_oneof![Just(Other::Begins), Just(Other::Ends), Just(Other::Blesses)]
+            .prop_map(Act::Other),
+        1 => Just(Act::Forget),
         6 => prop_oneof![1..20_u32, 90..120_u32, Just(1_000_u32)].prop_map(Act::Pass),
     ]
 }
@@ -88,6 +106,14 @@ struct World {
     keys: BTreeSet<Token>,
     scripts: bool,
     busy: usize,
+    markers: Markers,
+    /// Since when it has forgotten nothing, or when it was blessed as one that had forgotten nothing.
+    remembers: Option<Time>,
+    /// The vigil of somebody else, and since when.
+    other: Option<(Arc<str>, Time)>,
+    guard: Option<Guard>,
+    /// How many grants a guarded link was given.
+    grants: usize,
     /// What the link must have in its ledger.
     ledger: BTreeSet<Token>,
     living: Vec<Token>,
@@ -99,15 +125,24 @@ struct World {
     shut_down: bool,
 }
 
+/// Some are asked with a counter, some without.
+fn fence(tag: u64) -> Option<Fence> {
+    tag.is_multiple_of(3).then_some(Fence { number: tag, memory_ms: 1 })
+}
+
 fn key() -> Key {
     Arc::from(&b"r"[..])
 }
 
 impl World {
     fn new() -> Self {
+        Self::with(None)
+    }
+
+    fn with(guard: Option<Guard>) -> Self {
         let mut said = Vec::new();
         let bounds = Bounds { unanswered: 12, ledger: 8, ..Bounds::for_node_timeout(50 * MS) };
-        let link = Link::start(bounds, &mut said);
+        let link = Link::start(bounds, &mut said).guarded_by(guard);
         let mut world = Self {
             link,
             said,
@@ -118,6 +153,11 @@ impl World {
             keys: BTreeSet::new(),
             scripts: true,
             busy: 0,
+            markers: Markers::default(),
+            remembers: Some(Time::ZERO),
+            other: None,
+            guard,
+            grants: 0,
             ledger: BTreeSet::new(),
             living: Vec::new(),
             settled: BTreeSet::new(),
@@ -160,10 +200,13 @@ impl World {
 
     fn check(&mut self, command: &Command) {
         match command {
-            Command::Set { token, .. } | Command::Keep { token, .. } => {
+            Command::Set { token, .. }
+            | Command::Guarded { token, .. }
+            | Command::Keep { token, .. } => {
                 assert!(!self.shut_down, "a vote after the shut-down");
                 assert!(!self.settled.contains(token), "written behind its clean-up");
-                if let Command::Set { .. } = command {
+                if let Command::Set { .. } | Command::Guarded { .. } = command {
+                    assert_eq!(matches!(command, Command::Set { .. }), self.guard.is_none());
                     assert!(self.set.insert(*token), "a SET was sent again");
                 }
                 self.ledger.insert(*token);
@@ -177,7 +220,52 @@ impl World {
                 assert!(old.is_some_and(|old| old.run == self.run), "somebody else is killed");
                 assert_ne!(Some(*client_id), self.link.epoch(), "it kills itself");
             }
-            Command::Load(_) | Command::Ping => {}
+            Command::Certify { token, .. } => {
+                assert!(!self.settled.contains(token), "written behind its clean-up");
+            }
+            Command::Watch { .. } => assert!(self.guard.is_some() && !self.shut_down),
+            Command::Load(_) | Command::Ping | Command::Bless { .. } => {}
+        }
+    }
+
+    fn millis(&self) -> u64 {
+        u64::try_from(self.now.since(Time::ZERO).as_millis()).unwrap()
+    }
+
+    fn forget(&mut self) {
+        self.keys.clear();
+        self.markers = Markers::default();
+        self.remembers = Some(self.now);
+    }
+
+    /// Another client with the same guard, which does what it must.
+    fn other(&mut self, other: Other) {
+        let Some(guard) = self.guard else { return };
+        let run_id = RunId(Arc::from(self.run.to_string()));
+        let marker: Arc<str> = Arc::from(format!("{} {}", self.run, guard.max_ttl().as_millis()));
+        let over =
+            self.other.clone().filter(|(_, since)| self.now >= since.plus(guard.quarantine()));
+        let command = match (other, over) {
+            (Other::Begins, _) => {
+                let begin = Some(Arc::from(format!("other.{}", self.tags)));
+                Command::Watch { run_id, marker, begin, vigil_ms: 90_000, ended: None }
+            }
+            (Other::Ends, Some((name, _))) => {
+                let ended = Some(name);
+                Command::Watch { run_id, marker, begin: None, vigil_ms: 0, ended }
+            }
+            (Other::Ends, None) => return,
+            (Other::Blesses, _) => Command::Bless { marker },
+        };
+        match self.markers.execute(self.millis(), &command) {
+            Some(Answer::Blessed) => self.remembers = None,
+            Some(Answer::Marked { vigil, .. }) => {
+                self.other = match (self.other.take(), vigil) {
+                    (Some(old), Some(new)) if old.0 == new => Some(old),
+                    (_, new) => new.map(|name| (name, self.now)),
+                }
+            }
+            answer => unreachable!("{answer:?}"),
         }
     }
 
@@ -188,12 +276,17 @@ impl World {
             Act::Set => {
                 let token = token(tag);
                 self.living.push(token);
-                let ask = Ask::Set { token, ttl_ms: 1 };
+                let ask = Ask::Set { token, ttl_ms: 1, fence: fence(tag) };
                 self.tell(LinkInput::Send { key: key(), ask, tag }, Some(tag));
             }
             Act::Keep(at, repair) if !self.living.is_empty() => {
                 let token = self.living[at % self.living.len()];
-                let ask = Ask::Keep { token, ttl_ms: 1, repair };
+                let ask = Ask::Keep { token, ttl_ms: 1, repair, fence: fence(tag) };
+                self.tell(LinkInput::Send { key: key(), ask, tag }, Some(tag));
+            }
+            Act::Certify(at) if !self.living.is_empty() => {
+                let token = self.living[at % self.living.len()];
+                let ask = Ask::Certify { token, fence: Fence { number: tag, memory_ms: 1 } };
                 self.tell(LinkInput::Send { key: key(), ask, tag }, Some(tag));
             }
             Act::Settle(at) if !self.living.is_empty() => {
@@ -234,11 +327,14 @@ impl World {
             Act::Busy(count) => self.busy = count,
             Act::Flush => self.scripts = false,
             Act::Restart(amnesia) => self.restart(amnesia),
+            Act::Forget => self.forget(),
+            Act::Other(other) => self.other(other),
             Act::Pass(ms) => {
                 self.now = self.now.plus(MS * ms);
                 self.tell(LinkInput::Wake, None);
             }
-            Act::Keep(..) | Act::Settle(_) | Act::Execute(..) | Act::Stray(_) => {}
+            Act::Keep(..) | Act::Certify(_) | Act::Settle(_) | Act::Execute(..) | Act::Stray(_) => {
+            }
         }
     }
 
@@ -247,7 +343,9 @@ impl World {
         self.scripts = true; // the greeting loads them
         self.sockets.insert(epoch, Socket { run: self.run, ..Socket::default() });
         let run_id = Some(RunId(Arc::from(self.run.to_string())));
-        self.tell(LinkInput::Connected { epoch, client_id: Some(epoch), run_id }, None);
+        let boot = self.markers.boot().cloned();
+        let greeting = Greeting { client_id: Some(epoch), run_id, boot, durable: false };
+        self.tell(LinkInput::Connected { epoch, greeting }, None);
     }
 
     fn close(&mut self, epoch: u64) {
@@ -257,8 +355,11 @@ impl World {
     fn restart(&mut self, amnesia: bool) {
         self.run += 1;
         self.scripts = false;
+        // Nobody goes on with a vigil over the end of a connection.
+        self.other = None;
         if amnesia {
             self.keys.clear();
+            self.remembers = Some(self.now);
         }
         for socket in self.sockets.values_mut() {
             socket.dropped = true;
@@ -272,7 +373,14 @@ impl World {
     fn execute(&mut self, epoch: u64) {
         let Some(socket) = self.sockets.get_mut(&epoch) else { return };
         let Some(command) = socket.inbox.pop_front() else { return };
-        let scripted = matches!(command, Command::Keep { .. } | Command::Delete { .. });
+        let scripted = !matches!(
+            command,
+            Command::Set { fence: None, .. }
+                | Command::Load(_)
+                | Command::Kill { .. }
+                | Command::Ping
+                | Command::Bless { .. }
+        );
         let answer = if self.busy > 0 && !matches!(command, Command::Kill { .. }) {
             self.busy -= 1;
             Answer::Unknown(Cause::Error(Arc::from("BUSY")))
@@ -280,7 +388,24 @@ impl World {
             Answer::Unknown(Cause::NoScript)
         } else {
             match command {
-                Command::Set { token, .. } if self.keys.insert(token) => Answer::Created,
+                Command::Guarded { ref marker, .. } if self.markers.refusal(marker).is_some() => {
+                    self.markers.refusal(marker).expect("it was just now")
+                }
+                Command::Guarded { token, fence, .. } if self.keys.insert(token) => {
+                    self.granted();
+                    fence.map_or(Answer::Created, |_| Answer::Granted { number: 1 })
+                }
+                Command::Guarded { .. } => Answer::Taken(Holder::NotAsked),
+                Command::Watch { .. } | Command::Bless { .. } => {
+                    let now = self.millis();
+                    self.markers.execute(now, &command).expect("it is about markers")
+                }
+                Command::Set { token, fence, .. } if self.keys.insert(token) => {
+                    fence.map_or(Answer::Created, |_| Answer::Granted { number: 1 })
+                }
+                Command::Certify { token, .. } if self.keys.contains(&token) => {
+                    Answer::Certified { number: 1 }
+                }
                 Command::Set { .. } => Answer::Taken(Holder::NotAsked),
                 Command::Keep { token, .. } if self.keys.contains(&token) => Answer::Kept,
                 Command::Keep { token, repair: true, .. } => {
@@ -288,7 +413,9 @@ impl World {
                     Answer::Created
                 }
                 Command::Delete { token, .. } if self.keys.remove(&token) => Answer::Deleted,
-                Command::Keep { .. } | Command::Delete { .. } => Answer::Absent,
+                Command::Keep { .. } | Command::Delete { .. } | Command::Certify { .. } => {
+                    Answer::Absent
+                }
                 Command::Kill { client_id } => {
                     let killed = self.sockets.get_mut(&client_id).expect("checked when written");
                     killed.dropped = true;
@@ -307,6 +434,14 @@ impl World {
             _ => None,
         };
         self.sockets.get_mut(&epoch).expect("as above").answers.push_back((answer, paid));
+    }
+
+    /// The check: what it may have forgotten is over.
+    fn granted(&mut self) {
+        self.grants += 1;
+        let (Some(guard), Some(since)) = (self.guard, self.remembers) else { return };
+        let since = self.now.since(since);
+        assert!(since >= guard.quarantine(), "a grant {since:?} after it forgot");
     }
 
     fn deliver(&mut self) {
@@ -362,6 +497,48 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+    #[test]
+    fn no_guarded_grant_is_made_by_a_master_that_forgot_less_than_a_quarantine_ago(
+        acts in vec(any_act(), 0..250),
+    ) {
+        let mut world = World::with(Some(guard()));
+        acts.iter().for_each(|act| world.act(act));
+        world.heal();
+        prop_assert_eq!(world.link.owed() + world.link.claimed() + world.keys.len(), 0);
+    }
+}
+
+/// The link asks, and the master answers at once, for so many seconds.
+fn watch(world: &mut World, seconds: u32) {
+    for _ in 0..seconds {
+        world.act(&Act::Pass(1_000));
+        world.act(&Act::Set);
+        world.act(&Act::Settle(0));
+        for _ in 0..9 {
+            world.act(&Act::Execute(0, 1));
+            world.act(&Act::Deliver(1));
+        }
+    }
+}
+
+#[test]
+fn a_link_that_watches_comes_to_trust_and_the_check_above_sees_one_that_does_not_watch() {
+    let mut world = World::with(Some(guard()));
+    world.act(&Act::Greet);
+    watch(&mut world, 5);
+    assert_eq!(world.grants, 0, "distrusted");
+    watch(&mut world, 3);
+    assert!(world.grants > 0, "trusted");
+    // A marker that comes from nowhere: as if the clock alone were watched, not the vigil.
+    world.act(&Act::Forget);
+    let marker = format!("{} 3000", world.run);
+    world.markers.set_boot(Some(Arc::from(marker)));
+    let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| watch(&mut world, 2)));
+    assert!(seen.is_err(), "the check is blind");
+}
+
 #[test]
 fn the_world_of_the_link_is_no_dull_one() {
     // Were there no kill, the check above would see it: a key that is made after it was paid for.
@@ -383,23 +560,53 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
     let epoch = || 0..4_u64;
     let ask = (0..4_u64, any::<bool>(), any::<bool>()).prop_map(|(number, set, repair)| {
         let (token, ttl_ms) = (token(number), 1_000);
-        if set { Ask::Set { token, ttl_ms } } else { Ask::Keep { token, ttl_ms, repair } }
+        let fence = None;
+        if set {
+            Ask::Set { token, ttl_ms, fence }
+        } else {
+            Ask::Keep { token, ttl_ms, repair, fence }
+        }
     });
     prop_oneof![
         4 => ask.prop_map(|ask| LinkInput::Send { key: key(), ask, tag: 0 }),
         4 => (0..4_u64).prop_map(|number| LinkInput::Settle { key: key(), token: token(number), tag: 0 }),
         1 => Just(LinkInput::Probe(0)),
-        4 => (epoch(), any::<Option<u64>>(), any::<bool>()).prop_map(|(epoch, client_id, run)| {
-            LinkInput::Connected { epoch, client_id, run_id: run.then(|| RunId(Arc::from("a"))) }
+        1 => Just(LinkInput::Bless(0)),
+        4 => (epoch(), any_greeting()).prop_map(|(epoch, greeting)| {
+            LinkInput::Connected { epoch, greeting }
         }),
         4 => (epoch(), any::<u64>()).prop_map(|(epoch, random)| {
             LinkInput::Closed { epoch, why: Arc::from("why"), random }
         }),
-        8 => (epoch(), prop_oneof![3 => any_answer(), 1 => Just(Answer::Unknown(Cause::NoScript))])
+        8 => (epoch(), prop_oneof![
+            3 => any_answer(),
+            1 => Just(Answer::Unknown(Cause::NoScript)),
+            1 => (any_marker(), any_marker()).prop_map(|(boot, vigil)| Answer::Marked { boot, vigil }),
+            1 => Just(Answer::Blessed),
+        ])
             .prop_map(|(epoch, answer)| LinkInput::Answered { epoch, answer }),
         4 => Just(LinkInput::Wake),
         1 => Just(LinkInput::ShutDown),
     ]
+}
+
+fn any_marker() -> impl Strategy<Value = Option<Arc<str>>> {
+    let text =
+        prop_oneof![Just("a 3000"), Just("a 3000 always"), Just("b 3000"), Just("a 7"), Just("?")];
+    proptest::option::of(text.prop_map(Arc::from))
+}
+
+fn any_greeting() -> impl Strategy<Value = Greeting> {
+    (any::<Option<u64>>(), any::<bool>(), any_marker(), any::<bool>()).prop_map(
+        |(client_id, run, boot, durable)| {
+            let run_id = run.then(|| RunId(Arc::from("a")));
+            Greeting { client_id, run_id, boot, durable }
+        },
+    )
+}
+
+fn guard() -> Guard {
+    Guard::new(3_000 * MS, Drift::default(), 7).unwrap()
 }
 
 fn any_bounds() -> impl Strategy<Value = Bounds> {
@@ -421,10 +628,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
     #[test]
     fn a_link_that_is_told_anything_at_any_time_does_not_panic(
-        bounds in any_bounds(), inputs in vec((any_time(), any_link_input()), 0..80),
+        bounds in any_bounds(), guarded in any::<bool>(), inputs in vec((any_time(), any_link_input()), 0..80),
     ) {
         let mut said = Vec::new();
-        let mut link = Link::start(bounds, &mut said);
+        let mut link = Link::start(bounds, &mut said).guarded_by(guarded.then(guard));
         for (now, input) in inputs {
             link.handle(now, input, &mut said);
             link.next_wake();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use redquorum_protocol::{Backoff, Drift, MAX_TTL, Terms, Time};
+use redquorum_protocol::{Backoff, Drift, MAX_FENCING_MEMORY, MAX_TTL, Terms, Time};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
@@ -38,9 +38,10 @@ pub(crate) fn any_drift() -> impl Strategy<Value = Drift> {
 /// Terms for five masters: any that fit, or else the usual ones.
 pub(crate) fn valid_terms() -> impl Strategy<Value = Terms> {
     let ttl = prop_oneof![(0..5_000_000_000_u64).prop_map(Duration::from_nanos), Just(MAX_TTL)];
-    (ttl, any_drift(), 1..100_u32).prop_map(|(ttl, drift, ms)| {
+    (ttl, any_drift(), 1..100_u32, any::<bool>()).prop_map(|(ttl, drift, ms, fenced)| {
         let usual = || Terms::new(5, MS * 1_000, Drift::default(), MS * 50).expect("they fit");
-        Terms::new(5, ttl, drift, MS * ms).unwrap_or_else(|_| usual())
+        let terms = Terms::new(5, ttl, drift, MS * ms).unwrap_or_else(|_| usual());
+        if fenced { terms.with_fencing(MAX_FENCING_MEMORY).expect("it fits") } else { terms }
     })
 }
 

@@ -20,8 +20,18 @@ fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
 
-const EXPECTS: [Expect; 6] =
-    [Expect::Set, Expect::Keep, Expect::Delete, Expect::Kill, Expect::Load(KEEP), Expect::Ping];
+const EXPECTS: [Expect; 10] = [
+    Expect::Set,
+    Expect::Keep,
+    Expect::Delete,
+    Expect::Kill,
+    Expect::Load(KEEP),
+    Expect::Ping,
+    Expect::Guarded { fenced: false },
+    Expect::Guarded { fenced: true },
+    Expect::Watch,
+    Expect::Bless,
+];
 
 proptest! {
     #[test]
@@ -35,6 +45,7 @@ proptest! {
                 let right = match expect {
                     Expect::Set => frame == Frame::Simple(b"OK"),
                     Expect::Keep => frame == Frame::Integer(2),
+                    Expect::Guarded { fenced: false } => frame == Frame::Integer(1),
                     _ => false,
                 };
                 prop_assert!(right, "{:?} {:?}", expect, frame);
@@ -44,8 +55,11 @@ proptest! {
             }
         }
         let hello = Hello { password: Some("pw".into()), ..Hello::default() };
-        for index in 0..=hello.answers() {
-            let _ = hello.read(index, &frame, &mut Greeting::default());
+        for guarded in [false, true] {
+            let handshake = hello.handshake(guarded);
+            for index in 0..=handshake.answers() {
+                let _ = handshake.read(index, &frame, &mut Greeting::default());
+            }
         }
     }
 

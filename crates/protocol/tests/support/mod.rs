@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redquorum_protocol::wire::Greeting;
 use redquorum_protocol::{
-    Bounds, Claim, Drift, Effect, Input, Key, Link, LinkEffect, LinkInput, NodeId, Patience, Step,
-    Terms, Time,
+    Bounds, Claim, Drift, Effect, Guard, Input, Key, Link, LinkEffect, LinkInput, NodeId, Patience,
+    Step, Terms, Time,
 };
 
 use self::world::{Event, Reply, Request, WireId, World};
@@ -37,27 +38,49 @@ pub(crate) struct Cluster {
     pub(crate) grants: Vec<(Time, usize)>,
     /// Grants that were made while another claim believed in its lease.
     pub(crate) violations: Vec<(Time, usize)>,
+    /// The fencing tokens, in the order of the grants.
+    pub(crate) fencing_tokens: Vec<u64>,
     key: Key,
     claims: u64,
 }
 
 impl Cluster {
     pub(crate) fn new(seed: u64, masters: usize, clients: usize) -> Self {
-        let terms = Terms::new(masters, MS * 400, Drift::default(), MS * 20).expect("they fit");
+        Self::with(seed, masters, clients, None)
+    }
+
+    /// The same with a guard of so long a TTL, on masters that are marked already.
+    pub(crate) fn guarded(seed: u64, masters: usize, clients: usize, max_ttl: Duration) -> Self {
+        Self::with(seed, masters, clients, Some(max_ttl))
+    }
+
+    fn with(seed: u64, masters: usize, clients: usize, max_ttl: Option<Duration>) -> Self {
+        let terms = Terms::new(masters, MS * 400, Drift::default(), MS * 20)
+            .and_then(|terms| terms.with_fencing(MS * 60_000))
+            .expect("they fit");
         let bounds =
             Bounds { retry_max: MS * 50, ..Bounds::for_node_timeout(terms.node_timeout()) };
+        let mut world = World::new(seed, masters);
+        if let Some(max_ttl) = max_ttl {
+            world.mark_all(max_ttl);
+        }
         let mut cluster = Self {
-            world: World::new(seed, masters),
+            world,
             clients: Vec::new(),
             terms,
             grants: Vec::new(),
             violations: Vec::new(),
+            fencing_tokens: Vec::new(),
             key: Arc::from(&b"the resource"[..]),
             claims: 0,
         };
         for client in 0..clients {
             let mut out = vec![Vec::new(); masters];
-            let links = out.iter_mut().map(|out| Link::start(bounds, out)).collect();
+            let guard = max_ttl.map(|max_ttl| {
+                Guard::new(max_ttl, Drift::default(), client as u64).expect("it is short")
+            });
+            let links = out.iter_mut().map(|out| Link::start(bounds, out).guarded_by(guard));
+            let links = links.collect();
             cluster.clients.push(Client { links, claims: BTreeMap::new() });
             for (master, effects) in out.into_iter().enumerate() {
                 cluster.carry_out(client, master, effects);
@@ -160,8 +183,10 @@ impl Cluster {
 
     fn replied(&mut self, (client, master, epoch): WireId, reply: Reply) {
         let input = match reply {
-            Reply::Greeting(id, run_id) => {
-                LinkInput::Connected { epoch, client_id: Some(id), run_id: Some(run_id) }
+            Reply::Greeting(id, run_id, boot) => {
+                let (client_id, run_id) = (Some(id), Some(run_id));
+                let greeting = Greeting { client_id, run_id, boot, durable: false };
+                LinkInput::Connected { epoch, greeting }
             }
             Reply::Answer(answer) => LinkInput::Answered { epoch, answer },
             Reply::Reset => LinkInput::Closed {
@@ -218,6 +243,9 @@ impl Cluster {
             return; // too late: it tries again, or has failed
         }
         self.grants.push((self.world.now, client));
+        if let Some(Claim::Holding(hold)) = self.clients[client].claims.get(&number) {
+            self.fencing_tokens.extend(hold.fencing_token());
+        }
         let all = self.clients.iter().enumerate();
         let all =
             all.flat_map(|(client, of)| of.claims.keys().map(move |number| (client, *number)));

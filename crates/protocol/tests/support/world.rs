@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Dice, Holder, Input, Key, RunId, TOKEN_LEN, Time, Token};
+use redquorum_protocol::wire::{Command, Markers};
+use redquorum_protocol::{Answer, Dice, Fence, Holder, Input, Key, RunId, TOKEN_LEN, Time, Token};
 
 /// splitmix64: small, and the same for ever, so that a seed always means the same run.
 #[derive(Clone)]
@@ -37,6 +37,11 @@ impl Dice for Random {
         Token::new(bytes)
     }
 
+    /// A wall clock that jumps about: tokens must not rest on it.
+    fn hint(&mut self) -> u64 {
+        self.below(400)
+    }
+
     fn pause(&mut self, _attempt: u32) -> Duration {
         Duration::from_micros(2_000 + self.below(20_000))
     }
@@ -48,6 +53,9 @@ pub(crate) struct Master {
     /// Values with their expiry. What expired stays until it is touched, so that a test can
     /// find a key that nobody cleaned up.
     pub(crate) keys: BTreeMap<Key, (Token, Time)>,
+    /// How far the counter of each key is.
+    pub(crate) counters: BTreeMap<Key, u64>,
+    pub(crate) markers: Markers,
     stopped: bool,
     down: bool,
     restarts: u64,
@@ -57,18 +65,46 @@ pub(crate) struct Master {
 impl Master {
     fn execute(&mut self, now: Time, command: &Command) -> Answer {
         match command {
-            Command::Set { key, token, ttl_ms } => match self.found(now, key) {
+            Command::Guarded { marker, key, token, ttl_ms, fence } => {
+                self.markers.refusal(marker).unwrap_or_else(|| {
+                    let (key, token, ttl_ms, fence) = (key.clone(), *token, *ttl_ms, *fence);
+                    self.execute(now, &Command::Set { key, token, ttl_ms, fence })
+                })
+            }
+            Command::Watch { .. } | Command::Bless { .. } => {
+                let now = u64::try_from(now.since(Time::ZERO).as_millis()).expect("it fits");
+                self.markers.execute(now, command).expect("it is about markers")
+            }
+            Command::Set { key, token, ttl_ms, fence } => match self.found(now, key) {
                 Some(_) => Answer::Taken(Holder::NotAsked),
-                None => self.create(now, key, *token, *ttl_ms),
+                None => {
+                    self.create(now, key, *token, *ttl_ms);
+                    fence.map_or(Answer::Created, |fence| Answer::Granted {
+                        number: self.raise(key, 1, fence),
+                    })
+                }
             },
-            Command::Keep { key, token, ttl_ms, repair } => match self.found(now, key) {
+            Command::Certify { key, token, fence } => match self.found(now, key) {
+                Some((ours, _)) if ours == *token => {
+                    Answer::Certified { number: self.raise(key, 0, *fence) }
+                }
+                Some(other) => taken(now, other),
+                None => Answer::Absent,
+            },
+            Command::Keep { key, token, ttl_ms, repair, fence } => match self.found(now, key) {
                 Some((ours, expiry)) if ours == *token => {
                     let expiry = expiry.max(now.plus(Duration::from_millis(*ttl_ms)));
                     self.keys.insert(key.clone(), (ours, expiry));
                     Answer::Kept
                 }
                 Some(other) => taken(now, other),
-                None if *repair => self.create(now, key, *token, *ttl_ms),
+                None if *repair => {
+                    if let Some(fence) = fence {
+                        self.raise(key, 1, *fence);
+                    }
+                    self.create(now, key, *token, *ttl_ms);
+                    Answer::Created
+                }
                 None => Answer::Absent,
             },
             Command::Delete { key, token } => match self.found(now, key) {
@@ -90,9 +126,14 @@ impl Master {
         self.keys.get(key).copied()
     }
 
-    fn create(&mut self, now: Time, key: &Key, token: Token, ttl_ms: u64) -> Answer {
+    fn create(&mut self, now: Time, key: &Key, token: Token, ttl_ms: u64) {
         self.keys.insert(key.clone(), (token, now.plus(Duration::from_millis(ttl_ms))));
-        Answer::Created
+    }
+
+    fn raise(&mut self, key: &Key, step: u64, fence: Fence) -> u64 {
+        let counter = self.counters.entry(key.clone()).or_default();
+        *counter = (*counter + step).max(fence.number);
+        *counter
     }
 }
 
@@ -123,7 +164,8 @@ pub(crate) enum Request {
 }
 
 pub(crate) enum Reply {
-    Greeting(u64, RunId),
+    /// A client id, a run id, and a marker.
+    Greeting(u64, RunId, Option<Arc<str>>),
     Answer(Answer),
     Reset,
 }
@@ -236,7 +278,7 @@ impl World {
             let reply = match request {
                 Request::Hello => {
                     let run_id = RunId(Arc::from(format!("{}-{}", id.1, master.restarts)));
-                    Reply::Greeting(wire.client_id, run_id)
+                    Reply::Greeting(wire.client_id, run_id, master.markers.boot().cloned())
                 }
                 Request::Run(Command::Kill { client_id }) => {
                     self.drop_wires(id.1, |wire| wire.client_id == client_id);
@@ -282,6 +324,24 @@ impl World {
         self.drop_wires(master, |_| true);
         if amnesia {
             self.masters[master].keys.clear();
+            self.masters[master].counters.clear();
+            self.masters[master].markers = Markers::default();
+        }
+    }
+
+    /// `FLUSHALL`
+    pub(crate) fn flush(&mut self, master: usize) {
+        let master = &mut self.masters[master];
+        master.keys.clear();
+        master.counters.clear();
+        master.markers = Markers::default();
+    }
+
+    /// Somebody has blessed all masters.
+    pub(crate) fn mark_all(&mut self, max_ttl: Duration) {
+        for (number, master) in self.masters.iter_mut().enumerate() {
+            let marker = format!("{number}-{} {}", master.restarts, max_ttl.as_millis());
+            master.markers.set_boot(Some(Arc::from(marker)));
         }
     }
 

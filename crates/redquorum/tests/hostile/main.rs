@@ -3,6 +3,7 @@
 //!
 //! All in virtual time, over pipes in memory, but for `tcp.rs`.
 
+mod guard;
 mod kinds;
 #[cfg(feature = "tracing")]
 mod logs;

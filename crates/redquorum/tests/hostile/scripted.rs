@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redquorum::{Connecting, Connection, Hello, Node};
-use redquorum_protocol::wire::{DELETE, Frame, KEEP, parse};
+use redquorum_protocol::wire::{DELETE, Frame, parse, scripts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 /// After so many commands or connections a master falls silent. Virtual time stands still while a
@@ -62,7 +62,9 @@ pub(crate) type Args<'a> = [&'a [u8]];
 pub(crate) fn is_greeting(args: &Args<'_>) -> bool {
     matches!(
         args,
-        [b"AUTH" | b"SELECT" | b"INFO", ..] | [b"SCRIPT", b"LOAD", _] | [b"CLIENT", b"ID"]
+        [b"AUTH" | b"SELECT" | b"INFO" | b"CONFIG" | b"GET", ..]
+            | [b"SCRIPT", b"LOAD", _]
+            | [b"CLIENT", b"ID"]
     )
 }
 
@@ -195,7 +197,7 @@ impl Scripted {
             [b"CLIENT", b"KILL", ..] => b":1\r\n".to_vec(),
             [b"INFO", ..] => bulk(&format!("run_id:{}", self.name)),
             [b"SCRIPT", b"LOAD", source] => {
-                let known = [DELETE, KEEP].into_iter().find(|s| s.source.as_bytes() == *source);
+                let known = scripts(true).find(|s| s.source.as_bytes() == *source);
                 bulk(known.expect("one of the lock's scripts").sha1)
             }
             [b"SET", key, token, ..] => {

@@ -4,6 +4,8 @@ mod cancel;
 mod contention;
 mod extend;
 mod faults;
+mod fencing;
+mod guard;
 mod lease;
 mod shutdown;
 mod support;

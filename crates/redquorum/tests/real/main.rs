@@ -21,6 +21,10 @@ mod ends;
 #[cfg(unix)]
 mod faults;
 #[cfg(unix)]
+mod fencing;
+#[cfg(unix)]
+mod guard;
+#[cfg(unix)]
 mod pitfalls;
 #[cfg(unix)]
 mod proxy;
@@ -41,6 +45,8 @@ fn main() -> std::process::ExitCode {
         ends::cases(),
         zombies::cases(),
         faults::cases(),
+        fencing::cases(),
+        guard::cases(),
         storm::cases(),
     ];
     redquorum_rig::trials::run(cases.into_iter().flatten())

@@ -18,13 +18,13 @@ use testcontainers::{
 };
 
 use super::{
-    Containers, clock,
+    Containers, clock, data,
     engine::{EngineInfo, connect, failed, run},
     image::{self, Image},
     node::{Node, PORT},
     sweep::{DIRECTORY_LABEL, Directory, OWNER_LABEL, RIG_LABEL, SET_LABEL, Set, sweep},
 };
-use crate::{Builder, Clock, Persistence, RigError, clocks_supported};
+use crate::{Builder, Clock, Persistence, RigError, clocks_supported, replica};
 
 /// Where the append-only file is within a container. The official image has a volume there.
 const DATA: &str = "/data";
@@ -41,6 +41,8 @@ pub struct ContainersBuilder {
     persistence: Persistence,
     options: Vec<String>,
     clocks: bool,
+    syncs: bool,
+    replicas: bool,
     within: Duration,
 }
 
@@ -51,6 +53,9 @@ struct Plan {
     args: Vec<String>,
     /// One for each master, if there are to be any.
     clocks: Vec<Option<Clock>>,
+    persistence: Persistence,
+    /// Whether syncs are noted.
+    syncs: bool,
     directory: Option<Directory>,
     within: Duration,
 }
@@ -71,6 +76,8 @@ impl ContainersBuilder {
             persistence: Persistence::None,
             options: Vec::new(),
             clocks: false,
+            syncs: false,
+            replicas: false,
             within: Duration::from_secs(30),
         }
     }
@@ -113,6 +120,24 @@ impl ContainersBuilder {
         self
     }
 
+    /// Notes what the masters sync, so that a [power loss](crate::Cluster::power_loss) under
+    /// [`Persistence::AofEverysec`] leaves that and no more. With [clocks](Self::clocks), whose shim
+    /// does this; their files are then in a directory of this machine, and they run as its user.
+    /// Default: no.
+    pub fn syncs(mut self) -> Self {
+        self.syncs = true;
+        self.clocks()
+    }
+
+    /// Every master has a replica, in a container of its own, which can [lag](crate::Cluster::lag) and
+    /// [take over](crate::Cluster::fail_over). They reach their masters by the engine's own network.
+    /// Default: no.
+    pub fn replicas(mut self) -> Self {
+        self.replicas = true;
+        self.options.extend(replica::DIRECTIVES.map(str::to_owned));
+        self
+    }
+
     /// How long a start or a restart may take until every master answers, once the image is there.
     /// Default: 30 s, where one is usual.
     pub fn within(mut self, within: Duration) -> Self {
@@ -147,6 +172,7 @@ impl ContainersBuilder {
     /// - [`RigError::NoEngine`]: none answers.
     /// - [`RigError::NoImage`]: it is not there, and cannot be pulled.
     /// - [`RigError::NotUp`]: one ended, or was not ready in time.
+    /// - [`RigError::Replica`]: a replica gets no copy of its master.
     /// - [`RigError::Engine`]: it did not do what it was told.
     ///
     /// After an error none is left.
@@ -164,6 +190,7 @@ impl ContainersBuilder {
             let image = image::find(&docker, named).await?;
             Ok(Found { docker, engine, image, swept })
         })?;
+        let (count, servers) = (self.count, self.servers());
         let (within, until) = (self.within, Instant::now() + self.within);
         let mut plan = self.plan(&found.image)?;
         let docker = found.docker;
@@ -175,12 +202,19 @@ impl ContainersBuilder {
         let image = found.image.name;
         let mut containers =
             Containers::new(nodes, found.engine, image, found.swept, within, directory);
+        debug_assert_eq!(containers.nodes().len(), servers, "one for each");
         for node in containers.nodes() {
             node.wait_until_up(until.saturating_duration_since(Instant::now()))?;
             node.try_clock()?;
         }
         containers.ask_version()?;
+        containers.make_replicas(count)?;
         Ok(containers)
+    }
+
+    /// Masters and replicas.
+    fn servers(&self) -> usize {
+        if self.replicas { 2 * self.count } else { self.count }
     }
 
     fn plan(self, image: &Image) -> Result<Plan, RigError> {
@@ -189,7 +223,7 @@ impl ContainersBuilder {
         for (name, value) in self.persistence.directives() {
             args.extend([format!("--{name}"), value.to_owned()]);
         }
-        args.extend(self.options);
+        args.extend(self.options.iter().cloned());
         args.extend(NETWORK.map(str::to_owned));
         args.extend(["--daemonize", "no", "--dir", DATA].map(str::to_owned));
         let set = Set::new();
@@ -198,8 +232,14 @@ impl ContainersBuilder {
             let directory = directory.as_ref().map(Directory::path);
             directory.map(|directory| clock::create(directory, number)).transpose()
         };
-        let clocks = (1..=self.count).map(clock).collect::<Result<_, _>>()?;
-        Ok(Plan { image: image.clone(), set, args, clocks, directory, within: self.within })
+        let clocks = (1..=self.servers()).map(clock).collect::<Result<_, _>>()?;
+        let servers = self.servers();
+        let Self { persistence, syncs, within, .. } = self;
+        if let Some(directory) = directory.as_ref().filter(|_| syncs) {
+            (1..=servers).try_for_each(|number| data::create(directory.path(), number))?;
+        }
+        let image = image.clone();
+        Ok(Plan { image, set, args, clocks, persistence, syncs, directory, within })
     }
 }
 
@@ -211,7 +251,12 @@ async fn start_all(docker: &Docker, plan: &mut Plan) -> Result<Vec<Node>, RigErr
     let mut first_error = None;
     for ((number, clock), outcome) in (1..).zip(clocks).zip(outcomes) {
         match outcome {
-            Ok(container) => started.push(Node::new(number, docker.clone(), container, clock)),
+            Ok(container) => {
+                let directory = plan.directory.as_ref().filter(|_| plan.syncs);
+                let disk = directory.map(|directory| data::of(directory.path(), number));
+                let node = Node::new(number, docker.clone(), container, clock);
+                started.push(node.with_disk(plan.persistence, disk));
+            }
             Err(error) => {
                 let doing = format!("start master {number}");
                 first_error.get_or_insert_with(|| failed(&doing, error));
@@ -254,8 +299,12 @@ fn request(plan: &Plan, number: usize, clock: Option<&Clock>) -> ContainerReques
         }
         None => request,
     };
-    match clock {
+    let request = match clock {
         Some(clock) => clock::mounted(request, clock),
+        None => request,
+    };
+    match plan.directory.as_ref().filter(|_| plan.syncs) {
+        Some(directory) => data::mounted(request, &data::of(directory.path(), number), DATA),
         None => request,
     }
 }

@@ -1,11 +1,13 @@
 //! Masters in containers, for those who have a container engine and no `redis-server`, or want one
 //! version of it everywhere. The same verbs as for processes, through [`Cluster`].
 //!
-//! `builder.rs` starts them, `node.rs` has the verbs of one, `clock.rs` its clock, `sweep.rs` with `owner.rs` the clean-up
+//! `builder.rs` starts them, `node.rs` has the verbs of one, `clock.rs` its clock, `data.rs` its files,
+//! `sweep.rs` with `owner.rs` the clean-up
 //! after those who could not, `image.rs` chooses the image, `engine.rs` is the way to the engine.
 
 mod builder;
 mod clock;
+mod data;
 mod engine;
 mod image;
 mod node;
@@ -19,7 +21,10 @@ pub use engine::{EngineInfo, engine};
 pub use image::IMAGE_VARIABLE;
 
 use self::{node::Node, sweep::Directory};
-use crate::{Clock, ClockChange, Cluster, Reply, RigError};
+use crate::{
+    Clock, ClockChange, Cluster, Kept, Reply, RigError,
+    replica::{self, Asked, Replica},
+};
 
 /// The environment variable that, set to `1`, turns "no containers: skipped" into a failure.
 pub const REQUIRE_CONTAINERS_VARIABLE: &str = "REDQUORUM_REQUIRE_CONTAINERS";
@@ -56,6 +61,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 #[must_use = "the containers end when this is dropped"]
 pub struct Containers {
     nodes: Vec<Node>,
+    /// One for each, or none.
+    replicas: Vec<Replica<Node>>,
     engine: EngineInfo,
     image: String,
     /// The program and its version, as the first master says.
@@ -108,7 +115,7 @@ impl Containers {
         directory: Option<Directory>,
     ) -> Self {
         let server = ("redis-server", "unknown".to_owned());
-        Self { nodes, engine, image, server, swept, within, directory }
+        Self { nodes, replicas: Vec::new(), engine, image, server, swept, within, directory }
     }
 
     /// The engine that they run on.
@@ -168,7 +175,31 @@ impl Containers {
         Ok(())
     }
 
+    /// What is behind so many masters becomes their replicas, one of each.
+    pub(crate) fn make_replicas(&mut self, masters: usize) -> Result<(), RigError> {
+        // First, so that a drop of this removes them, whatever comes.
+        let nodes = self.nodes.split_off(masters);
+        self.replicas.extend((1..).zip(nodes).map(|(number, node)| Replica::new(number, node)));
+        self.replicas
+            .iter()
+            .zip(&self.nodes)
+            .try_for_each(|(replica, master)| replica.follow(master.inside()?))
+    }
+
+    /// What is the master of this number now.
     fn node(&self, node: usize) -> &Node {
+        let first = self.first(node);
+        let replica = self.replicas.get(node - 1).filter(|replica| replica.took_over());
+        replica.map_or(first, |replica| &replica.node)
+    }
+
+    fn replica(&self, node: usize) -> Result<&Replica<Node>, RigError> {
+        let _there = self.first(node);
+        self.replicas.get(node - 1).ok_or_else(|| replica::none(node))
+    }
+
+    /// What was the master of this number from the start.
+    fn first(&self, node: usize) -> &Node {
         let count = self.nodes.len();
         assert!(
             (1..=count).contains(&node),
@@ -206,6 +237,23 @@ impl Cluster for Containers {
         self.node(node).kill()
     }
 
+    fn power_loss(&self, node: usize) -> Result<Kept, RigError> {
+        self.node(node).power_loss()
+    }
+
+    fn lag(&self, node: usize) -> Result<(), RigError> {
+        self.replica(node)?.lag(self.first(node))
+    }
+
+    fn catch_up(&self, node: usize) -> Result<(), RigError> {
+        self.replica(node)?.catch_up(|| self.first(node).inside())
+    }
+
+    fn fail_over(&self, node: usize) -> Result<(), RigError> {
+        let master = self.first(node);
+        self.replica(node)?.take_over(master, || master.kill())
+    }
+
     fn stop(&self, node: usize) -> Result<(), RigError> {
         self.node(node).stop()
     }
@@ -231,9 +279,20 @@ impl Cluster for Containers {
     }
 }
 
+impl Asked for Node {
+    fn asked(&self, command: &[&[u8]]) -> Result<Reply, RigError> {
+        self.command(PATIENCE, command)
+    }
+}
+
 impl Drop for Containers {
     fn drop(&mut self) {
-        let containers: Vec<_> = self.nodes.iter_mut().filter_map(Node::take).collect();
+        let containers: Vec<_> = self
+            .nodes
+            .iter_mut()
+            .chain(self.replicas.iter_mut().map(|replica| &mut replica.node))
+            .filter_map(Node::take)
+            .collect();
         // They must be dropped within the runtime. What cannot be removed now is left to a sweep.
         let _removed = engine::run(async {
             builder::remove_all(containers.into_iter()).await;

@@ -6,6 +6,7 @@ use std::{
     fmt,
     future::Future,
     net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU16, Ordering},
@@ -27,7 +28,7 @@ use futures_util::StreamExt;
 use testcontainers::{ContainerAsync, GenericImage};
 
 use super::engine::{failed, run};
-use crate::{Clock, Reply, RigError, resp};
+use crate::{Clock, Kept, Persistence, Reply, RigError, disk, resp};
 
 /// Between two looks at a container that is coming up or going down. A look takes about as long.
 const POLL: Duration = Duration::from_millis(3);
@@ -57,6 +58,9 @@ pub(crate) struct Node {
     pub(super) clock: Option<Clock>,
     /// Paused or dead by one of the verbs: there is no use in asking it anything.
     pub(super) silent: AtomicBool,
+    persistence: Persistence,
+    /// The directory of its files on this machine, if it has one.
+    disk: Option<PathBuf>,
     /// What removes it at the end.
     container: Option<ContainerAsync<GenericImage>>,
 }
@@ -84,8 +88,14 @@ impl Node {
             turn: Mutex::default(),
             clock,
             silent: AtomicBool::new(false),
+            persistence: Persistence::None,
+            disk: None,
             container: Some(container),
         }
+    }
+
+    pub(crate) fn with_disk(self, persistence: Persistence, disk: Option<PathBuf>) -> Self {
+        Self { persistence, disk, ..self }
     }
 
     /// As it was when it was last seen running.
@@ -125,6 +135,15 @@ impl Node {
     pub(crate) fn kill(&self) -> Result<(), RigError> {
         let _turn = self.turn();
         self.kill_in_turn()
+    }
+
+    /// SIGKILL, and its file is cut back to what was synced.
+    pub(crate) fn power_loss(&self) -> Result<Kept, RigError> {
+        let _turn = self.turn();
+        if self.state()?.running {
+            self.kill_in_turn()?;
+        }
+        disk::power_loss(self.number, self.persistence, self.disk.as_deref())
     }
 
     fn kill_in_turn(&self) -> Result<(), RigError> {
@@ -245,6 +264,21 @@ impl Node {
             running: state.running == Some(true),
             paused: state.paused == Some(true),
             port: published(&ports),
+        })
+    }
+
+    /// Where other containers of the engine reach it.
+    pub(crate) fn inside(&self) -> Result<SocketAddr, RigError> {
+        let (docker, id) = self.target();
+        let inspect =
+            async move { docker.inspect_container(&id, None::<InspectContainerOptions>).await };
+        let found = tried(inspect)?.map_err(|error| self.failed("look at", error))?;
+        let networks = found.network_settings.and_then(|network| network.networks);
+        let mut addresses = networks.into_iter().flatten().filter_map(|(_, end)| end.ip_address);
+        let address = addresses.find_map(|address| address.parse::<Ipv4Addr>().ok());
+        address.map(|address| (address, PORT).into()).ok_or_else(|| RigError::Replica {
+            node: self.number,
+            why: "its master has no address in a network of the engine".to_owned(),
         })
     }
 

@@ -1,6 +1,10 @@
 //! Kill, stop, restart, pause and resume do what they say, to the master that was named.
 
-use redquorum_rig::{Cluster, Containers, Persistence, Reply, RigError, trials::Case};
+use std::time::Duration;
+
+use redquorum_rig::{
+    ClockChange, Cluster, Containers, Persistence, Reply, RigError, clocks_supported, trials::Case,
+};
 
 use crate::support::eventually;
 
@@ -10,6 +14,8 @@ pub(crate) fn cases() -> Vec<Case> {
         with_containers: a_stopped_master_ends_cleanly,
         with_containers: after_a_restart_the_address_is_the_new_one,
         with_containers: a_persistent_master_keeps_its_keys_over_a_kill,
+        with_containers: a_power_loss_takes_what_was_not_synced,
+        with_containers: a_replica_that_lags_takes_over_without_what_it_did_not_get,
         with_containers: a_paused_master_is_silent_and_later_does_what_it_was_told,
         with_containers: a_paused_master_can_be_killed_stopped_and_restarted,
         with_containers: a_dead_master_cannot_be_paused,
@@ -42,6 +48,38 @@ fn a_killed_master_is_dead_and_comes_back_empty_in_its_container() {
     containers.restart(2).unwrap();
     assert_eq!(containers.id(2), id);
     assert_eq!(containers.ask(2, "GET key").unwrap(), Reply::Nil);
+}
+
+fn a_power_loss_takes_what_was_not_synced() {
+    if let Err(why) = clocks_supported() {
+        return println!("skipped: {why}");
+    }
+    let builder = Containers::builder().count(1).persistence(Persistence::AofEverysec);
+    let containers = builder.syncs().start().unwrap();
+    // From now on it syncs nothing for an hour.
+    containers.set_clock(1, ClockChange::back(Duration::from_secs(3600))).unwrap();
+    set(&containers, 1);
+    containers.power_loss(1).unwrap();
+    containers.restart(1).unwrap();
+    assert_eq!(containers.ask(1, "GET key").unwrap(), Reply::Nil);
+}
+
+fn a_replica_that_lags_takes_over_without_what_it_did_not_get() {
+    let containers = Containers::builder().count(2).replicas().start().unwrap();
+    assert_eq!(containers.len(), 2, "a replica is no master");
+    containers.ask(1, "SET early value").unwrap();
+    containers.lag(1).unwrap();
+    set(&containers, 1);
+    containers.fail_over(1).unwrap();
+    assert_eq!(containers.ask(1, "GET key").unwrap(), Reply::Nil);
+    assert_eq!(containers.ask(1, "GET early").unwrap().text().unwrap(), "value");
+    let again = containers.fail_over(1).unwrap_err();
+    assert!(matches!(again, RigError::Replica { node: 1, .. }), "{again}");
+    containers.catch_up(1).unwrap();
+    // One that does not lag has everything.
+    set(&containers, 2);
+    containers.fail_over(2).unwrap();
+    assert_eq!(containers.ask(2, "GET key").unwrap().text().unwrap(), "value");
 }
 
 fn a_stopped_master_ends_cleanly() {

@@ -16,6 +16,8 @@ mod left_behind;
 #[cfg(unix)]
 mod persistence;
 #[cfg(unix)]
+mod replicas;
+#[cfg(unix)]
 mod start;
 #[cfg(unix)]
 mod support;
@@ -34,6 +36,7 @@ fn main() -> std::process::ExitCode {
         start::cases(),
         verbs::cases(),
         persistence::cases(),
+        replicas::cases(),
         clocks::cases(),
         clock_clients::cases(),
         left_behind::cases(),

@@ -1,14 +1,20 @@
 //! What a master has on disk it has again after a kill or a stop, and its keys did not stop ageing.
 
-use std::{thread, time::Duration};
+use std::{os::unix::fs::MetadataExt, thread, time::Duration};
 
-use redquorum_rig::{Masters, Persistence, Reply, trials::Case};
+use redquorum_rig::{
+    ClockChange, Kept, Masters, Persistence, Reply, RigError, clocks_supported, trials::Case,
+};
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: with_an_append_only_file_keys_survive_a_kill_and_a_stop,
         with_masters: without_persistence_nothing_survives,
         with_masters: keys_go_on_ageing_while_their_master_is_down,
+        with_masters: a_power_loss_takes_what_was_not_synced_and_no_more,
+        with_masters: a_power_loss_takes_nothing_of_what_is_synced_before_it_is_answered,
+        with_masters: a_power_loss_takes_everything_where_there_is_no_file,
+        with_masters: what_was_synced_is_known_only_if_somebody_notes_it,
         with_masters: the_directives_are_those_of_the_persistence,
     ]
 }
@@ -54,6 +60,68 @@ fn keys_go_on_ageing_while_their_master_is_down() {
     assert_eq!(masters.ask(1, "GET short").unwrap(), Reply::Nil);
     let left = masters.ask(1, "PTTL long").unwrap();
     assert!(matches!(left, Reply::Integer(1..=59_650)), "{left:?}");
+}
+
+fn a_power_loss_takes_what_was_not_synced_and_no_more() {
+    if let Err(why) = clocks_supported() {
+        return println!("skipped: {why}");
+    }
+    let builder = Masters::builder().count(1).persistence(Persistence::AofEverysec);
+    let masters = builder.syncs().start().unwrap();
+    // Set back an hour its clock shows no later second than that of its latest sync for an hour.
+    set(&masters, "SET first value");
+    synced(&masters);
+    masters.set_clock(1, ClockChange::back(Duration::from_secs(3600))).unwrap();
+    set(&masters, "SET second value");
+    let kept = masters.power_loss(1).unwrap();
+    assert!(matches!(kept, Kept::Until(1..)), "{kept:?}");
+    masters.restart(1).unwrap();
+    assert_eq!(masters.ask(1, "GET first").unwrap().text().unwrap(), "value");
+    assert_eq!(masters.ask(1, "GET second").unwrap(), Reply::Nil);
+    // What a kill leaves, a loss of power later takes all the same.
+    set(&masters, "SET second value");
+    masters.kill(1).unwrap();
+    masters.power_loss(1).unwrap();
+    masters.restart(1).unwrap();
+    assert_eq!(masters.ask(1, "KEYS *").unwrap(), Reply::Array(vec![Reply::Bulk("first".into())]));
+}
+
+/// Waits until all that was written is synced, by the notes: of which file, and how long it was.
+fn synced(masters: &Masters) {
+    let file = masters.dir(1).join("appendonlydir/appendonly.aof.1.incr.aof");
+    let file = if file.exists() { file } else { masters.dir(1).join("appendonly.aof") };
+    let there = std::fs::metadata(file).unwrap();
+    let wanted = [there.ino(), there.len()].map(u64::to_ne_bytes).concat();
+    let noted = || {
+        let notes = std::fs::read(masters.dir(1).join("synced")).unwrap_or_default();
+        notes.as_chunks::<24>().0.iter().any(|note| note.starts_with(&wanted))
+    };
+    while !noted() {
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn a_power_loss_takes_nothing_of_what_is_synced_before_it_is_answered() {
+    let masters = master(Persistence::AofAlways);
+    set(&masters, "SET key value");
+    assert_eq!(masters.power_loss(1).unwrap(), Kept::Everything);
+    masters.restart(1).unwrap();
+    assert_eq!(masters.ask(1, "GET key").unwrap().text().unwrap(), "value");
+}
+
+fn a_power_loss_takes_everything_where_there_is_no_file() {
+    let masters = master(Persistence::None);
+    set(&masters, "SET key value");
+    assert_eq!(masters.power_loss(1).unwrap(), Kept::Nothing);
+    masters.restart(1).unwrap();
+    assert_eq!(masters.ask(1, "DBSIZE").unwrap(), Reply::Integer(0));
+}
+
+fn what_was_synced_is_known_only_if_somebody_notes_it() {
+    let masters = master(Persistence::AofEverysec);
+    let error = masters.power_loss(1).unwrap_err();
+    assert!(matches!(error, RigError::PowerLoss { node: 1, .. }), "{error}");
+    assert!(error.to_string().contains("`syncs`"), "{error}");
 }
 
 fn the_directives_are_those_of_the_persistence() {

@@ -15,7 +15,7 @@ use crate::real::interrupted;
 use crate::report::Out;
 use crate::sabotage::Lie;
 use crate::scenario::Scenario;
-use crate::search::exhaustive::{Class, Plan, SEED, Tally, listing, table};
+use crate::search::exhaustive::{Class, Plan, SEED, Tally, listing, protection, table};
 use crate::search::{Found, Kind};
 use crate::sim;
 
@@ -23,6 +23,8 @@ use crate::sim;
 const USUALLY: usize = 5;
 /// From so many seeds a find must show where links are not all alike.
 const SEEDS: u64 = 20;
+/// So many entries a person takes in.
+const FEW: usize = 4;
 /// The table has a column for each of these, and for what is asked for.
 const COLUMNS: [usize; 4] = [1, 3, 4, 5];
 
@@ -67,6 +69,7 @@ pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
         }
         if human {
             smallest(&plan, nodes, &tally);
+            say(&protection(&tally));
         }
     }
     match wrongs(options, &tally, out) {
@@ -126,29 +129,50 @@ fn smallest(plan: &dyn Fn(usize, usize) -> Plan, asked: usize, tally: &Tally) {
 /// A file for each class that was found, with as few faults as it takes.
 fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code> {
     for class in Class::ALL {
-        let all = [true, false].into_iter().filter_map(|bare| tally.smallest.get(&(class, bare)));
-        let mut all = all.flatten().map(|found| &found.scenario).peekable();
-        if all.peek().is_none() {
+        let none = [true, false].into_iter().all(|bare| tally.smallest(class, bare).is_none());
+        if none {
             continue;
         }
-        // Found where all links are alike; what stands in the file must show from chance, too.
-        let Some((found, kind)) = all.find_map(|scenario| steady(class, scenario)) else {
+        let Some((found, kind)) = smallest_of(class, tally) else {
             say(&format!("{class}: only where all links are alike"));
             continue;
         };
-        // Made smaller, if it is then still of that class and as steady. Where it matters when a client
-        // acts it keeps its time: on real masters a fault cannot strike between two of its steps.
-        let small = class.forgets().then(|| finds::shrunk(&found, &kind));
-        let small = small.and_then(|small| steady(class, &small.scenario));
-        let (found, kind) = small.unwrap_or((found, kind));
         let file = finds::write(class.name(), &found, &kind, out)?;
         if options.format == Shape::Human {
             let names = found.scenario.faults.iter().map(|fault| fault.harm.name());
             let names: Vec<&str> = names.collect();
-            say(&format!("{class}: {}\n  {}", names.join(", "), file.display()));
+            let names = if names.is_empty() { "no fault".to_owned() } else { names.join(", ") };
+            say(&format!("{class}: {names}\n  {}", file.display()));
         }
     }
     Ok(())
+}
+
+/// What is written of a class: after a bare quorum if that takes few faults, what makes it one included;
+/// else where it takes the fewest.
+fn smallest_of(class: Class, tally: &Tally) -> Option<(Found, Kind)> {
+    let mut least: Option<(Found, Kind)> = None;
+    for bare in [true, false] {
+        // Found where all links are alike; what stands in the file must show from chance, too.
+        let mut all = tally.smallest.get(&(class, bare)).into_iter().flatten();
+        let Some((found, kind)) = all.find_map(|found| steady(class, &found.scenario)) else {
+            continue;
+        };
+        // Made smaller, if it is then still of that class and as steady. Where it matters when a client
+        // acts it keeps its time: on real masters a fault cannot strike between two of its steps.
+        let shrinks = class.forgets() || class == Class::NodeLists;
+        let small = shrinks.then(|| finds::shrunk(&found, &kind));
+        let small = small.and_then(|small| steady(class, &small.scenario));
+        let (found, kind) = small.unwrap_or((found, kind));
+        let size = found.scenario.faults.len();
+        if least.as_ref().is_none_or(|(least, _)| size < least.scenario.faults.len()) {
+            least = Some((found, kind));
+        }
+        if size <= FEW {
+            break;
+        }
+    }
+    least
 }
 
 /// The scenario as a find of its class, if it shows that whatever the seed.

@@ -6,7 +6,7 @@ use crate::history::{Act, Ns, Outcome, Window};
 use super::{Delete, Deleted, Foreign, Kept, Keys, Life, Presence};
 use crate::judge::clocks::Clocks;
 use crate::judge::commands::Command;
-use crate::judge::faults::Faults;
+use crate::judge::faults::{Faults, Loss};
 use crate::judge::time::{self, Span};
 
 /// One key on one master, while its commands are gone through.
@@ -47,6 +47,8 @@ impl<'w, 'a> OneKey<'w, 'a> {
                 self.keep(keys, command, token.as_deref(), *ttl_ms);
             }
             Act::Delete { token, .. } => self.delete(keys, command, token.as_deref()),
+            // Left out where commands are sorted by keys.
+            Act::Certify { .. } => {}
             Act::Other { .. } => self.other(keys, command),
         }
     }
@@ -76,6 +78,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
             made: command.when,
             delivered: command.delivered,
             sure,
+            is_back: false,
             granted,
             certain: Span::new(certain_from, certain_to),
             possible: Span::new(command.when.from, possible_to),
@@ -92,22 +95,19 @@ impl<'w, 'a> OneKey<'w, 'a> {
             None => Window { from: Ns::MAX, to: Ns::MAX },
         };
         let (mut certain, mut possible) = (expires.from, expires.to);
-        let mut wiped = None;
-        for wipe in self.faults.wipes(node) {
-            if wipe.at.to < set.from || wipe.at.from > possible {
+        let mut lost = None;
+        for loss in self.faults.losses(node) {
+            let over = loss.at.to < set.from || loss.at.from > possible;
+            if over || loss.keeps(set) {
                 continue;
             }
-            certain = certain.min(wipe.at.from);
-            // No connection outlives its master: what was sent before was executed before, if at
-            // all. What was sent while it went down and came up may be from before or after.
-            if wipe.at.from >= set.from {
-                possible = possible.min(wipe.at.to);
+            certain = certain.min(loss.at.from);
+            if loss.takes(set) {
+                possible = possible.min(loss.at.to);
             }
-            if wiped.is_none() {
-                wiped = Some((wipe.fault, wipe.at));
-            }
+            lost.get_or_insert(loss);
         }
-        (Life { set, ttl, expires, wiped }, certain, possible)
+        (Life { set, ttl, expires, lost }, certain, possible)
     }
 
     /// A key was set: so nothing was there.
@@ -230,6 +230,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
                 if let Some(index) = self.which(keys, token, when) {
                     keys.all[index].sure = true;
                     keys.all[index].delete(command);
+                    self.revive(keys, command, index);
                 }
             }
             (Outcome::Done | Outcome::Created, None) => {
@@ -245,6 +246,31 @@ impl<'w, 'a> OneKey<'w, 'a> {
                 }
             }
         }
+    }
+
+    /// A deletion that its master forgot: the key may be there again, if its creation was not forgotten.
+    fn revive(&mut self, keys: &mut Keys<'a>, command: &Command<'a>, index: usize) {
+        let old = &keys.all[index];
+        let until = old.life.expires.to;
+        let undone = |loss: &Loss| {
+            let later = loss.at.to >= command.when.from && loss.at.from <= until;
+            later && !loss.keeps(command.when) && !loss.takes(old.made)
+        };
+        let Some(loss) = self.faults.losses(command.node).find(undone) else { return };
+        let revived = Presence {
+            made: loss.at,
+            delivered: None,
+            sure: false,
+            is_back: true,
+            granted: false,
+            certain: Span::new(loss.at.to, loss.at.to),
+            possible: Span::new(loss.at.from, until.max(loss.at.to)),
+            life: Life { lost: None, ..old.life },
+            deleted: None,
+            ..*old
+        };
+        self.open.push(keys.all.len());
+        keys.all.push(revived);
     }
 
     /// Nobody knows what it did: what was there may be gone, or may stay for ever.

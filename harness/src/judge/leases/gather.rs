@@ -130,7 +130,8 @@ fn granted<'a>(
 ) -> Lease<'a> {
     let during = Span::new(request.asked, answer.ns);
     let said = answer.token.filter(|token| keys.knows(token));
-    let token = said.or_else(|| keys.last_set(request.process, resource, during, world.q));
+    let enough = world.lock_of(request.process).q;
+    let token = said.or_else(|| keys.last_set(request.process, resource, during, enough));
     // Nothing was set that is understood: then nothing can be said of its keys.
     let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
     let token = if opaque { None } else { token.or(answer.token) };
@@ -181,5 +182,5 @@ fn quorum(
         .filter_map(|key| key.delivered)
         .collect();
     learnt.sort_unstable();
-    learnt.get(world.q - 1).copied().unwrap_or(request.asked).min(until)
+    learnt.get(world.lock_of(request.process).q - 1).copied().unwrap_or(request.asked).min(until)
 }

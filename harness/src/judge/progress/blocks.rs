@@ -33,21 +33,30 @@ impl Blocks {
         Self { of_node, longest }
     }
 
-    /// From when on a quorum of masters could have granted a request; none: not before it ended.
+    /// From when on a quorum of masters could have granted a request; none: not before it ended. With
+    /// `counting`, of masters whose counter was not at its end, if the lease wants a number.
     pub(super) fn until(
         &self,
         case: &Case<'_>,
         request: &Request<'_>,
         resource: &str,
         within: Span,
+        counting: bool,
     ) -> Option<Ns> {
-        let mut free: Vec<Ns> = (1..=case.world.n)
+        let lock = case.world.lock_of(request.process);
+        let counting = counting && case.world.scenario.lock.fencing;
+        let mut free: Vec<Ns> = lock
+            .masters
+            .iter()
+            .copied()
             .filter(|node| case.faults.reachable(request.process, *node, within))
+            .filter(|node| !counting || !case.faults.is_spent(*node, resource, within.to))
+            .filter(|node| !case.faults.distrusted(*node, within))
             .filter(|node| request.wait_ms > 0 || !self.is_late(case, *node, request, within))
             .map(|node| self.of_master(case, node, request, resource, within))
             .collect();
         free.sort_unstable();
-        free.get(case.world.q - 1).copied()
+        free.get(lock.q - 1).copied()
     }
 
     /// Whether a master granted a request so late, without any fault, that the client may have given
@@ -93,7 +102,8 @@ impl Blocks {
 /// Until when the owner of a key cannot have deleted it: it is dead, or stopped, or cut off until a
 /// moment ago, or cannot know that it was set again, or is this very client and about to.
 fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: Span) -> Option<Ns> {
-    let helpless = case.death(key.process).is_some_and(|at| at.from <= within.to)
+    let helpless = key.is_back
+        || case.death(key.process).is_some_and(|at| at.from <= within.to)
         || case.faults.keeps_from(key.process, key.node, within, CLEANS_UP)
         || case.faults.repeats(key.process, key.node, key.made.to)
         || case.faults.pauses(key.process).any(|pause| {

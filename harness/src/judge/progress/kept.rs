@@ -72,7 +72,8 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     let clear = |node: usize| case.faults.reachable(request.process, node, through);
     let yes = yes.filter(|kept| knew(kept.node) && clear(kept.node));
     let nodes = count(yes.map(|kept| kept.node));
-    (nodes >= case.world.q).then(|| {
+    let lock = case.world.lock_of(lease.process);
+    (nodes >= lock.q).then(|| {
         let story = vec![format!(
             "{} asked at {} to extend its lease of {}, {} of {} masters did so, and at {} it was \
              told that it failed",
@@ -80,7 +81,7 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
             Ms(request.asked),
             lease.resource,
             nodes,
-            case.world.n,
+            lock.n,
             Ms(answer.ns)
         )];
         bug(story, request.asked, answer.ns)
@@ -134,9 +135,12 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
             let gain = case.clocks.gain(key.node, through.from.max(key.made.from), end);
             gain.is_none_or(|gain| gain.all <= case.world.drift_of(ttl))
         })
+        // Nor one that was lost with the master's others.
+        .filter(|key| key.life.lost.is_none_or(|loss| loss.at.from > end))
         .map(|key| key.node);
     let nodes = count(nodes);
-    (nodes >= case.world.q).then(|| {
+    let lock = case.world.lock_of(lease.process);
+    (nodes >= lock.q).then(|| {
         let story = vec![format!(
             "the lease of {} that {} kept alive ended at {}, though {} of {} masters had its key and \
              could be reached for a TTL before",
@@ -144,7 +148,7 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
             lease.client,
             Ms(end),
             nodes,
-            case.world.n
+            lock.n
         )];
         bug(story, through.from, end)
     })

@@ -44,9 +44,10 @@ impl<'a> Occupants<'a> {
             let number = occupants.add(request.client, resource, index, span, own);
             // Who asks and cannot reach a majority has the others for as long as it waits for an
             // answer, again and again: no bound is known after which another must get in between.
-            let reached = (1..=case.world.n)
-                .filter(|node| case.faults.reachable(request.process, *node, span));
-            if !request.is_acquire() || reached.count() < case.world.q {
+            let lock = case.world.lock_of(request.process);
+            let reaches = |node: &&usize| case.faults.reachable(request.process, **node, span);
+            let reached = lock.masters.iter().filter(reaches);
+            if !request.is_acquire() || reached.count() < lock.q {
                 occupants.held.entry(resource).or_default().spans.push((span, number));
             }
         }
@@ -87,9 +88,7 @@ impl<'a> Occupants<'a> {
         request: usize,
         within: Span,
     ) -> Option<Ns> {
-        let number = self.clients.get(client).copied().unwrap_or(usize::MAX);
-        let others = self.held.get(resource).and_then(|held| held.until(within, number));
-        others.max(self.own_until(client, resource, request, within))
+        self.among(&self.held, client, resource, request, within)
     }
 
     /// Until when something is in the way of a request within a span; none: nothing is.
@@ -100,13 +99,22 @@ impl<'a> Occupants<'a> {
         request: usize,
         within: Span,
     ) -> Option<Ns> {
-        let number = self.clients.get(client).copied().unwrap_or(usize::MAX);
-        let others = self.all.get(resource).and_then(|all| all.until(within, number));
-        others.max(self.own_until(client, resource, request, within))
+        self.among(&self.all, client, resource, request, within)
     }
 
-    fn own_until(&self, client: &str, resource: &str, request: usize, within: Span) -> Option<Ns> {
-        self.own.get(&(client, resource))?.until(within, request)
+    /// Until when others are in the way, or what the client itself did is.
+    fn among(
+        &self,
+        all: &Map<&'a str, Occupied>,
+        client: &str,
+        resource: &str,
+        request: usize,
+        within: Span,
+    ) -> Option<Ns> {
+        let number = self.clients.get(client).copied().unwrap_or(usize::MAX);
+        let others = all.get(resource).and_then(|of| of.until(within, number));
+        let own = self.own.get(&(client, resource)).and_then(|own| own.until(within, request));
+        others.max(own)
     }
 }
 

@@ -71,6 +71,24 @@ fn a_restart_without_a_file() {
 }
 
 #[test]
+fn keys_that_somebody_flushed_and_keys_that_were_evicted() {
+    for (harm, cause) in [("flush", Cause::NodeFlush), ("evict", Cause::NodeEvict)] {
+        let fault = format!("node.{harm} = {{ nodes = [3] }}");
+        // A file keeps nobody from deleting.
+        let run = Run::with("[cluster]\npersistence = \"aof-always\"");
+        rival_of(run, 1988.0, 300.0, |run| {
+            run.struck(100.0, 1, &fault, &[3], &[]);
+        })
+        .because(&[cause])
+        .tells(ME, &format!("it lost its keys at 100 ms (fault 1, node.{harm})"));
+        // Before the key was there it explains nothing.
+        let mut run = Run::two();
+        run.struck(5.0, 1, &fault, &[3], &[]);
+        rival_of(run, 1988.0, 300.0, |_| {}).because(&[Cause::Unknown]);
+    }
+}
+
+#[test]
 fn a_restart_with_a_file_explains_nothing() {
     let run = Run::with("[cluster]\npersistence = \"aof-always\"");
     rival_of(run, 1988.0, 300.0, |run| {

@@ -64,6 +64,8 @@ fn act() -> impl Strategy<Value = Act> {
             .prop_map(|(key, token, ttl_ms)| Act::Keep { key, token, ttl_ms }),
         2 => (resource(), prop::option::of(token()))
             .prop_map(|(key, token)| Act::Delete { key, token }),
+        1 => (resource(), prop::option::of(token()))
+            .prop_map(|(key, token)| Act::Certify { key, token }),
         1 => prop::option::of(resource())
             .prop_map(|key| Act::Other { key, command: "GETDEL".into() }),
     ]
@@ -106,7 +108,7 @@ fn event() -> impl Strategy<Value = Event> {
             at,
             deadline,
             valid_ms,
-            fence: None,
+            fence: valid_ms.map(|ms| ms % 4),
             why: (!ok).then_some(Why::Taken),
             text: None,
         },
@@ -145,11 +147,14 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(client, resource, deadline)| Event::Extended { client, resource, deadline }),
         2 => (client(), any::<bool>(), any::<u64>(), 0..3u64).prop_map(
             |(client, write, seen, version)| Event::Touched {
+                sent: (seen > version).then_some(0),
                 client,
                 register: "R".into(),
                 way: if write { Way::Write } else { Way::Read },
                 seen: seen % 3,
                 version,
+                fence: (version % 2 == 0).then_some(seen),
+                refused: version % 3 == 0,
             }
         ),
         1 => (0..3usize, harm(), windows(), any::<bool>()).prop_map(|(fault, harm, at, failed)| {
@@ -174,6 +179,8 @@ fn event() -> impl Strategy<Value = Event> {
                 strobe_every: 1,
             }
         ),
+        1 => (0..3usize, 0..6usize, windows())
+            .prop_map(|(fault, node, until)| Event::Kept { fault, node, until }),
         1 => (client()).prop_map(|process| Event::Broken { process, why: String::new() }),
         1 => (0..6usize, any::<bool>()).prop_map(|(node, any)| Event::Keys {
             node,

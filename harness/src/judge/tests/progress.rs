@@ -246,3 +246,31 @@ fn masters_that_answer_late_on_a_busy_machine_are_nobody_s_fault() {
         assert_eq!(run.ended(3000.0).seen(PROGRESS), seen, "{replied}");
     }
 }
+
+#[test]
+fn counters_at_their_end_are_the_cause_where_too_few_others_are_left() {
+    let refused = |more: &str, nodes: &[usize], resource: &str, ahead: &str| {
+        let mut run = Run::with(more);
+        let harm = format!(
+            "node.counter = {{ nodes = {nodes:?}, resource = \"{resource}\", ahead = \"{ahead}\" }}"
+        );
+        run.struck(5.0, 1, &harm, nodes, &[]).refused("c1", 10.0, 20.0, 0, Why::NoQuorum);
+        run.judge()
+    };
+    let fenced = "[lock]\nfencing = true";
+    for ahead in ["last", "end"] {
+        let verdict = refused(fenced, &[1, 2, 3], "L", ahead);
+        assert_eq!(verdict.seen(PROGRESS), Seen::Violated);
+        verdict.because(&[Cause::NodeCounter]).tells(PROGRESS, "to their end on masters 1, 2, 3");
+    }
+    // Enough are left; it is another resource; it is only far ahead; leases have no tokens.
+    for verdict in [
+        refused(fenced, &[1, 2], "L", "end"),
+        refused(fenced, &[1, 2, 3], "M", "end"),
+        refused(fenced, &[1, 2, 3], "L", "1d"),
+        refused("", &[1, 2, 3], "L", "end"),
+    ] {
+        assert_eq!(verdict.seen(PROGRESS), Seen::Violated);
+        verdict.because(&[Cause::Bug]);
+    }
+}

@@ -105,3 +105,43 @@ fn who_had_no_lease_at_all_is_not_explained() {
     run.read(20.0, "c1", 0).read(30.0, "c2", 0).write(40.0, "c2", 0, 1).write(50.0, "c1", 0, 2);
     run.judge().because(&[Cause::Unknown]);
 }
+
+/// c1 has a lease from 10 to 1988, and its write is sent at `sent` and comes at 3000; c2 has been
+/// there in between.
+fn under_way(sent: f64, struck: Option<f64>) -> Verdict {
+    let mut run = Run::two();
+    run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
+    run.read(20.0, "c1", 0);
+    if let Some(at) = struck {
+        let harm = "resource.delay = { client = \"c1\", what = \"write\", by = \"2s\" }";
+        run.struck(at, 1, harm, &[], &["c1"]);
+    }
+    run.grant("c2", "t2", 2100.0, 4078.0, &[1, 2, 3]);
+    run.read(2110.0, "c2", 0).write(2200.0, "c2", 0, 1);
+    run.release("c2", "t2", 2300.0, &[1, 2, 3]);
+    let (client, register) = ("c1".into(), "R".into());
+    let (way, seen, version, sent) = (Way::Write, 0, 2, Some(ns(sent)));
+    run.record(
+        3000.0,
+        Event::Touched { client, register, way, seen, version, sent, fence: None, refused: false },
+    );
+    run.judge()
+}
+
+#[test]
+fn a_write_that_was_sent_in_time_and_comes_after_the_end() {
+    let verdict = under_way(1000.0, Some(900.0));
+    assert_eq!(verdict.seen(REGISTER), Seen::Violated);
+    assert_eq!(verdict.seen(Layer::MutualExclusion), Seen::Safe);
+    verdict
+        .because(&[Cause::ResourceDelay])
+        .tells(REGISTER, "c1 sent that write at 1000 ms, in time, and it came at 3000 ms")
+        .tells(REGISTER, "1012 ms after the end of its lease (fault 1, resource.delay)");
+}
+
+#[test]
+fn a_delay_is_no_excuse_for_what_was_sent_too_late_nor_is_one_that_struck_later() {
+    under_way(2500.0, Some(900.0)).because(&[Cause::LateWrite]);
+    under_way(1000.0, Some(1100.0)).because(&[Cause::Unknown]);
+    under_way(1000.0, None).because(&[Cause::Unknown]);
+}

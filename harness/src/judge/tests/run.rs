@@ -69,7 +69,7 @@ impl Run {
         id: u64,
         answer: Answer<'_>,
     ) -> &mut Self {
-        let Answer { ok, token, from, at, deadline, valid, why } = answer;
+        let Answer { ok, token, from, at, deadline, valid, fence, why } = answer;
         self.record(
             ms,
             Event::Answered {
@@ -81,7 +81,7 @@ impl Run {
                 at: at.map(ns),
                 deadline: deadline.map(ns),
                 valid_ms: valid,
-                fence: None,
+                fence,
                 why,
                 text: None,
             },
@@ -97,11 +97,33 @@ impl Run {
         deadline: f64,
         nodes: &[usize],
     ) -> &mut Self {
+        let id = self.voted(client, token, at, nodes);
+        self.granted(at, client, id, token, deadline)
+    }
+
+    /// The same with a fencing token.
+    pub(super) fn fenced(
+        &mut self,
+        client: &str,
+        token: &str,
+        at: f64,
+        deadline: f64,
+        nodes: &[usize],
+        fence: u64,
+    ) -> &mut Self {
+        let id = self.voted(client, token, at, nodes);
+        let (stamp, deadline, fence) = (Some(at), Some(deadline), Some(fence));
+        let answer = Answer { token: Some(token), at: stamp, deadline, fence, ..Answer::default() };
+        self.answer(at, client, id, answer)
+    }
+
+    /// An acquire for which these masters set the key, and that is not answered yet.
+    fn voted(&mut self, client: &str, token: &str, at: f64, nodes: &[usize]) -> u64 {
         let id = self.ask(at - 1.0, client, "acquire", Some("L"), 0);
         for node in nodes {
             self.set(client, *node, token, at - 0.6, Some(at - 0.4));
         }
-        self.granted(at, client, id, token, deadline)
+        id
     }
 
     pub(super) fn granted(
@@ -293,6 +315,23 @@ impl Run {
         self.touch(at, client, Way::Write, seen, version)
     }
 
+    /// A touch of a register, with a fencing token or without.
+    pub(super) fn shown(
+        &mut self,
+        at: f64,
+        client: &str,
+        way: Way,
+        (seen, version): (u64, u64),
+        fence: Option<u64>,
+        refused: bool,
+    ) -> &mut Self {
+        let (client, register) = (client.into(), "R".into());
+        self.record(
+            at,
+            Event::Touched { client, register, way, seen, version, sent: None, fence, refused },
+        )
+    }
+
     pub(super) fn touch(
         &mut self,
         at: f64,
@@ -302,7 +341,19 @@ impl Run {
         version: u64,
     ) -> &mut Self {
         let (client, register) = (client.into(), "R".into());
-        self.record(at, Event::Touched { client, register, way, seen, version })
+        self.record(
+            at,
+            Event::Touched {
+                client,
+                register,
+                way,
+                seen,
+                version,
+                sent: None,
+                fence: None,
+                refused: false,
+            },
+        )
     }
 
     pub(super) fn phase(&mut self, at: f64, phase: Phase) -> &mut Self {
@@ -375,11 +426,21 @@ pub(super) struct Answer<'a> {
     pub(super) at: Option<f64>,
     pub(super) deadline: Option<f64>,
     pub(super) valid: Option<u64>,
+    pub(super) fence: Option<u64>,
     pub(super) why: Option<Why>,
 }
 
 impl Default for Answer<'_> {
     fn default() -> Self {
-        Self { ok: true, token: None, from: None, at: None, deadline: None, valid: None, why: None }
+        Self {
+            ok: true,
+            token: None,
+            from: None,
+            at: None,
+            deadline: None,
+            valid: None,
+            fence: None,
+            why: None,
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The bounds of a run.
 
+use super::super::counted;
 use super::{MASTERS, Number, Scheme};
 
 /// How much may happen. Masters are three.
@@ -72,23 +73,18 @@ impl Scope {
 
     /// The bounds in words.
     pub fn bounds(&self) -> String {
-        let some = |number: u8, what: &str| match number {
-            0 => None,
-            1 => Some(format!("1 {what}")),
-            _ => Some(format!("{number} {what}s")),
-        };
         let hints: Vec<String> = self.hints.iter().map(Number::to_string).collect();
         let parts = [
             Some(format!("{MASTERS} masters, {} clients", self.clients)),
-            some(u8::try_from(self.attempts).unwrap_or(u8::MAX), "attempt")
+            counted(u8::try_from(self.attempts).unwrap_or(u8::MAX), "attempt")
                 .map(|text| text + " of each"),
             Some(format!("hints {}", hints.join(" and "))),
-            some(self.rounds, "round").map(|text| text + " a token"),
-            some(self.hand_overs, "hand-over").map(|text| text + " of each"),
-            some(self.extensions, "extension").map(|text| text + " of each"),
-            some(self.copies, "grant").map(|text| text + " executed twice"),
-            some(self.unfenced, "stranger"),
-            some(self.forgets, "forgotten counter"),
+            counted(self.rounds, "round").map(|text| text + " a token"),
+            counted(self.hand_overs, "hand-over").map(|text| text + " of each"),
+            counted(self.extensions, "extension").map(|text| text + " of each"),
+            counted(self.copies, "grant").map(|text| text + " executed twice"),
+            counted(self.unfenced, "stranger"),
+            counted(self.forgets, "forgotten counter"),
             Some(format!("numbers below {}", self.end)),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")

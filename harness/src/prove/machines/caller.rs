@@ -159,6 +159,10 @@ impl Dice for Numbered {
         token(if self.blunder == Blunder::OneToken { 1 } else { self.tokens })
     }
 
+    fn hint(&mut self) -> u64 {
+        0
+    }
+
     fn pause(&mut self, _attempt: u32) -> Duration {
         TICK
     }

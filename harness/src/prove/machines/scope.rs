@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::super::counted;
 use super::event::Cost;
 
 /// How far a run goes. What is not bounded here is not bounded at all: messages, timers, ends of
@@ -183,27 +184,22 @@ impl Scope {
 
     /// The bounds in words.
     pub fn bounds(&self) -> String {
-        let some = |number: u8, what: &str| match number {
-            0 => None,
-            1 => Some(format!("1 {what}")),
-            _ => Some(format!("{number} {what}s")),
-        };
         let yes = |is: bool, what: &str| is.then(|| what.to_owned());
         let parts = [
             Some(format!("{} masters", self.masters)).filter(|_| self.masters > 1),
             Some("1 master".to_owned()).filter(|_| self.masters == 1),
-            some(u8::try_from(self.clients).unwrap_or(u8::MAX), "client"),
-            some(self.claims, "claim").map(|text| text + " of each"),
-            some(self.attempts, "attempt").map(|text| text + " of each"),
+            counted(u8::try_from(self.clients).unwrap_or(u8::MAX), "client"),
+            counted(self.claims, "claim").map(|text| text + " of each"),
+            counted(self.attempts, "attempt").map(|text| text + " of each"),
             yes(self.waits, "claims try again by themselves"),
             yes(self.release, "releases are waited for"),
             yes(self.clocks, "clocks and timers of claims"),
-            some(self.rounds, "extension"),
+            counted(self.rounds, "extension"),
             yes(self.watchdog, "the watchdog"),
-            some(self.cuts, "broken connection"),
-            some(self.stalls, "stalled connection"),
-            some(self.errors, "error"),
-            some(self.deaths, "death"),
+            counted(self.cuts, "broken connection"),
+            counted(self.stalls, "stalled connection"),
+            counted(self.errors, "error"),
+            counted(self.deaths, "death"),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::wire::Command;
+use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     Answer, Ask, Bounds, Cause, Key, Link, LinkEffect, LinkInput, RunId, Step, Time, Token,
 };
@@ -172,6 +172,10 @@ impl Side {
                 Request::Keep { token: number(*token), round, repair: *repair }
             }
             Command::Delete { token, .. } => Request::Delete(number(*token)),
+            Command::Certify { .. } => unreachable!("these claims ask for no fencing token"),
+            Command::Guarded { .. } | Command::Watch { .. } | Command::Bless { .. } => {
+                unreachable!("these links have no guard")
+            }
             Command::Kill { .. } if blunder == Blunder::KillsNobody => Request::Ping,
             Command::Kill { client_id } => Request::Kill(*client_id),
             Command::Load(script) => Request::Load(*script),
@@ -214,7 +218,9 @@ impl Side {
         let unheard = self.unheard_sets();
         let (requests, replies) = (VecDeque::new(), VecDeque::new());
         self.wires.push(Wire { epoch, open: true, requests, replies });
-        let input = LinkInput::Connected { epoch, client_id: Some(epoch), run_id: Some(run_id()) };
+        let (client_id, run_id) = (Some(epoch), Some(run_id()));
+        let greeting = Greeting { client_id, run_id, ..Greeting::default() };
+        let input = LinkInput::Connected { epoch, greeting };
         self.handle(NOW, input, 0, blunder, told);
         if blunder == Blunder::SendsAgain
             && let Some(wire) = self.wires.iter_mut().find(|wire| wire.epoch == epoch)
@@ -366,7 +372,7 @@ impl Side {
             return Entry::None;
         }
         // Nothing is sent for a token that was given up.
-        let ask = Ask::Keep { token, ttl_ms: 1, repair: false };
+        let ask = Ask::Keep { token, ttl_ms: 1, repair: false, fence: None };
         let send = LinkInput::Send { key: key(), ask, tag };
         if says(send) == Some(LinkEffect::Tell(tag, Answer::Unknown(Cause::GivenUp))) {
             Entry::Owed

@@ -49,4 +49,13 @@ impl ClientHarm {
             | Self::Clock { clients, .. } => clients,
         }
     }
+
+    pub(super) const fn clients_mut(&mut self) -> &mut Clients {
+        match self {
+            Self::Pause { clients }
+            | Self::Suspend { clients }
+            | Self::Kill { clients }
+            | Self::Clock { clients, .. } => clients,
+        }
+    }
 }

@@ -48,4 +48,12 @@ impl ClockHarm {
             }
         }
     }
+
+    pub(super) const fn nodes_mut(&mut self) -> &mut Nodes {
+        match self {
+            Self::Step { nodes, .. } | Self::Rate { nodes, .. } | Self::Strobe { nodes, .. } => {
+                nodes
+            }
+        }
+    }
 }

@@ -98,6 +98,56 @@ impl NetHarm {
             | Self::HalfOpen { clients, .. } => clients,
         }
     }
+
+    /// Which messages, where it strikes single ones.
+    pub const fn which(&self) -> Option<&Which> {
+        match self {
+            Self::Cut(which)
+            | Self::Drop(which)
+            | Self::Hold(which)
+            | Self::Duplicate(which)
+            | Self::Reset(which) => Some(which),
+            Self::Delay { .. } | Self::Trickle { .. } | Self::HalfOpen { .. } => None,
+        }
+    }
+
+    /// The same, to change it.
+    pub const fn which_mut(&mut self) -> Option<&mut Which> {
+        match self {
+            Self::Cut(which)
+            | Self::Drop(which)
+            | Self::Hold(which)
+            | Self::Duplicate(which)
+            | Self::Reset(which) => Some(which),
+            Self::Delay { .. } | Self::Trickle { .. } | Self::HalfOpen { .. } => None,
+        }
+    }
+
+    pub(super) const fn nodes_mut(&mut self) -> &mut Nodes {
+        match self {
+            Self::Cut(which)
+            | Self::Drop(which)
+            | Self::Hold(which)
+            | Self::Duplicate(which)
+            | Self::Reset(which) => &mut which.nodes,
+            Self::Delay { nodes, .. }
+            | Self::Trickle { nodes, .. }
+            | Self::HalfOpen { nodes, .. } => nodes,
+        }
+    }
+
+    pub(super) const fn clients_mut(&mut self) -> &mut Clients {
+        match self {
+            Self::Cut(which)
+            | Self::Drop(which)
+            | Self::Hold(which)
+            | Self::Duplicate(which)
+            | Self::Reset(which) => &mut which.clients,
+            Self::Delay { clients, .. }
+            | Self::Trickle { clients, .. }
+            | Self::HalfOpen { clients, .. } => clients,
+        }
+    }
 }
 
 /// Which messages a fault of the network strikes. By default all.

@@ -3,7 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Nodes;
+use super::{Ahead, Nodes};
+use crate::name::Name;
 use crate::scenario::length::Length;
 
 /// What is done to a master.
@@ -44,11 +45,52 @@ pub enum NodeHarm {
         /// How much later.
         by: Length,
     },
+    /// Somebody runs `FLUSHALL` on it. Nothing to cure.
+    Flush {
+        /// Which.
+        #[serde(alias = "node")]
+        nodes: Nodes,
+    },
+    /// It runs short of memory under a policy that evicts keys with a TTL: all of them are gone.
+    /// Nothing to cure.
+    Evict {
+        /// Which.
+        #[serde(alias = "node")]
+        nodes: Nodes,
+    },
+    /// Its machine loses power. Cure: it is started again, with what was synced to its disk.
+    PowerLoss {
+        /// Which.
+        #[serde(alias = "node")]
+        nodes: Nodes,
+    },
+    /// Its replica gets nothing more. Cure: it catches up.
+    Lag {
+        /// Which.
+        #[serde(alias = "node")]
+        nodes: Nodes,
+    },
+    /// It dies for good, and its replica takes over its address. Nothing to cure.
+    Failover {
+        /// Which.
+        #[serde(alias = "node")]
+        nodes: Nodes,
+    },
     /// It is out of memory: it answers with an error whatever would take more. Cure: no longer.
     Full {
         /// Which.
         #[serde(alias = "node")]
         nodes: Nodes,
+    },
+    /// Somebody sets the fencing counter of a resource. Nothing to cure.
+    Counter {
+        /// Which.
+        #[serde(alias = "node")]
+        nodes: Nodes,
+        /// Whose counter.
+        resource: Name,
+        /// How far ahead of the master's clock; a counter that is there already stays.
+        ahead: Ahead,
     },
 }
 
@@ -60,6 +102,29 @@ impl NodeHarm {
             | Self::Restart { nodes }
             | Self::Pause { nodes }
             | Self::Full { nodes }
+            | Self::Flush { nodes }
+            | Self::Evict { nodes }
+            | Self::PowerLoss { nodes }
+            | Self::Lag { nodes }
+            | Self::Failover { nodes }
+            | Self::Counter { nodes, .. }
+            | Self::Slow { nodes, .. } => nodes,
+        }
+    }
+
+    pub(super) const fn nodes_mut(&mut self) -> &mut Nodes {
+        match self {
+            Self::Kill { nodes }
+            | Self::Stop { nodes }
+            | Self::Restart { nodes }
+            | Self::Pause { nodes }
+            | Self::Full { nodes }
+            | Self::Flush { nodes }
+            | Self::Evict { nodes }
+            | Self::PowerLoss { nodes }
+            | Self::Lag { nodes }
+            | Self::Failover { nodes }
+            | Self::Counter { nodes, .. }
             | Self::Slow { nodes, .. } => nodes,
         }
     }

@@ -1,10 +1,10 @@
 //! How a fault is written, and so what the JSON Schema says of it: `at`, `after` or `before`, `for`,
-//! and one of `node`, `clock`, `net`, `client`. Serde alone calls this.
+//! and one of `node`, `clock`, `net`, `client`, `resource`. Serde alone calls this.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ClientHarm, ClockHarm, Fault, Harm, NetHarm, NodeHarm, When};
+use super::{ClientHarm, ClockHarm, Fault, Harm, NetHarm, NodeHarm, ResourceHarm, When};
 use crate::scenario::length::Length;
 use crate::scenario::words::Moment;
 
@@ -25,7 +25,7 @@ pub(super) struct Text {
     /// It is cured so long after it struck. Default: at the end of the run.
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     lasts: Option<Length>,
-    /// Exactly one of `node`, `clock`, `net`, `client`.
+    /// Exactly one of `node`, `clock`, `net`, `client`, `resource`.
     #[serde(skip_serializing_if = "Option::is_none")]
     node: Option<NodeHarm>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,6 +34,8 @@ pub(super) struct Text {
     net: Option<NetHarm>,
     #[serde(skip_serializing_if = "Option::is_none")]
     client: Option<ClientHarm>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resource: Option<ResourceHarm>,
 }
 
 impl TryFrom<Text> for Fault {
@@ -55,17 +57,24 @@ impl TryFrom<Text> for Fault {
                     .to_owned());
             }
         };
-        let harm = match (text.node, text.clock, text.net, text.client) {
-            (Some(harm), None, None, None) => Harm::Node(harm),
-            (None, Some(harm), None, None) => Harm::Clock(harm),
-            (None, None, Some(harm), None) => Harm::Net(harm),
-            (None, None, None, Some(harm)) => Harm::Client(harm),
-            (None, None, None, None) => {
+        let Text { node, clock, net, client, resource, .. } = text;
+        let mut harms = [
+            node.map(Harm::Node),
+            clock.map(Harm::Clock),
+            net.map(Harm::Net),
+            client.map(Harm::Client),
+            resource.map(Harm::Resource),
+        ]
+        .into_iter()
+        .flatten();
+        let harm = match (harms.next(), harms.next()) {
+            (Some(harm), None) => harm,
+            (None, _) => {
                 return Err("the fault does nothing: give it a harm such as `node.kill = { \
                             nodes = [1] }`, `clock.step`, `net.drop` or `client.pause`"
                     .to_owned());
             }
-            _ => {
+            (Some(_), Some(_)) => {
                 return Err("the fault does several things: write a [[fault]] for each".to_owned());
             }
         };
@@ -86,6 +95,7 @@ impl From<Fault> for Text {
             Harm::Clock(harm) => text.clock = Some(harm),
             Harm::Net(harm) => text.net = Some(harm),
             Harm::Client(harm) => text.client = Some(harm),
+            Harm::Resource(harm) => text.resource = Some(harm),
         }
         text
     }

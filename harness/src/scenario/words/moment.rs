@@ -37,6 +37,8 @@ pub enum What {
     Releases(Name),
     /// `c1 released L`: its release returned.
     Released(Name),
+    /// `c1 presents R`.
+    Presents(Name),
     /// `c1 reads R`.
     Reads(Name),
     /// `c1 writes R`.
@@ -47,8 +49,24 @@ pub enum What {
     Reply(u32, Class),
 }
 
+impl What {
+    /// Whether it can be held back until a fault has struck.
+    pub const fn can_wait(&self) -> bool {
+        matches!(
+            self,
+            Self::Asks(_)
+                | Self::Releases(_)
+                | Self::Presents(_)
+                | Self::Reads(_)
+                | Self::Writes(_)
+                | Self::Request(..)
+                | Self::Reply(..)
+        )
+    }
+}
+
 const MOMENTS: &str = "a client and what happens: `c1 granted L`, or `asks`, `refused`, `extended`, \
-                       `lost`, `releases`, `released` with a resource, `reads`, `writes` with a \
+                       `lost`, `releases`, `released` with a resource, `presents`, `reads`, `writes` with a \
                        register, `c1 request 3`, `c1 reply 3` with `of acquire`, `of extend`, `of \
                        release` or `of any`; behind it a time if you like: `c1 granted L + 10ms`";
 
@@ -83,6 +101,7 @@ impl FromStr for Moment {
                     What::Reply(number, class)
                 }
             }
+            "presents" => What::Presents(words.name("the register")?),
             "reads" => What::Reads(words.name("the register")?),
             "writes" => What::Writes(words.name("the register")?),
             "asks" => What::Asks(words.name("the resource")?),
@@ -116,6 +135,7 @@ impl fmt::Display for What {
             Self::Lost(name) => ("lost", name),
             Self::Releases(name) => ("releases", name),
             Self::Released(name) => ("released", name),
+            Self::Presents(name) => ("presents", name),
             Self::Reads(name) => ("reads", name),
             Self::Writes(name) => ("writes", name),
             Self::Request(number, class) | Self::Reply(number, class) => {

@@ -45,12 +45,15 @@ pub enum Step {
         resource: Name,
     },
     /// `read R` or `write R`, `write R if L`: touch the register R that the lock protects; with
-    /// `if`, only when the client finds that it still holds the lease.
+    /// `if`, only when the client finds that it still holds the lease. `present R under L`, `read R
+    /// under L`: show the lease's fencing token with it, by which the register may refuse.
     Touch {
         /// Which register.
         register: Name,
-        /// Read or write.
+        /// Present, read or write.
         way: Way,
+        /// The lease whose fencing token it shows.
+        under: Option<Name>,
         /// The lease that it checks first.
         held: Option<Name>,
     },
@@ -62,14 +65,27 @@ pub enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
+    /// Show a fencing token, which the register keeps if it is the largest.
+    Present,
     /// Take its version.
     Read,
     /// Put a new version, on top of the one that was read.
     Write,
 }
 
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Present => "present",
+            Self::Read => "read",
+            Self::Write => "write",
+        })
+    }
+}
+
 const STEPS: &str = "one of `acquire L [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
-                     `keep L for 10s`, `read R [if L]`, `work 1s`, `write R [if L]`, `release L`";
+                     `keep L for 10s`, `read R [under L] [if L]`, `work 1s`, `write R [under L] \
+                     [if L]`, `present R under L`, `release L`";
 
 impl Step {
     /// The TTL that it asks for, if it names one.
@@ -87,7 +103,7 @@ impl Step {
             | Self::Extend { resource, .. }
             | Self::Keep { resource, .. }
             | Self::Release { resource } => Some(resource),
-            Self::Touch { held, .. } => held.as_deref(),
+            Self::Touch { under, held, .. } => under.as_deref().or(held.as_deref()),
             Self::Work(_) => None,
         }
     }
@@ -128,14 +144,25 @@ impl FromStr for Step {
                 Self::Keep { resource, most }
             }
             "release" => Self::Release { resource: words.name("the resource")? },
-            verb @ ("read" | "write") => {
+            verb @ ("present" | "read" | "write") => {
                 let register = words.name("the register")?;
+                let under = match words.rest.next_if_eq(&"under") {
+                    Some(_) => Some(words.name("the lease after `under`")?),
+                    None if verb == "present" => {
+                        return Err(words.wrong("`under` and a lease are missing"));
+                    }
+                    None => None,
+                };
                 let held = match words.rest.next_if_eq(&"if") {
                     Some(_) => Some(words.name("the lease after `if`")?),
                     None => None,
                 };
-                let way = if verb == "read" { Way::Read } else { Way::Write };
-                Self::Touch { register, way, held }
+                let way = match verb {
+                    "present" => Way::Present,
+                    "read" => Way::Read,
+                    _ => Way::Write,
+                };
+                Self::Touch { register, way, under, held }
             }
             "work" => Self::Work(words.length("work")?),
             verb => return Err(words.wrong(format_args!("`{verb}` is no step"))),
@@ -165,9 +192,9 @@ impl fmt::Display for Step {
             }
             Self::Keep { resource, most } => write!(f, "keep {resource} for {}", compact(*most)),
             Self::Release { resource } => write!(f, "release {resource}"),
-            Self::Touch { register, way, held } => {
-                f.write_str(if *way == Way::Read { "read " } else { "write " })?;
-                f.write_str(register)?;
+            Self::Touch { register, way, under, held } => {
+                write!(f, "{way} {register}")?;
+                under.as_ref().map_or(Ok(()), |under| write!(f, " under {under}"))?;
                 held.as_ref().map_or(Ok(()), |held| write!(f, " if {held}"))
             }
             Self::Work(length) => write!(f, "work {}", compact(*length)),
@@ -199,6 +226,9 @@ mod tests {
             "keep L for 10s",
             "read R",
             "write R if L",
+            "present R under L",
+            "read R under L",
+            "write R under L if L",
             "work 1s",
             "release L",
         ] {
@@ -218,6 +248,8 @@ mod tests {
             ("acquire a\"b", "is no name for the resource"),
             ("keep L", "`for` and a time are missing"),
             ("write R if", "the lease after `if` is missing"),
+            ("present R", "`under` and a lease are missing"),
+            ("read R under", "the lease after `under` is missing"),
         ] {
             let why = text.parse::<Step>().unwrap_err();
             assert!(why.contains(part) && why.contains("write one of"), "{text}: {why}");

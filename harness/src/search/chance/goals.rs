@@ -49,11 +49,17 @@ pub enum Goal {
     MasterError,
     /// A master died, and came back before the end.
     MasterBack,
+    /// The grants did not show one number, and a round of its own certified one.
+    Certified,
+    /// A register refused a fencing token.
+    FencedOff,
+    /// An extension of a lease with a fencing token found a key missing and made it anew.
+    FencedRepair,
 }
 
 impl Goal {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::BareQuorum,
         Self::HollowHold,
         Self::Orphan,
@@ -72,6 +78,9 @@ impl Goal {
         Self::HandOver,
         Self::MasterError,
         Self::MasterBack,
+        Self::Certified,
+        Self::FencedOff,
+        Self::FencedRepair,
     ];
 
     /// Its name, for people and for programs.
@@ -95,6 +104,9 @@ impl Goal {
             Self::HandOver => "hand-over",
             Self::MasterError => "master-error",
             Self::MasterBack => "master-back",
+            Self::Certified => "certified",
+            Self::FencedOff => "fenced-off",
+            Self::FencedRepair => "fenced-repair",
         }
     }
 
@@ -119,6 +131,9 @@ impl Goal {
             Self::HandOver => "a hand-over to one that waited",
             Self::MasterError => "a master that answered with an error",
             Self::MasterBack => "a master that died and came back",
+            Self::Certified => "a fencing token certified in a second round",
+            Self::FencedOff => "a register that refused a fencing token",
+            Self::FencedRepair => "a repair of a lease with a fencing token",
         }
     }
 }
@@ -131,12 +146,18 @@ impl fmt::Display for Goal {
 
 /// The goals that a run reached, in no order, each once.
 pub(super) fn reached(history: &History, verdict: &Verdict) -> Vec<Goal> {
-    let mut seen =
-        Seen { scenario: &history.header.scenario, requests: Vec::new(), goals: Vec::new() };
+    let mut seen = Seen {
+        scenario: &history.header.scenario,
+        requests: Vec::new(),
+        granted: Vec::new(),
+        goals: Vec::new(),
+    };
     let scenario = seen.scenario;
     let nodes = i64::try_from(scenario.cluster.nodes).unwrap_or(i64::MAX);
     let bare = 2 * i64::try_from(scenario.cluster.quorum()).unwrap_or(i64::MAX) - nodes;
-    if nodes > 2 && verdict.measures.margins.contains(&bare) {
+    // Of a lock that knows all masters.
+    let own_lists = scenario.clients.iter().any(|client| client.nodes.is_some());
+    if nodes > 2 && !own_lists && verdict.measures.margins.contains(&bare) {
         seen.reach(Goal::BareQuorum);
     }
     if verdict.measures.hollow_ns > 0 {
@@ -170,11 +191,15 @@ struct Attempt<'a> {
     from: Ns,
     to: Ns,
     granted: usize,
+    /// How many it takes.
+    quorum: usize,
 }
 
 struct Seen<'a> {
     scenario: &'a Scenario,
     requests: Vec<Request<'a>>,
+    /// The tokens of leases that came with a fencing token.
+    granted: Vec<&'a Name>,
     goals: Vec<Goal>,
 }
 
@@ -199,7 +224,8 @@ impl<'a> Seen<'a> {
                     answered: Ns::MAX,
                     deadline: None,
                 }),
-                Event::Answered { id, ok, why, deadline, .. } => {
+                Event::Answered { id, ok, why, deadline, token, fence, .. } => {
+                    self.granted.extend(token.as_ref().filter(|_| fence.is_some()));
                     let asked = self.requests.iter_mut().rev().find(|request| request.id == *id);
                     let Some(request) = asked else { continue };
                     request.answered = ns;
@@ -225,6 +251,7 @@ impl<'a> Seen<'a> {
                     }
                 }
                 Event::Extended { .. } => self.reach(Goal::Watchdog),
+                Event::Touched { refused: true, .. } => self.reach(Goal::FencedOff),
                 _ => {}
             }
         }
@@ -249,7 +276,9 @@ impl<'a> Seen<'a> {
                     }
                 }
                 Event::Struck { fault, harm, failed: None, .. } => {
-                    if matches!(**harm, Harm::Node(_)) && harm.name() != "node.slow" {
+                    if matches!(**harm, Harm::Node(_))
+                        && !["node.slow", "node.lag"].contains(&harm.name())
+                    {
                         dead.push(*fault);
                     }
                 }
@@ -303,7 +332,8 @@ impl<'a> Seen<'a> {
                 (Act::Set { key, token, .. }, result) => {
                     let done = *result == Outcome::Done;
                     set.push((token, *node, *connection));
-                    note(&mut attempts, token, key, *sent, done);
+                    let quorum = || self.scenario.list_of(process).quorum();
+                    note(&mut attempts, token, key, (*sent, done), quorum);
                     if done && !self.is_asking(process, key, *sent) {
                         self.reach(Goal::Zombie);
                     }
@@ -311,7 +341,17 @@ impl<'a> Seen<'a> {
                         self.reach(Goal::LateReply);
                     }
                 }
-                (Act::Keep { .. }, Outcome::Created) => self.reach(Goal::Repair),
+                (Act::Keep { .. }, Outcome::Created) => {
+                    self.reach(Goal::Repair);
+                    if self.scenario.lock.fencing {
+                        self.reach(Goal::FencedRepair);
+                    }
+                }
+                (Act::Certify { token: Some(token), .. }, Outcome::Done)
+                    if self.granted.contains(&token) =>
+                {
+                    self.reach(Goal::Certified);
+                }
                 (Act::Delete { token: Some(token), .. }, Outcome::Done) => {
                     let elsewhere = |(known, on, over): &(&Name, usize, u64)| {
                         *known == token && on == node && over != connection
@@ -323,9 +363,8 @@ impl<'a> Seen<'a> {
                 _ => {}
             }
         }
-        let quorum = self.scenario.cluster.quorum();
         let some: Vec<&Attempt<'_>> =
-            attempts.iter().filter(|one| (1..quorum).contains(&one.granted)).collect();
+            attempts.iter().filter(|one| (1..one.quorum).contains(&one.granted)).collect();
         let split = some.iter().enumerate().any(|(index, one)| {
             let both = |other: &&&Attempt<'_>| {
                 other.key == one.key && other.from <= one.to && one.from <= other.to
@@ -338,7 +377,13 @@ impl<'a> Seen<'a> {
     }
 }
 
-fn note<'a>(attempts: &mut Vec<Attempt<'a>>, token: &'a Name, key: &'a Name, sent: Ns, done: bool) {
+fn note<'a>(
+    attempts: &mut Vec<Attempt<'a>>,
+    token: &'a Name,
+    key: &'a Name,
+    (sent, done): (Ns, bool),
+    quorum: impl FnOnce() -> usize,
+) {
     // The latest are at the end.
     match attempts.iter_mut().rev().take(16).find(|one| one.token == token) {
         Some(one) => {
@@ -347,7 +392,8 @@ fn note<'a>(attempts: &mut Vec<Attempt<'a>>, token: &'a Name, key: &'a Name, sen
         }
         None => {
             let granted = usize::from(done);
-            attempts.push(Attempt { token, key, from: sent, to: sent, granted });
+            let quorum = quorum();
+            attempts.push(Attempt { token, key, from: sent, to: sent, granted, quorum });
         }
     }
 }

@@ -2,19 +2,20 @@
 //! not be seen of those that are, or of any.
 
 use super::lessons::{Lesson, TTL};
-use crate::judge::{Finding, Seen, Verdict};
+use crate::judge::{Finding, Verdict};
 use crate::scenario::{Cause, ClockHarm, Fault, Harm, Layer, NodeHarm, Persistence};
+use crate::search::{Kind, contradictions};
 
 /// Whether nothing that a schedule does is outside the assumptions. In doubt it is outside.
 pub(super) fn inside(lesson: &Lesson, faults: &[Fault]) -> bool {
     let rates = faults.iter().filter(|fault| matches!(fault.harm, Harm::Clock(_))).count();
     // The rates of one clock add up.
-    rates <= 1 && faults.iter().all(|fault| is_assumed(lesson, fault))
+    !lesson.parted && rates <= 1 && faults.iter().all(|fault| is_assumed(lesson, fault))
 }
 
 fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
     match &fault.harm {
-        Harm::Node(NodeHarm::Restart { .. } | NodeHarm::Kill { .. } | NodeHarm::Stop { .. }) => {
+        harm if harm.starts_again() => {
             let ttl = super::lessons::length(TTL);
             // What comes back when all it knew has expired has forgotten nothing (A2).
             lesson.scenario.cluster.persistence == Persistence::AofAlways
@@ -25,30 +26,43 @@ fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
             (1.0..=1.0 + share).contains(factor)
         }
         Harm::Clock(_) => false,
-        Harm::Node(_) | Harm::Net(_) | Harm::Client(_) => true,
+        Harm::Node(
+            NodeHarm::Flush { .. }
+            | NodeHarm::Evict { .. }
+            | NodeHarm::Failover { .. }
+            | NodeHarm::Counter { .. },
+        ) => false,
+        // What is late at the resource is nothing to the lock.
+        Harm::Node(_) | Harm::Net(_) | Harm::Client(_) | Harm::Resource(_) => true,
     }
 }
 
 /// What is wrong with a run whose faults are all inside, a line each.
 pub(super) fn wrong_inside(lesson: &Lesson, verdict: &Verdict) -> Vec<String> {
     let bad = verdict.findings.iter().filter(|finding| !is_by_design(lesson, finding));
-    bad.map(line).chain(strange(verdict)).collect()
+    bad.map(line).chain(contradictions(verdict).cloned()).collect()
 }
 
 /// What is wrong with any run: a violation that no fault explains.
 pub(super) fn wrong_outside(verdict: &Verdict) -> Vec<String> {
     let unexplained = |finding: &&Finding| {
-        finding.seen != Seen::Violated
-            || finding.causes.is_empty()
-            || finding.causes.iter().any(|cause| matches!(cause, Cause::Bug | Cause::Unknown))
+        let kind = Kind::of(finding);
+        kind.is_doubt() || kind.is_unexplained()
     };
-    verdict.findings.iter().filter(unexplained).map(line).chain(strange(verdict)).collect()
+    verdict
+        .findings
+        .iter()
+        .filter(unexplained)
+        .map(line)
+        .chain(contradictions(verdict).cloned())
+        .collect()
 }
 
-/// No lock can keep a client from acting late that is paused after its last look, or does not look.
+/// No lock can keep a client from acting late that is paused after its last look, or does not look, or
+/// whose write is late on its way.
 fn is_by_design(lesson: &Lesson, finding: &Finding) -> bool {
     let late = |cause: &Cause| match cause {
-        Cause::ClientPause => true,
+        Cause::ClientPause | Cause::ResourceDelay => true,
         Cause::LateWrite => !lesson.looks,
         _ => false,
     };
@@ -60,14 +74,4 @@ fn is_by_design(lesson: &Lesson, finding: &Finding) -> bool {
 fn line(finding: &Finding) -> String {
     let (layer, seen, story) = (finding.layer, finding.seen, finding.story.join("; "));
     format!("{layer} {seen:?} because {:?}: {story}", finding.causes)
-}
-
-/// What has no place in any run, but is no violation. That a fault waits for what never happens is
-/// none.
-fn strange(verdict: &Verdict) -> impl Iterator<Item = String> {
-    let told = |line: &&String| {
-        !line.starts_with("fault ")
-            && !Layer::ALL.iter().any(|layer| line.starts_with(layer.name()))
-    };
-    verdict.differences.iter().filter(told).cloned()
 }

@@ -21,28 +21,46 @@ pub enum Class {
     Restart,
     /// A master forgets as it crashes, and is back before its keys have expired.
     EarlyReturn,
+    /// Somebody runs `FLUSHALL` on a master.
+    Flush,
+    /// A master evicts what has a TTL.
+    Evict,
+    /// A master loses its power before it has synced, and is back before its keys have expired.
+    PowerLoss,
+    /// A master fails over to a replica that lags.
+    Failover,
+    /// Clients know different masters, and nothing fails.
+    NodeLists,
     /// A client is paused between its last look and its write.
     Pause,
     /// The same with its machine suspended.
     Suspend,
     /// A client that cannot extend, and does not look, writes late.
     CutOff,
+    /// A write that was sent in time comes late.
+    WriteDelayed,
 }
 
 impl Class {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 14] = [
         Self::ClockStep,
         Self::ClockRate,
         Self::ClockStrobe,
         Self::Restart,
         Self::EarlyReturn,
+        Self::Flush,
+        Self::Evict,
+        Self::PowerLoss,
+        Self::Failover,
+        Self::NodeLists,
         Self::Pause,
         Self::Suspend,
         Self::CutOff,
+        Self::WriteDelayed,
     ];
 
-    /// What is violated, why, and by which faults: one of these must have struck.
+    /// What is violated, why, and by which faults: one of these must have struck, if there are any.
     const fn signs(self) -> (Layer, Cause, &'static [&'static str]) {
         let (exclusion, resource) = (Layer::MutualExclusion, Layer::UnfencedResource);
         match self {
@@ -51,11 +69,17 @@ impl Class {
             Self::ClockStrobe => (exclusion, Cause::ClockStrobe, &["clock.strobe"]),
             Self::Restart => (exclusion, Cause::NodeRestart, &["node.restart"]),
             Self::EarlyReturn => (exclusion, Cause::NodeRestart, &["node.kill", "node.stop"]),
+            Self::Flush => (exclusion, Cause::NodeFlush, &["node.flush"]),
+            Self::Evict => (exclusion, Cause::NodeEvict, &["node.evict"]),
+            Self::PowerLoss => (exclusion, Cause::NodePowerLoss, &["node.power-loss"]),
+            Self::Failover => (exclusion, Cause::NodeFailover, &["node.failover"]),
+            Self::NodeLists => (exclusion, Cause::NodeLists, &[]),
             Self::Pause => (resource, Cause::ClientPause, &["client.pause"]),
             Self::Suspend => (resource, Cause::ClientPause, &["client.suspend"]),
             Self::CutOff => {
                 (resource, Cause::LateWrite, &["net.cut", "net.drop", "net.hold", "node.pause"])
             }
+            Self::WriteDelayed => (resource, Cause::ResourceDelay, &["resource.delay"]),
         }
     }
 
@@ -67,9 +91,15 @@ impl Class {
             Self::ClockStrobe => "clock-strobe",
             Self::Restart => "restart",
             Self::EarlyReturn => "early-return",
+            Self::Flush => "flush",
+            Self::Evict => "evict",
+            Self::PowerLoss => "power-loss",
+            Self::Failover => "failover",
+            Self::NodeLists => "node-lists",
             Self::Pause => "pause",
             Self::Suspend => "suspend",
             Self::CutOff => "cut-off",
+            Self::WriteDelayed => "write-delayed",
         }
     }
 
@@ -81,7 +111,10 @@ impl Class {
 
     /// Whether masters must forget for it, so that the margin says how many.
     pub const fn forgets(self) -> bool {
-        !matches!(self, Self::Pause | Self::Suspend | Self::CutOff)
+        !matches!(
+            self,
+            Self::NodeLists | Self::Pause | Self::Suspend | Self::CutOff | Self::WriteDelayed
+        )
     }
 
     /// If a run shows it: how many masters were touched by faults that can make a master forget.
@@ -94,7 +127,7 @@ impl Class {
         };
         verdict.findings.iter().find(is)?;
         let mut masters: BTreeSet<usize> = BTreeSet::new();
-        let mut struck = false;
+        let mut struck = names.is_empty();
         for record in &history.records {
             if let Event::Struck { harm, nodes, failed: None, .. } = &record.event {
                 struck |= names.contains(&harm.name());
@@ -111,7 +144,15 @@ const fn makes_forget(harm: &Harm) -> bool {
     matches!(
         harm,
         Harm::Clock(_)
-            | Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. } | NodeHarm::Restart { .. })
+            | Harm::Node(
+                NodeHarm::Kill { .. }
+                    | NodeHarm::Stop { .. }
+                    | NodeHarm::Restart { .. }
+                    | NodeHarm::Flush { .. }
+                    | NodeHarm::Evict { .. }
+                    | NodeHarm::PowerLoss { .. }
+                    | NodeHarm::Failover { .. }
+            )
     )
 }
 
@@ -123,9 +164,15 @@ impl fmt::Display for Class {
             Self::ClockStrobe => "clock strobes",
             Self::Restart => "restart that forgets",
             Self::EarlyReturn => "back before the TTL is over",
+            Self::Flush => "`FLUSHALL`",
+            Self::Evict => "eviction",
+            Self::PowerLoss => "power lost before a sync",
+            Self::Failover => "failover to a replica that lags",
+            Self::NodeLists => "clients with different masters",
             Self::Pause => "client paused after its look",
             Self::Suspend => "machine suspended",
             Self::CutOff => "cannot extend, does not look",
+            Self::WriteDelayed => "write late on its way",
         })
     }
 }

@@ -1,19 +1,22 @@
-//! The lessons on which schedules of faults are tried: two clients, one resource, one register. Each
-//! is a scenario; what makes some links slow stands in it as a delay from the start, costs nothing,
+//! The lessons on which schedules of faults are tried: two clients, one resource, and two registers, of
+//! which one checks fencing tokens and the other takes what comes. Each is a scenario; what makes some links slow stands in it as a delay from the start, costs nothing,
 //! and is no fault of a schedule.
 
 use std::time::Duration;
 
 use crate::name::Name;
 use crate::scenario::{
-    Client, Clients, Cluster, Expect, Fault, Harm, Length, Lock, NetHarm, Nodes, Persistence,
-    Scenario, Side, Step, Way, When,
+    Client, Clients, Cluster, Expect, Fault, Harm, Length, Lock, NetHarm, NodeHarm, Nodes,
+    Persistence, Scenario, Side, Step, Way, When,
 };
 
 /// How long a master keeps a key.
 pub(super) const TTL: u64 = 1_000;
 /// How long a request is under way on a slow link, of the first client and of the second.
 const SLOW: [u64; 2] = [10, 30];
+
+/// When the clients of a lesson begin in which something was synced before.
+const SYNCED: u64 = 100;
 
 /// A lesson.
 #[derive(Clone, Debug)]
@@ -22,8 +25,12 @@ pub struct Lesson {
     pub scenario: Scenario,
     /// Whether clients look at their lease before they write.
     pub looks: bool,
+    /// What can go wrong in it.
+    pub(super) words: Words,
     /// Whether only a bare quorum grants the first lease, since a rival asks at the same time.
     pub bare: bool,
+    /// Whether its clients know different masters: nothing is promised, and no fault is added.
+    pub parted: bool,
 }
 
 impl Lesson {
@@ -39,6 +46,20 @@ impl Lesson {
         scenario.faults.extend_from_slice(faults);
         scenario
     }
+}
+
+/// What can go wrong in a lesson. Faults that need masters of their own kind, or are many, are tried by
+/// themselves: together with all others they would take minutes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Words {
+    /// All but what the others have.
+    Usual,
+    /// Masters are flushed, and evict.
+    Cleared,
+    /// Masters that sync every second lose their power.
+    Power,
+    /// Masters fail over to replicas that lag from the start.
+    Replicas,
 }
 
 /// What the first client does between its grant and its release.
@@ -69,7 +90,47 @@ pub fn lessons(nodes: usize) -> Vec<Lesson> {
         lesson("extends", nodes, Stay::Extends, race, false, forgets),
         lesson("durable", nodes, Stay::Short, race, true, Persistence::AofAlways),
     ]);
+    for (words, names) in [
+        (Words::Cleared, ["cleared-full", "cleared-bare"]),
+        (Words::Power, ["power-full", "power-bare"]),
+        (Words::Replicas, ["replicas-full", "replicas-bare"]),
+    ] {
+        let full = lesson(names[0], nodes, Stay::Long, false, true, forgets);
+        let bare = lesson(names[1], nodes, Stay::Short, race, true, forgets);
+        all.extend([full, bare].map(|lesson| with_words(lesson, words)));
+    }
+    all.extend(parted(nodes));
     all
+}
+
+/// The same lesson for faults of another kind, on masters on which they can strike.
+fn with_words(mut lesson: Lesson, words: Words) -> Lesson {
+    let Scenario { about, cluster, clients, faults, .. } = &mut lesson.scenario;
+    match words {
+        Words::Usual | Words::Cleared => {}
+        Words::Power => {
+            cluster.persistence = Persistence::AofEverysec;
+            // What is written first in a second is synced at once.
+            about.push_str(
+                " c0 writes just before, so that what they write waits for the next sync.",
+            );
+            for client in &mut *clients {
+                client.start = Length(client.start.0 + length(SYNCED).0);
+            }
+            let script = vec![
+                Step::Acquire { resource: "M".into(), wait: length(0), ttl: None, cancel: None },
+                Step::Release { resource: "M".into() },
+            ];
+            clients.insert(0, client("c0", 0, script));
+        }
+        Words::Replicas => {
+            cluster.replicas = true;
+            about.push_str(" Replicas have got nothing since the start.");
+            let lag = Harm::Node(NodeHarm::Lag { nodes: Nodes::All });
+            faults.push(Fault { when: When::At(length(0)), lasts: None, harm: lag });
+        }
+    }
+    Lesson { words, ..lesson }
 }
 
 fn lesson(
@@ -82,21 +143,33 @@ fn lesson(
 ) -> Lesson {
     let (about, script) = stay.script(looks);
     let granted = if race { "a bare quorum, since c2 asks at the same time" } else { "all" };
-    let rival = vec![acquire(3_000), touch(Way::Read, false), work(50), touch(Way::Write, looks)];
-    let rival = rival.into_iter().chain([release()]).collect();
+    let rival = section(3_000, vec![work(50)], looks);
     let clients = vec![client("c1", 0, script), client("c2", if race { 0 } else { 100 }, rival)];
     let scenario = Scenario {
         name: name.to_owned(),
         about: format!("c1 is granted by {granted}; {about}."),
         source: None,
-        cluster: Cluster { nodes, persistence },
-        lock: Lock { ttl: length(TTL), ..Lock::default() },
+        cluster: Cluster { nodes, persistence, replicas: false },
+        lock: Lock { ttl: length(TTL), fencing: true, ..Lock::default() },
         clients,
         faults: if race { near_to_some(nodes) } else { Vec::new() },
         expect: Expect::default(),
         variants: Vec::new(),
     };
-    Lesson { scenario, looks, bare: race }
+    Lesson { scenario, looks, words: Words::Usual, bare: race, parted: false }
+}
+
+/// The first lesson, with a half of the masters for each client.
+fn parted(nodes: usize) -> Option<Lesson> {
+    let half = nodes / 2;
+    let mut lesson = lesson("parted", nodes, Stay::Long, false, true, Persistence::None);
+    lesson.parted = true;
+    lesson.scenario.about =
+        format!("c1 knows the first {half} masters, c2 the others; c1 works until its deadline.");
+    let [first, second] = &mut lesson.scenario.clients[..] else { return None };
+    first.nodes = Some((1..=half).collect());
+    second.nodes = Some((half + 1..=nodes).collect());
+    (half > 0).then_some(lesson)
 }
 
 /// c1 is near to the first q masters, c2 to the others, so that each is first with some.
@@ -132,10 +205,16 @@ impl Stay {
                 vec![Step::Keep { resource: resource(), most: length(3_000) }, work(1_400)],
             ),
         };
-        let before = [acquire(0), touch(Way::Read, false)];
-        let after = [touch(Way::Write, looks), release()];
-        (about, before.into_iter().chain(stay).chain(after).collect())
+        (about, section(0, stay, looks))
     }
+}
+
+/// From an acquire to its release. Both registers are read before what it does meanwhile and written
+/// after it, the fenced one whether its client looks or not: where one is hurt, the other can be.
+fn section(wait: u64, stay: Vec<Step>, looks: bool) -> Vec<Step> {
+    let before = [acquire(wait), fenced(Way::Present), fenced(Way::Read), touch(Way::Read, false)];
+    let after = [touch(Way::Write, looks), fenced(Way::Write), release()];
+    before.into_iter().chain(stay).chain(after).collect()
 }
 
 pub(super) const fn length(ms: u64) -> Length {
@@ -155,7 +234,12 @@ fn acquire(wait: u64) -> Step {
 }
 
 fn touch(way: Way, looks: bool) -> Step {
-    Step::Touch { register: register(), way, held: looks.then(resource) }
+    Step::Touch { register: register(), way, under: None, held: looks.then(resource) }
+}
+
+/// The register that checks fencing tokens.
+fn fenced(way: Way) -> Step {
+    Step::Touch { register: "F".into(), way, under: Some(resource()), held: None }
 }
 
 const fn work(ms: u64) -> Step {
@@ -170,6 +254,7 @@ fn client(id: &str, start: u64, script: Vec<Step>) -> Client {
     Client {
         id: id.into(),
         process: None,
+        nodes: None,
         start: length(start),
         script,
         count: 1,

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::classes::Class;
-use super::tally::Tally;
+use super::tally::{Broken, Family, Tally};
 
 /// The table of these searches, by their numbers of masters.
 pub fn table(searches: &[(usize, &Tally)]) -> String {
@@ -38,6 +38,35 @@ pub fn table(searches: &[(usize, &Tally)]) -> String {
             text.push('\n');
         }
     }
+    text
+}
+
+/// What each family of faults broke: with fencing tokens, and without. Those that broke nothing stand
+/// together in one row.
+pub fn protection(tally: &Tally) -> String {
+    let mut text =
+        "| faults | schedules | two held at once | an update lost | the same under fencing \
+                    tokens |\n|---|---|---|---|---|\n"
+            .to_owned();
+    let mut row = |name: &str, of: Broken| {
+        let Broken { schedules, exclusion, unfenced, fenced } = of;
+        let _ = writeln!(text, "| {name} | {schedules} | {exclusion} | {unfenced} | {fenced} |");
+    };
+    let mut harmless = Broken::default();
+    for (family, of) in &tally.families {
+        if of.exclusion + of.unfenced + of.fenced == 0 {
+            harmless.append(*of);
+            continue;
+        }
+        match family {
+            Family::None => row("none", *of),
+            Family::NodeLists => row("none, but clients with different masters", *of),
+            Family::One(name) => row(&format!("`{name}`"), *of),
+            Family::Many { forgets: true } => row("several, and counters may be lost", *of),
+            Family::Many { forgets: false } => row("several, and no counter is lost", *of),
+        }
+    }
+    row("all others, or none", harmless);
     text
 }
 

@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 
 use super::assumptions::{inside, wrong_inside, wrong_outside};
 use super::classes::Class;
+use super::lessons::Lesson;
 use super::walk::Ground;
 use crate::history::History;
-use crate::judge::{Seen, judge};
+use crate::judge::{Finding, Seen, Verdict, judge};
 use crate::scenario::{Cause, Fault, Layer, Scenario};
+use crate::search::fenced;
 
 /// So many schedules are kept with which something is wrong, and of each class.
 const KEPT: usize = 50;
@@ -60,6 +62,67 @@ pub struct Tally {
     pub unexplained: u64,
     /// The first of both.
     pub wrong: Vec<Wrong>,
+    /// How many schedules of each family of faults broke what.
+    pub families: BTreeMap<Family, Broken>,
+}
+
+/// What the faults of a schedule have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// No fault, and all clients know the same masters.
+    None,
+    /// No fault, and clients know different masters.
+    NodeLists,
+    /// One fault, of this name.
+    One(&'static str),
+    /// More of them.
+    Many {
+        /// Whether one of them makes a master lose its counters.
+        forgets: bool,
+    },
+}
+
+/// How many schedules broke what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Broken {
+    /// How many there were.
+    pub schedules: u64,
+    /// Two believed at once that they hold.
+    pub exclusion: u64,
+    /// An update was lost that no token guards.
+    pub unfenced: u64,
+    /// One was lost under fencing tokens, or they did not grow.
+    pub fenced: u64,
+}
+
+impl Broken {
+    fn add(&mut self, verdict: &Verdict) {
+        let seen = |layer: Layer| {
+            let bad = |finding: &Finding| finding.layer == layer && finding.seen == Seen::Violated;
+            u64::from(verdict.findings.iter().any(bad))
+        };
+        self.schedules += 1;
+        self.exclusion += seen(Layer::MutualExclusion);
+        self.unfenced += seen(Layer::UnfencedResource);
+        self.fenced += seen(Layer::FencedResource);
+    }
+
+    /// Both together.
+    pub(super) const fn append(&mut self, other: Self) {
+        self.schedules += other.schedules;
+        self.exclusion += other.exclusion;
+        self.unfenced += other.unfenced;
+        self.fenced += other.fenced;
+    }
+}
+
+fn family(scenario: &Scenario, lesson: &Lesson, faults: &[Fault]) -> Family {
+    match faults {
+        [] if lesson.parted => Family::NodeLists,
+        [] => Family::None,
+        [fault] => Family::One(fault.harm.name()),
+        _ => Family::Many { forgets: fenced::may_fail(scenario) },
+    }
 }
 
 impl Tally {
@@ -76,7 +139,11 @@ impl Tally {
         self.schedules[size] += 1;
         let inside = inside(lesson, faults);
         self.inside += u64::from(inside);
-        let lines = if inside { wrong_inside(lesson, verdict) } else { wrong_outside(verdict) };
+        let mut lines = if inside { wrong_inside(lesson, verdict) } else { wrong_outside(verdict) };
+        let scenario = &history.header.scenario;
+        lines.extend(fenced::refuted(scenario, verdict));
+        let of = self.families.entry(family(scenario, lesson, faults)).or_default();
+        of.add(verdict);
         if !lines.is_empty() {
             let count = if inside { &mut self.broken } else { &mut self.unexplained };
             *count += 1;
@@ -125,6 +192,9 @@ impl Tally {
         self.unexplained += other.unexplained;
         for (kind, count) in other.kinds {
             *self.kinds.entry(kind).or_default() += count;
+        }
+        for (family, broken) in other.families {
+            self.families.entry(family).or_default().append(broken);
         }
         for (key, all) in other.smallest {
             let known = self.smallest.entry(key).or_default();

@@ -1,10 +1,10 @@
 //! The vocabulary: every fault that a schedule on a lesson may have. A fault is a harm, whom it hits
 //! and its place; all of it is spelled out here, so that what is searched can be read.
 
-use super::lessons::{Lesson, TTL, length, register, resource};
+use super::lessons::{self, Lesson, TTL, length, register, resource};
 use crate::scenario::{
     Class, ClientHarm, Clients, ClockHarm, End, Fault, Harm, Length, Moment, NetHarm, NodeHarm,
-    Nodes, Role, Shift, Side, What, When, Which,
+    Nodes, ResourceHarm, Role, Shift, Side, Touches, What, When, Which,
 };
 
 /// Beyond a TTL: what is over then needs no more thought.
@@ -27,8 +27,19 @@ pub enum Symmetry {
 /// Every fault that can be in a schedule on this lesson, in the order in which faults of the same
 /// place are added.
 pub fn vocabulary(lesson: &Lesson, symmetry: Symmetry) -> Vec<Fault> {
+    if lesson.parted {
+        return Vec::new();
+    }
     let words = Words { lesson, symmetry };
     let mut all = Vec::new();
+    if lesson.words != lessons::Words::Usual {
+        for (place, early) in words.places() {
+            for nodes in words.sets(early, true) {
+                all.extend(words.own(&nodes).into_iter().map(|harm| fault(&place, harm)));
+            }
+        }
+        return all;
+    }
     for (place, early) in words.places() {
         let weighty = words.sets(early, true);
         for harm in weighty.iter().flat_map(|nodes| words.weighty(nodes)) {
@@ -49,6 +60,12 @@ pub fn vocabulary(lesson: &Lesson, symmetry: Symmetry) -> Vec<Fault> {
         let clients = Clients::Some(vec!["c1".into()]);
         let harm = Harm::Client(ClientHarm::Clock { clients, by: shift(10 * TTL, back) });
         all.extend(words.few_places().iter().map(|(place, _)| fault(place, (harm.clone(), None))));
+    }
+    for (what, places) in [(Touches::Write, 3), (Touches::Read, 1)] {
+        let clients = Clients::Some(vec!["c1".into()]);
+        let harm = Harm::Resource(ResourceHarm::Delay { clients, what, by: length(LONG) });
+        let places = words.few_places().into_iter().take(places);
+        all.extend(places.map(|(place, _)| fault(&place, (harm.clone(), None))));
     }
     for nodes in words.sets(true, false) {
         for harm in words.messages(&nodes) {
@@ -169,6 +186,23 @@ impl Words<'_> {
                 None,
             ),
         ]
+    }
+
+    /// What can make a master forget that is tried by itself.
+    fn own(&self, nodes: &Nodes) -> Vec<Lasting> {
+        let nodes = || nodes.clone();
+        let power = || Harm::Node(NodeHarm::PowerLoss { nodes: nodes() });
+        match self.lesson.words {
+            lessons::Words::Usual => Vec::new(),
+            lessons::Words::Cleared => vec![
+                (Harm::Node(NodeHarm::Flush { nodes: nodes() }), None),
+                (Harm::Node(NodeHarm::Evict { nodes: nodes() }), None),
+            ],
+            lessons::Words::Power => vec![(power(), Some(200)), (power(), Some(LONG))],
+            lessons::Words::Replicas => {
+                vec![(Harm::Node(NodeHarm::Failover { nodes: nodes() }), None)]
+            }
+        }
     }
 
     /// What is done to clients.

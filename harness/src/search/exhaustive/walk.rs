@@ -5,7 +5,7 @@ use super::lessons::Lesson;
 use crate::director::Place;
 use crate::history::History;
 use crate::sabotage::Lie;
-use crate::scenario::{Fault, When};
+use crate::scenario::{Fault, Harm, NodeHarm, When};
 use crate::sim::{Course, Latency};
 
 /// The seed of what is left to chance: tokens, and the jitter of pauses.
@@ -85,6 +85,10 @@ impl Ground {
             if step == since && faults.last().is_some_and(|last| fault <= *last) {
                 continue;
             }
+            // A master has one replica to fail over to; which masters one fault hits is in the vocabulary.
+            if self.fails_over(fault) && faults.iter().any(|before| self.fails_over(*before)) {
+                continue;
+            }
             go_to(&mut course, step);
             self.branch(&course, &faults, fault, depth, each);
         }
@@ -117,6 +121,10 @@ impl Ground {
                 return (course.finish(), next);
             }
         }
+    }
+
+    fn fails_over(&self, fault: usize) -> bool {
+        matches!(self.vocabulary[fault].harm, Harm::Node(NodeHarm::Failover { .. }))
     }
 
     fn is_there_from_the_start(&self, fault: usize) -> bool {

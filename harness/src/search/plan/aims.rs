@@ -91,16 +91,7 @@ fn moment(dice: &mut Dice, scenario: &Scenario) -> When {
         9 => What::Reply(message(dice), class(dice)),
         _ => What::Granted(granted()),
     };
-    let can_wait = matches!(
-        what,
-        What::Asks(_)
-            | What::Releases(_)
-            | What::Reads(_)
-            | What::Writes(_)
-            | What::Request(..)
-            | What::Reply(..)
-    );
-    if can_wait && dice.chance(1, 2) {
+    if what.can_wait() && dice.chance(1, 2) {
         return When::Before(Moment { client, what, plus: of_millis(0) });
     }
     let plus = of_millis(if dice.chance(1, 3) { 0 } else { dice.below(200) });

@@ -30,6 +30,7 @@ fn client(dice: &mut Dice, lock: &Lock, number: usize, shared: bool) -> Client {
     Client {
         id: format!("c{number}").into(),
         process: dice.maybe(u64::from(shared), 2, |_| "shared".into()),
+        nodes: None,
         start: of_millis(match dice.below(6) {
             0 | 1 => 0,
             2 => dice.below(4_000),
@@ -50,7 +51,7 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
     let (mut has_read, mut keeps) = (false, false);
     let touch = |way| {
         let held = (way == Way::Write).then(|| resource.clone());
-        Step::Touch { register: register.clone(), way, held }
+        Step::Touch { register: register.clone(), way, under: None, held }
     };
     for _ in 0..dice.below(6) {
         match dice.below(10) {

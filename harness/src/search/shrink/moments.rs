@@ -2,7 +2,6 @@
 //! round times.
 
 use super::Trial;
-use super::passes::nodes_of;
 use super::weight::roughness;
 use crate::history::{Event, History, Ns};
 use crate::name::Name;
@@ -99,7 +98,11 @@ fn moments(history: &History) -> Vec<(Ns, Name, What)> {
                 add(record.ns, client, What::Lost(resource.clone()));
             }
             Event::Touched { client, register, way, .. } => {
-                let what = if *way == Way::Read { What::Reads } else { What::Writes };
+                let what = match way {
+                    Way::Present => What::Presents,
+                    Way::Read => What::Reads,
+                    Way::Write => What::Writes,
+                };
                 add(record.ns, client, what(register.clone()));
             }
             _ => {}
@@ -132,7 +135,7 @@ fn parts(trial: &mut Trial<'_>) {
                 [(true, Some(count)), (false, Some(count)), (true, None), (false, None)]
             {
                 let mut other = trial.scenario().clone();
-                if let Some(nodes) = nodes_of(&mut other.faults[index].harm) {
+                if let Some(nodes) = other.faults[index].harm.nodes_mut() {
                     *nodes = Nodes::Role(Role { client: client.clone(), granted, first });
                 }
                 if trial.offer(other) {

@@ -3,13 +3,14 @@
 use super::Trial;
 use crate::name::Name;
 use crate::scenario::{
-    Class, ClientHarm, Clients, ClockHarm, Fault, Harm, Length, Lock, Moment, NetHarm, NodeHarm,
-    Nodes, Persistence, Rounds, Scenario, Side, Step, When, Which,
+    Class, Clients, Fault, Harm, Length, Lock, Moment, NetHarm, NodeHarm, Nodes, Persistence,
+    ResourceHarm, Rounds, Scenario, Side, Step, Touches, When, Which,
 };
 
 pub(super) fn all(trial: &mut Trial<'_>) {
     faults(trial);
     clients(trial);
+    lists(trial);
     masters(trial);
     loops(trial);
     steps(trial);
@@ -67,7 +68,7 @@ fn forget(fault: &mut Fault, gone: &Name) -> bool {
     {
         return false;
     }
-    match clients_of(&mut fault.harm) {
+    match fault.harm.clients_mut() {
         Some(Clients::Some(names)) => {
             names.retain(|name| name != gone);
             !names.is_empty()
@@ -86,11 +87,16 @@ fn masters(trial: &mut Trial<'_>) {
     }
 }
 
-/// With so few masters. What hit one that is gone hits nobody, or the last that is left.
+/// With so few masters. What hit one that is gone hits nobody, or the last that is left; who knew it
+/// does not, or knows the last.
 fn with_masters(scenario: &Scenario, nodes: usize, moved: bool) -> Scenario {
     let mut fewer = scenario.clone();
     fewer.cluster.nodes = nodes;
-    fewer.faults.retain_mut(|fault| match nodes_of(&mut fault.harm) {
+    for list in fewer.clients.iter_mut().filter_map(|client| client.nodes.as_mut()) {
+        list.retain(|number| moved || *number <= nodes);
+        list.iter_mut().for_each(|number| *number = (*number).min(nodes));
+    }
+    fewer.faults.retain_mut(|fault| match fault.harm.nodes_mut() {
         Some(Nodes::Some(numbers)) => {
             numbers.retain_mut(|number| {
                 let stays = *number <= nodes;
@@ -107,6 +113,35 @@ fn with_masters(scenario: &Scenario, nodes: usize, moved: bool) -> Scenario {
         _ => true,
     });
     fewer
+}
+
+/// Who knows masters of its own knows all, or fewer; clients of one process know the same.
+fn lists(trial: &mut Trial<'_>) {
+    for index in 0..trial.scenario().clients.len() {
+        if trial.scenario().clients[index].nodes.is_none() {
+            continue;
+        }
+        if trial.offer(with_list(trial.scenario(), index, None)) {
+            continue;
+        }
+        let mut place = 0;
+        while let Some(mut list) = trial.scenario().clients[index].nodes.clone()
+            && place < list.len()
+        {
+            list.remove(place);
+            if !trial.offer(with_list(trial.scenario(), index, Some(list))) {
+                place += 1;
+            }
+        }
+    }
+}
+
+fn with_list(scenario: &Scenario, index: usize, list: Option<Vec<usize>>) -> Scenario {
+    let mut less = scenario.clone();
+    let process = less.clients[index].process().clone();
+    let own = less.clients.iter_mut().filter(|client| *client.process() == process);
+    own.for_each(|client| client.nodes.clone_from(&list));
+    less
 }
 
 fn loops(trial: &mut Trial<'_>) {
@@ -144,13 +179,20 @@ fn steps(trial: &mut Trial<'_>) {
 
 fn options(trial: &mut Trial<'_>) {
     let usual = Lock::default();
-    let changes: [&dyn Fn(&mut Scenario); 6] = [
+    let power = |fault: &Fault| matches!(fault.harm, Harm::Node(NodeHarm::PowerLoss { .. }));
+    let changes: [&dyn Fn(&mut Scenario); 7] = [
         &|less| less.lock = usual.clone(),
         &|less| less.lock.ttl = usual.ttl,
         &|less| less.lock.node_timeout = usual.node_timeout,
         &|less| less.lock.drift = usual.drift,
         &|less| less.lock.drift_ppm = usual.drift_ppm,
-        &|less| less.cluster.persistence = Persistence::None,
+        // That a disk had something and lost its end is another lesson than that there was none.
+        &|less| {
+            if !less.faults.iter().any(power) {
+                less.cluster.persistence = Persistence::None;
+            }
+        },
+        &|less| less.cluster.replicas = false,
     ];
     for change in changes {
         let mut less = trial.scenario().clone();
@@ -191,15 +233,12 @@ fn plain(step: &mut Step, option: usize) {
 
 fn each_fault(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().faults.len() {
-        let changes: [fn(&mut Fault); 8] = [
+        let changes: [fn(&mut Fault); 9] = [
             |fault| {
-                if let Some(which) = which_of(&mut fault.harm) {
-                    *which = Which {
-                        clients: which.clients.clone(),
-                        nodes: which.nodes.clone(),
-                        ..Which::default()
-                    };
-                }
+                with(fault, |which| {
+                    let (clients, nodes) = (which.clients.clone(), which.nodes.clone());
+                    *which = Which { clients, nodes, ..Which::default() };
+                });
             },
             |fault| with(fault, |which| which.command = Class::Any),
             |fault| with(fault, |which| which.index = None),
@@ -212,10 +251,15 @@ fn each_fault(trial: &mut Trial<'_>) {
                     *what = Side::Both;
                 }
             },
+            |fault| {
+                if let Harm::Resource(ResourceHarm::Delay { what, .. }) = &mut fault.harm {
+                    *what = Touches::Both;
+                }
+            },
             |fault| fault.lasts = None,
             |fault| {
-                if let (Harm::Net(_), Some(clients)) =
-                    (fault.harm.clone(), clients_of(&mut fault.harm))
+                if let (Harm::Net(_) | Harm::Resource(_), Some(clients)) =
+                    (fault.harm.clone(), fault.harm.clients_mut())
                 {
                     *clients = Clients::All;
                 }
@@ -236,7 +280,7 @@ fn fewer_masters(trial: &mut Trial<'_>, fault: usize) {
     loop {
         let mut less = trial.scenario().clone();
         let all = less.cluster.nodes;
-        let nodes = nodes_of(&mut less.faults[fault].harm).map(|nodes| {
+        let nodes = less.faults[fault].harm.nodes_mut().map(|nodes| {
             if nodes.is_all() {
                 *nodes = Nodes::Some((1..=all).collect());
             }
@@ -258,77 +302,9 @@ fn fewer_masters(trial: &mut Trial<'_>, fault: usize) {
 }
 
 fn with(fault: &mut Fault, change: fn(&mut Which)) {
-    if let Some(which) = which_of(&mut fault.harm) {
+    if let Harm::Net(harm) = &mut fault.harm
+        && let Some(which) = harm.which_mut()
+    {
         change(which);
     }
-}
-
-const fn which_of(harm: &mut Harm) -> Option<&mut Which> {
-    match harm {
-        Harm::Net(
-            NetHarm::Cut(which)
-            | NetHarm::Drop(which)
-            | NetHarm::Hold(which)
-            | NetHarm::Duplicate(which)
-            | NetHarm::Reset(which),
-        ) => Some(which),
-        _ => None,
-    }
-}
-
-/// The masters that a harm hits.
-pub(super) const fn nodes_of(harm: &mut Harm) -> Option<&mut Nodes> {
-    Some(match harm {
-        Harm::Node(
-            NodeHarm::Kill { nodes }
-            | NodeHarm::Stop { nodes }
-            | NodeHarm::Restart { nodes }
-            | NodeHarm::Pause { nodes }
-            | NodeHarm::Full { nodes }
-            | NodeHarm::Slow { nodes, .. },
-        )
-        | Harm::Clock(
-            ClockHarm::Step { nodes, .. }
-            | ClockHarm::Rate { nodes, .. }
-            | ClockHarm::Strobe { nodes, .. },
-        )
-        | Harm::Net(
-            NetHarm::Delay { nodes, .. }
-            | NetHarm::Trickle { nodes, .. }
-            | NetHarm::HalfOpen { nodes, .. },
-        ) => nodes,
-        Harm::Net(
-            NetHarm::Cut(which)
-            | NetHarm::Drop(which)
-            | NetHarm::Hold(which)
-            | NetHarm::Duplicate(which)
-            | NetHarm::Reset(which),
-        ) => &mut which.nodes,
-        Harm::Client(_) => return None,
-    })
-}
-
-/// The clients that a harm hits.
-const fn clients_of(harm: &mut Harm) -> Option<&mut Clients> {
-    Some(match harm {
-        Harm::Client(
-            ClientHarm::Pause { clients }
-            | ClientHarm::Suspend { clients }
-            | ClientHarm::Kill { clients }
-            | ClientHarm::Clock { clients, .. },
-        )
-        | Harm::Net(
-            NetHarm::Delay { clients, .. }
-            | NetHarm::Trickle { clients, .. }
-            | NetHarm::HalfOpen { clients, .. },
-        ) => clients,
-        Harm::Net(
-            NetHarm::Cut(which)
-            | NetHarm::Drop(which)
-            | NetHarm::Hold(which)
-            | NetHarm::Duplicate(which)
-            | NetHarm::Reset(which),
-        ) => &mut which.clients,
-        Harm::Node(_) | Harm::Clock(_) => return None,
-    })
 }

@@ -1,8 +1,8 @@
 //! How much there is to read in a scenario: what a shrink makes less.
 
 use crate::scenario::{
-    Class, Client, Clients, ClockHarm, Fault, Harm, Lock, NetHarm, Nodes, Persistence, Rounds,
-    Scenario, Side, Step, When, Which,
+    Class, Client, Clients, ClockHarm, Fault, Harm, Lock, NetHarm, Nodes, Persistence,
+    ResourceHarm, Rounds, Scenario, Side, Step, Touches, When, Which,
 };
 use crate::search::lengths::{self, millis};
 
@@ -21,6 +21,7 @@ pub fn weight(scenario: &Scenario) -> Weight {
         number(scenario.cluster.nodes),
         of_lock(&scenario.lock)
             + u64::from(scenario.cluster.persistence != Persistence::None)
+            + u64::from(scenario.cluster.replicas)
             + scenario.clients.iter().map(options).sum::<u64>()
             + faults.iter().map(|fault| choices(fault, scenario.cluster.nodes)).sum::<u64>(),
         faults.iter().map(aim).sum(),
@@ -61,6 +62,7 @@ fn options(client: &Client) -> u64 {
     };
     client.script.iter().map(of_step).sum::<u64>()
         + u64::from(client.process.is_some())
+        + client.nodes.as_ref().map_or(0, |nodes| 1 + number(nodes.len()))
         + u64::from(!client.start.is_zero())
         + u64::from(!client.think.is_zero())
 }
@@ -74,16 +76,11 @@ fn choices(fault: &Fault, masters: usize) -> u64 {
             + u64::from(which.count.is_some())
     };
     let of_harm = match &fault.harm {
-        Harm::Net(
-            NetHarm::Cut(which)
-            | NetHarm::Drop(which)
-            | NetHarm::Hold(which)
-            | NetHarm::Duplicate(which)
-            | NetHarm::Reset(which),
-        ) => of_which(which),
         Harm::Net(NetHarm::Delay { what, .. } | NetHarm::Trickle { what, .. }) => {
             u64::from(*what != Side::Both)
         }
+        Harm::Net(harm) => harm.which().map_or(0, of_which),
+        Harm::Resource(ResourceHarm::Delay { what, .. }) => u64::from(*what != Touches::Both),
         _ => 0,
     };
     let clients = match fault.harm.clients() {

@@ -57,6 +57,7 @@ fn layers(verdict: &Verdict) -> Expect {
         let wanted = match layer {
             Layer::MutualExclusion => &mut expect.mutual_exclusion,
             Layer::UnfencedResource => &mut expect.unfenced_resource,
+            Layer::FencedResource => &mut expect.fenced_resource,
             Layer::Validity => &mut expect.validity,
             Layer::Progress => &mut expect.progress,
             Layer::Liveness => &mut expect.liveness,

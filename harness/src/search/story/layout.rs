@@ -20,7 +20,7 @@ pub(super) fn toml(scenario: &Scenario) -> String {
     unusual(&mut text, "lock", root.get("lock"), Table::try_from(Lock::default()).ok());
     for client in tables(&root, "client") {
         text.push_str("\n[[client]]\n");
-        for key in ["id", "process", "start", "count", "loop", "think", "script"] {
+        for key in ["id", "process", "nodes", "start", "count", "loop", "think", "script"] {
             if let Some(value) = client.get(key) {
                 line(&mut text, key, value);
             }
@@ -28,13 +28,14 @@ pub(super) fn toml(scenario: &Scenario) -> String {
     }
     for fault in tables(&root, "fault") {
         text.push_str("\n[[fault]]\n");
-        for key in ["at", "after", "before", "for"] {
+        let times = ["at", "after", "before", "for"];
+        for key in times {
             if let Some(value) = fault.get(key) {
                 line(&mut text, key, value);
             }
         }
-        for kind in ["node", "clock", "net", "client"] {
-            for (harm, value) in fault.get(kind).and_then(Value::as_table).into_iter().flatten() {
+        for (kind, harms) in fault.iter().filter(|(key, _)| !times.contains(&key.as_str())) {
+            for (harm, value) in harms.as_table().into_iter().flatten() {
                 line(&mut text, &format!("{kind}.{harm}"), value);
             }
         }

@@ -1,10 +1,11 @@
 //! Files that are told: each is read again, and comes out as it says.
 
-use super::{file, name};
+use super::{file, layout, name};
 use crate::judge::{Outcome, judge};
 use crate::sabotage::Lie;
 use crate::scenario::{Scenario, read};
 use crate::search::Found;
+use crate::search::plan::Space;
 use crate::sim;
 
 fn lesson(text: &str) -> Scenario {
@@ -57,4 +58,13 @@ fn what_happened_is_told_in_order() {
     let places: Vec<_> = places.iter().map(|part| text.find(part).expect(part)).collect();
     assert!(places.is_sorted(), "{text}");
     assert!(text.lines().filter(|line| line.starts_with('#')).all(|line| line.len() <= 110));
+}
+
+#[test]
+fn a_file_leaves_nothing_out() {
+    for scenario in (0..500).map(|number| Space::OUTSIDE.draw(number)) {
+        let text = layout::toml(&scenario);
+        let again: Scenario = toml::from_str(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
+        assert_eq!(again, scenario, "{text}");
+    }
 }

@@ -65,8 +65,16 @@ impl Teller<'_> {
             Event::Extended { client, resource, deadline } => {
                 Some(format!("{client}'s watchdog extends {resource} until {}", time(*deadline)))
             }
-            Event::Touched { client, register, way, seen, version } => {
-                Some(touch(client, register, *way, *seen, *version))
+            Event::Touched { client, register, way, seen, version, sent, fence, refused } => {
+                let mut line = match refused {
+                    true => format!("{client} may not {way} {register}"),
+                    false => touch(client, register, *way, *seen, *version),
+                };
+                if let Some(token) = fence {
+                    line += &format!(" under token {token}");
+                }
+                let sent = sent.map(|sent| format!(" (sent at {})", time(sent)));
+                Some(line + &sent.unwrap_or_default())
             }
             Event::Struck { fault, harm, nodes, processes, failed, .. } => {
                 Some(struck(*fault, harm, nodes, processes, failed.as_deref()))
@@ -150,6 +158,7 @@ fn reason(why: Option<Why>) -> &'static str {
 
 fn touch(client: &str, register: &str, way: Way, seen: u64, version: u64) -> String {
     match way {
+        Way::Present => format!("{client} presents itself to {register}"),
         Way::Read => format!("{client} reads {register}: version {seen}"),
         Way::Write if seen + 1 == version => {
             format!("{client} writes {register}: version {version}")

@@ -3,23 +3,45 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redquorum_protocol::wire::{Command, DELETE, KEEP, Script};
-use redquorum_protocol::{Answer, Cause, Holder, Key, Token};
+use redquorum_protocol::wire::{Command, Markers, Script, scripts};
+use redquorum_protocol::{Answer, Cause, Fence, Holder, Key, MAX_NUMBER, Token};
 
 use super::{Reply, Request, Wall};
+use crate::sabotage::Laxity;
+use crate::scenario::Ahead;
+use crate::talk::FENCING_MEMORY;
 
 /// A value, and the last millisecond of the wall clock at which it is there.
 type Entry = (Token, u64);
 
 /// What a file or a replica keeps.
-pub(super) type Stored = BTreeMap<Key, Entry>;
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stored {
+    locks: BTreeMap<Key, Entry>,
+    /// The fencing counters, by the keys of their locks, and their last milliseconds.
+    counters: BTreeMap<Key, (u64, u64)>,
+    /// What guarded locks know a master by.
+    markers: Markers,
+}
+
+/// How many scripts there are for it to know.
+const SCRIPTS: usize = 6;
+
+impl Stored {
+    pub(super) fn len(&self) -> usize {
+        self.locks.len() + self.counters.len() + self.markers.len()
+    }
+}
 
 const NANOS_PER_MS: u64 = 1_000_000;
+/// How far ahead of its own clock a master takes a hint for good.
+const HINT_AHEAD: u64 = 1_000_000;
 
 const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 const NO_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 const BAD_PX: &str = "ERR invalid expire time in 'set' command";
 const BAD_PEXPIRE: &str = "ERR invalid expire time in 'pexpire' command";
+const SPENT: &str = "FENCE the counter of this resource holds no number, or one too large to go on";
 const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 
 #[derive(Clone, Debug, Default)]
@@ -27,8 +49,8 @@ pub(super) struct Keys {
     stored: Stored,
     /// Whether anything was written since it was last asked.
     changed: bool,
-    /// Whether the scripts are known: to delete, to keep.
-    scripts: [bool; 2],
+    /// Which of the lock's [`scripts`] are known.
+    scripts: [bool; SCRIPTS],
     pub(super) out_of_memory: bool,
     pub(super) loading: bool,
 }
@@ -38,9 +60,10 @@ impl Keys {
     pub(super) fn execute(&mut self, wall: Wall, request: Request) -> Reply {
         match request {
             Request::Time => Reply::Time(wall / 1000 * 1000),
-            Request::Lock(_) if self.loading => Reply::Answer(error(LOADING)),
+            Request::Lock(_) | Request::Lax(..) if self.loading => Reply::Answer(error(LOADING)),
             _ if self.loading => Reply::Error(LOADING),
-            Request::Lock(command) => Reply::Answer(self.command(wall / NANOS_PER_MS, command)),
+            Request::Lock(command) => Reply::Answer(self.command(wall, command, None)),
+            Request::Lax(command, lax) => Reply::Answer(self.command(wall, command, Some(lax))),
             Request::Get(key) => {
                 let found = self.found(wall / NANOS_PER_MS, &key);
                 Reply::Value(found.map(|(token, _)| token))
@@ -54,7 +77,7 @@ impl Keys {
                 let now = wall / NANOS_PER_MS;
                 let found = self.found(now, &key);
                 if let Some((token, _)) = found {
-                    self.stored.insert(key, (token, now.saturating_add(ttl_ms)));
+                    self.stored.locks.insert(key, (token, now.saturating_add(ttl_ms)));
                     self.changed = true;
                 }
                 Reply::Answer(if found.is_some() { Answer::Kept } else { Answer::Absent })
@@ -76,28 +99,45 @@ impl Keys {
         }
     }
 
-    fn command(&mut self, now: u64, command: Command) -> Answer {
+    fn command(&mut self, wall: Wall, command: Command, lax: Option<Laxity>) -> Answer {
+        let now = wall / NANOS_PER_MS;
+        // What is sent whole needs not be known.
+        if lax.is_none() && script_of(&command).is_some_and(|place| !self.scripts[place]) {
+            return Answer::Unknown(Cause::NoScript);
+        }
         match command {
-            // Refused before it looks at the key: one that has expired is not noticed.
-            Command::Set { .. } if self.out_of_memory => error(NO_MEMORY),
-            Command::Set { key, token, ttl_ms } => match invalid(now, ttl_ms, BAD_PX) {
-                Some(error) => error,
-                None if self.found(now, &key).is_some() => Answer::Taken(Holder::NotAsked),
-                None => self.create(now, key, token, ttl_ms),
+            Command::Set { key, token, ttl_ms, fence } => {
+                self.grant(wall, key, token, ttl_ms, fence, lax)
+            }
+            Command::Guarded { key, token, ttl_ms, fence, marker } => {
+                let refusal = self.stored.markers.refusal(&marker);
+                refusal.unwrap_or_else(|| self.grant(wall, key, token, ttl_ms, fence, lax))
+            }
+            command @ (Command::Watch { .. } | Command::Bless { .. }) => self.mark(now, &command),
+            Command::Certify { key, token, fence } => match self.found(now, &key) {
+                found
+                    if lax == Some(Laxity::Uncompared)
+                        || found.is_some_and(|(ours, _)| ours == token) =>
+                {
+                    match self.raise(now, &key, 0, fence) {
+                        Ok(number) => Answer::Certified { number },
+                        Err(text) => error(text),
+                    }
+                }
+                Some(other) => taken(now, other),
+                None => Answer::Absent,
             },
-            Command::Delete { .. } if !self.scripts[0] => Answer::Unknown(Cause::NoScript),
             Command::Delete { key, token } => match self.found(now, &key) {
                 Some((ours, _)) if ours == token => {
-                    self.stored.remove(&key);
+                    self.stored.locks.remove(&key);
                     self.changed = true;
                     Answer::Deleted
                 }
                 Some(other) => taken(now, other),
                 None => Answer::Absent,
             },
-            Command::Keep { .. } if !self.scripts[1] => Answer::Unknown(Cause::NoScript),
-            Command::Keep { key, token, ttl_ms, repair } => {
-                self.keep(now, key, token, ttl_ms, repair)
+            Command::Keep { key, token, ttl_ms, repair, fence } => {
+                self.keep(wall, key, token, ttl_ms, repair, fence)
             }
             Command::Load(script) => self.load(script),
             Command::Ping => Answer::Alive,
@@ -105,35 +145,108 @@ impl Keys {
         }
     }
 
-    fn keep(&mut self, now: u64, key: Key, token: Token, ttl_ms: u64, repair: bool) -> Answer {
+    fn grant(
+        &mut self,
+        wall: Wall,
+        key: Key,
+        token: Token,
+        ttl_ms: u64,
+        fence: Option<Fence>,
+        lax: Option<Laxity>,
+    ) -> Answer {
+        let now = wall / NANOS_PER_MS;
+        // Refused before it looks at the key: one that has expired is not noticed.
+        if self.out_of_memory {
+            return error(NO_MEMORY);
+        }
+        match invalid(now, ttl_ms, BAD_PX) {
+            Some(error) => error,
+            None if self.found(now, &key).is_some() => Answer::Taken(Holder::NotAsked),
+            None => match self.count(wall, &key, fence, lax) {
+                Ok(answer) => {
+                    self.create(now, key, token, ttl_ms);
+                    answer
+                }
+                Err(text) => error(text),
+            },
+        }
+    }
+
+    /// What is about the marker and the vigil.
+    fn mark(&mut self, now: u64, command: &Command) -> Answer {
+        if self.out_of_memory && matches!(command, Command::Bless { .. }) {
+            return error(NO_MEMORY);
+        }
+        // Only this one looks at the vigil.
+        if matches!(command, Command::Watch { .. }) {
+            self.changed |= self.stored.markers.expire(now);
+        }
+        let mut after = self.stored.markers.clone();
+        let answer = after.execute(now, command);
+        if after != self.stored.markers {
+            if self.out_of_memory {
+                return error(NO_MEMORY);
+            }
+            self.stored.markers = after;
+            self.changed = true;
+        }
+        answer.expect("it is about markers")
+    }
+
+    /// Somebody marks it, past the lock.
+    pub(super) fn set_marker(&mut self, marker: Option<Arc<str>>) {
+        self.stored.markers.set_boot(marker);
+        self.changed = true;
+    }
+
+    fn keep(
+        &mut self,
+        wall: Wall,
+        key: Key,
+        token: Token,
+        ttl_ms: u64,
+        repair: bool,
+        fence: Option<Fence>,
+    ) -> Answer {
+        let now = wall / NANOS_PER_MS;
         match self.found(now, &key) {
             Some((ours, last)) if ours == token => {
-                if last - now < ttl_ms {
+                let extends = last - now < ttl_ms;
+                if extends {
                     if let Some(error) = invalid(now, ttl_ms, BAD_PEXPIRE) {
                         return error;
                     }
-                    self.stored.insert(key, (ours, now + ttl_ms));
-                    self.changed = true;
+                    self.create(now, key.clone(), token, ttl_ms);
                 }
-                Answer::Kept
+                match fence.map(|fence| self.remember(now, key, fence, extends)) {
+                    Some(Err(text)) => error(text),
+                    _ => Answer::Kept,
+                }
             }
             Some(other) => taken(now, other),
             None if !repair => Answer::Absent,
-            None if self.out_of_memory => error(NO_MEMORY),
-            None => match invalid(now, ttl_ms, BAD_PX) {
-                Some(error) => error,
-                None => self.create(now, key, token, ttl_ms),
+            // Before the key, for which alone the TTL is looked at.
+            None => match (self.count(wall, &key, fence, None), invalid(now, ttl_ms, BAD_PX)) {
+                (Err(text), _) => error(text),
+                (Ok(_), _) if self.out_of_memory => error(NO_MEMORY),
+                (Ok(_), Some(error)) => error,
+                (Ok(_), None) => {
+                    self.create(now, key, token, ttl_ms);
+                    Answer::Created
+                }
             },
         }
     }
 
     fn load(&mut self, script: Script) -> Answer {
-        if script == DELETE {
-            self.scripts[0] = true;
-        } else if script == KEEP {
-            self.scripts[1] = true;
+        if let Some(place) = scripts(true).position(|known| known == script) {
+            self.scripts[place] = true;
         }
         Answer::Alive
+    }
+
+    pub(super) const fn marker(&self) -> Option<&Arc<str>> {
+        self.stored.markers.boot()
     }
 
     /// What a handshake loads.
@@ -141,46 +254,145 @@ impl Keys {
         if self.loading {
             return Err(LOADING);
         }
-        self.scripts = [true; 2];
+        self.scripts = [true; SCRIPTS];
         Ok(())
     }
 
     /// `SCRIPT FLUSH`, or another process.
     pub(super) fn forget_scripts(&mut self) {
-        self.scripts = [false; 2];
+        self.scripts = [false; SCRIPTS];
     }
 
     /// The key, unless it has expired: then it is deleted by the look at it.
     fn found(&mut self, now: u64, key: &Key) -> Option<Entry> {
-        let entry = *self.stored.get(key)?;
+        let entry = *self.stored.locks.get(key)?;
         if !expired(now, entry) {
             return Some(entry);
         }
-        self.stored.remove(key);
+        self.stored.locks.remove(key);
         self.changed = true;
         None
     }
 
-    fn create(&mut self, now: u64, key: Key, token: Token, ttl_ms: u64) -> Answer {
-        self.stored.insert(key, (token, now + ttl_ms));
+    fn create(&mut self, now: u64, key: Key, token: Token, ttl_ms: u64) {
+        self.stored.locks.insert(key, (token, now + ttl_ms));
         self.changed = true;
-        Answer::Created
+    }
+
+    /// Counts a grant, if its lease is to have a fencing token.
+    fn count(
+        &mut self,
+        wall: Wall,
+        key: &Key,
+        fence: Option<Fence>,
+        lax: Option<Laxity>,
+    ) -> Result<Answer, &'static str> {
+        let Some(fence) = fence else { return Ok(Answer::Created) };
+        // A hint counts only as far as the master's own clock allows.
+        let most = if lax == Some(Laxity::Unclamped) { u64::MAX } else { wall / 1000 + HINT_AHEAD };
+        let number = fence.number.min(most);
+        if lax == Some(Laxity::Endless)
+            && let Some(count) = self.counter(wall / NANOS_PER_MS, key)
+            && count >= MAX_NUMBER
+        {
+            // It stays where it is.
+            return Ok(Answer::Granted { number: MAX_NUMBER });
+        }
+        let number = self.raise(wall / NANOS_PER_MS, key, 1, Fence { number, ..fence })?;
+        Ok(Answer::Granted { number })
+    }
+
+    /// A counter, unless it has expired: then it is deleted by the look at it.
+    fn counter(&mut self, now: u64, key: &Key) -> Option<u64> {
+        let (number, last) = *self.stored.counters.get(key)?;
+        if now <= last {
+            return Some(number);
+        }
+        self.stored.counters.remove(key);
+        self.changed = true;
+        None
+    }
+
+    pub(super) fn set_counter(&mut self, wall: Wall, key: Key, ahead: Ahead) {
+        let now = wall / NANOS_PER_MS;
+        let number = match ahead {
+            Ahead::By(by) => {
+                let by = u64::try_from(by.0.as_micros()).unwrap_or(u64::MAX);
+                (wall / 1000).saturating_add(by).min(MAX_NUMBER)
+            }
+            fixed => fixed.number().unwrap_or(MAX_NUMBER),
+        };
+        let number = self.counter(now, &key).unwrap_or(0).max(number);
+        let last =
+            now.saturating_add(u64::try_from(FENCING_MEMORY.as_millis()).unwrap_or(u64::MAX));
+        self.stored.counters.insert(key, (number, last));
+        self.changed = true;
+    }
+
+    fn raise(&mut self, now: u64, key: &Key, step: u64, fence: Fence) -> Result<u64, &'static str> {
+        let number = (self.counter(now, key).unwrap_or(0) + step).max(fence.number).max(1);
+        if number > MAX_NUMBER {
+            return Err(SPENT);
+        }
+        if self.out_of_memory {
+            return Err(NO_MEMORY);
+        }
+        self.set(now, key.clone(), number, fence);
+        Ok(number)
+    }
+
+    /// A counter lives on with its lease, and begins anew with its token where it is gone. A script that
+    /// has written something is not refused for lack of memory any more.
+    fn remember(
+        &mut self,
+        now: u64,
+        key: Key,
+        fence: Fence,
+        has_written: bool,
+    ) -> Result<(), &'static str> {
+        let number = match self.counter(now, &key) {
+            Some(number) => number,
+            None if self.out_of_memory && !has_written => return Err(NO_MEMORY),
+            None => fence.number,
+        };
+        self.set(now, key, number, fence);
+        Ok(())
+    }
+
+    /// No memory is made shorter.
+    fn set(&mut self, now: u64, key: Key, number: u64, fence: Fence) {
+        let last = now.saturating_add(fence.memory_ms);
+        let before = self.stored.counters.get(&key).map_or(0, |(_, last)| *last);
+        self.stored.counters.insert(key, (number, last.max(before)));
+        self.changed = true;
     }
 
     /// Active expiry.
     pub(super) fn expire(&mut self, wall: Wall) {
+        let now = wall / NANOS_PER_MS;
         let before = self.stored.len();
-        self.stored.retain(|_, entry| !expired(wall / NANOS_PER_MS, *entry));
+        let Stored { locks, counters, markers } = &mut self.stored;
+        markers.expire(now);
+        locks.retain(|_, entry| !expired(now, *entry));
+        counters.retain(|_, (_, last)| now <= *last);
         self.changed |= self.stored.len() != before;
     }
 
     pub(super) fn flush(&mut self) {
-        self.stored.clear();
+        self.stored = Stored::default();
+        self.changed = true;
+    }
+
+    /// Every key that has a TTL is evicted.
+    pub(super) fn evict_all(&mut self) {
+        self.stored.locks.clear();
+        self.stored.counters.clear();
+        self.stored.markers.evict();
         self.changed = true;
     }
 
     pub(super) fn evict(&mut self, key: &Key) -> bool {
-        let was = self.stored.remove(key).is_some();
+        let was = self.stored.locks.remove(key).is_some();
         self.changed |= was;
         was
     }
@@ -200,10 +412,23 @@ impl Keys {
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = (&Key, Token, Wall)> {
-        self.stored.iter().map(|(key, (token, last))| {
+        self.stored.locks.iter().map(|(key, (token, last))| {
             // To the end of that millisecond.
             (key, *token, last.saturating_add(1).saturating_mul(NANOS_PER_MS) - 1)
         })
+    }
+}
+
+/// The place among the lock's [`scripts`] of the script that a command calls.
+const fn script_of(command: &Command) -> Option<usize> {
+    match command {
+        Command::Delete { .. } => Some(0),
+        Command::Keep { .. } => Some(1),
+        Command::Set { fence: Some(_), .. } => Some(2),
+        Command::Certify { .. } => Some(3),
+        Command::Guarded { .. } => Some(4),
+        Command::Watch { .. } => Some(5),
+        _ => None,
     }
 }
 

@@ -6,7 +6,10 @@ mod life;
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Expect;
-use redquorum_protocol::{Cause, Holder};
+use redquorum_protocol::{Cause, Fence, Holder, MAX_NUMBER};
+
+use crate::sabotage::Laxity;
+use crate::scenario::Ahead;
 
 use super::*;
 
@@ -21,15 +24,29 @@ fn token(number: u8) -> Token {
 }
 
 fn set(number: u8, ttl_ms: u64) -> Request {
-    Request::Lock(Command::Set { key: key(), token: token(number), ttl_ms })
+    Request::Lock(Command::Set { key: key(), token: token(number), ttl_ms, fence: None })
 }
 
 fn delete(number: u8) -> Request {
     Request::Lock(Command::Delete { key: key(), token: token(number) })
 }
 
+/// Its counter is remembered for a second.
+fn fence(number: u64) -> Fence {
+    Fence { number, memory_ms: 1000 }
+}
+
+fn grant(number: u8, hint: u64) -> Request {
+    let fence = Some(fence(hint));
+    Request::Lock(Command::Set { key: key(), token: token(number), ttl_ms: 10, fence })
+}
+
+fn certify(number: u8, least: u64) -> Request {
+    Request::Lock(Command::Certify { key: key(), token: token(number), fence: fence(least) })
+}
+
 fn keep(number: u8, ttl_ms: u64, repair: bool) -> Request {
-    Request::Lock(Command::Keep { key: key(), token: token(number), ttl_ms, repair })
+    Request::Lock(Command::Keep { key: key(), token: token(number), ttl_ms, repair, fence: None })
 }
 
 fn server() -> (Server, Connection) {
@@ -109,17 +126,66 @@ fn keep_never_shortens_and_repairs_only_when_asked_to() {
 }
 
 #[test]
+fn counters_grow_with_grants_follow_hints_no_further_than_the_clock_and_are_forgotten_in_time() {
+    let (mut server, c) = server();
+    answers(&mut server, c, 0, grant(1, 7), Answer::Granted { number: 7 });
+    answers(&mut server, c, 0, grant(2, 9), Answer::Taken(Holder::NotAsked));
+    answers(&mut server, c, 0, certify(1, 6), Answer::Certified { number: 7 });
+    answers(&mut server, c, 0, certify(1, 8), Answer::Certified { number: 8 });
+    let theirs = Answer::Taken(Holder::Lease { token: token(1), left_ms: 10 });
+    answers(&mut server, c, 0, certify(2, 100), theirs);
+    answers(&mut server, c, 0, delete(1), Answer::Deleted);
+    answers(&mut server, c, 0, certify(1, 100), Answer::Absent);
+    answers(&mut server, c, 0, grant(2, 0), Answer::Granted { number: 9 });
+    answers(&mut server, c, 0, delete(2), Answer::Deleted);
+    // A second ahead of 1970, and not a microsecond more.
+    answers(&mut server, c, 0, grant(3, u64::MAX), Answer::Granted { number: 1_000_000 });
+    answers(&mut server, c, 0, certify(3, MAX_NUMBER), Answer::Certified { number: MAX_NUMBER });
+    answers(&mut server, c, 0, delete(3), Answer::Deleted);
+    let ask = ask(&mut server, c, 0, grant(4, 0));
+    assert!(matches!(ask, Reply::Answer(Answer::Unknown(Cause::Error(_)))), "{ask:?}");
+    answers(&mut server, c, 0, delete(4), Answer::Absent);
+    answers(&mut server, c, 1001 * MS, grant(4, 5), Answer::Granted { number: 5 });
+}
+
+#[test]
+fn a_repair_is_a_grant_and_an_extension_remembers_the_counter_anew() {
+    let (mut server, c) = server();
+    let fenced = |number, repair, least| {
+        let (key, token, fence) = (key(), token(number), Some(fence(least)));
+        Request::Lock(Command::Keep { key, token, ttl_ms: 10, repair, fence })
+    };
+    answers(&mut server, c, 0, fenced(1, true, 40), Answer::Created);
+    answers(&mut server, c, 0, certify(1, 0), Answer::Certified { number: 40 });
+    answers(&mut server, c, 0, delete(1), Answer::Deleted);
+    answers(&mut server, c, 0, fenced(1, true, 40), Answer::Created);
+    answers(&mut server, c, 0, certify(1, 0), Answer::Certified { number: 41 });
+    for second in 1..4 {
+        let at = second * 600 * MS;
+        answers(&mut server, c, at, fenced(1, true, 40), Answer::Created);
+        answers(&mut server, c, at + MS, fenced(1, false, 40), Answer::Kept);
+    }
+    answers(&mut server, c, 1801 * MS, certify(1, 0), Answer::Certified { number: 44 });
+}
+
+#[test]
 fn scripts_are_known_from_their_load_to_a_flush_or_a_restart() {
     let (mut server, c) = server();
     let unknown = Answer::Unknown(Cause::NoScript);
     ask(&mut server, c, 0, Request::ScriptFlush);
     answers(&mut server, c, 0, delete(1), unknown.clone());
-    let [first, second] = Command::load_scripts();
-    answers(&mut server, c, 0, Request::Lock(first), Answer::Alive);
-    answers(&mut server, c, 0, delete(1), Answer::Absent);
-    answers(&mut server, c, 0, keep(1, 1, false), unknown.clone());
-    answers(&mut server, c, 0, Request::Lock(second), Answer::Alive);
-    answers(&mut server, c, 0, keep(1, 1, false), Answer::Absent);
+    // In the order of `SCRIPTS`, each with a command that calls it and no other.
+    let calls = [
+        (delete(1), Answer::Absent),
+        (keep(1, 1, false), Answer::Absent),
+        (grant(1, 5), Answer::Granted { number: 5 }),
+        (certify(1, 6), Answer::Certified { number: 6 }),
+    ];
+    for (load, (call, answer)) in Command::load_scripts(false).zip(calls) {
+        answers(&mut server, c, 0, call.clone(), unknown.clone());
+        answers(&mut server, c, 0, Request::Lock(load), Answer::Alive);
+        answers(&mut server, c, 0, call, answer);
+    }
     server.kill(&mut Vec::new());
     server.start(0);
     let c = server.connect().unwrap();
@@ -154,7 +220,7 @@ fn of_a_connection_that_was_reset_one_read_is_executed_and_of_one_that_was_close
         server.pause();
         for number in 0..400_u64 {
             let key = Arc::from(&number.to_le_bytes()[..]);
-            let command = Command::Set { key, token: token(1), ttl_ms: 1000 };
+            let command = Command::Set { key, token: token(1), ttl_ms: 1000, fence: None };
             server.deliver(c, Request::Lock(command));
         }
         server.close(c, how);
@@ -237,4 +303,37 @@ fn its_answers_are_those_that_the_wire_reads_from_redis() {
     answers(&mut server, c, 0, set(1, 0), bad);
     let far = read(Expect::Set, b"-ERR value is not an integer or out of range\r\n");
     answers(&mut server, c, 0, set(1, u64::MAX), far);
+}
+
+#[test]
+fn somebody_sets_a_counter_ahead_and_never_back() {
+    let (mut server, c) = server();
+    let second = Ahead::By("1s".parse().unwrap());
+    server.set_counter(5 * MS, key(), second);
+    answers(&mut server, c, 5 * MS, grant(1, 17), Answer::Granted { number: 1_005_001 });
+    server.set_counter(5 * MS, key(), second);
+    answers(&mut server, c, 5 * MS, certify(1, 17), Answer::Certified { number: 1_005_001 });
+    server.set_counter(20 * MS, key(), Ahead::Last);
+    answers(&mut server, c, 20 * MS, grant(2, 17), Answer::Granted { number: MAX_NUMBER });
+    let refused = ask(&mut server, c, 40 * MS, grant(3, 17));
+    assert!(matches!(refused, Reply::Answer(Answer::Unknown(Cause::Error(_)))), "{refused:?}");
+    assert_eq!(server.keys().count(), 0, "who is refused a number gets no key");
+}
+
+#[test]
+fn what_a_lax_script_leaves_out_is_not_done() {
+    let (mut server, c) = server();
+    let lax = |request, lax| match request {
+        Request::Lock(command) => Request::Lax(command, lax),
+        other => other,
+    };
+    // A hint of an hour, on a clock that stands at 5 ms.
+    let hour = 3_600_000_000;
+    let unclamped = lax(grant(1, hour), Laxity::Unclamped);
+    answers(&mut server, c, 5 * MS, unclamped, Answer::Granted { number: hour });
+    let another = lax(certify(2, hour + 7), Laxity::Uncompared);
+    answers(&mut server, c, 5 * MS, another, Answer::Certified { number: hour + 7 });
+    server.set_counter(20 * MS, key(), Ahead::End);
+    let endless = lax(grant(3, 0), Laxity::Endless);
+    answers(&mut server, c, 20 * MS, endless, Answer::Granted { number: MAX_NUMBER });
 }

@@ -60,7 +60,7 @@ impl Wire {
 
 fn size(request: &Request) -> usize {
     match request {
-        Request::Lock(command) => command.size_hint(),
+        Request::Lock(command) | Request::Lax(command, _) => command.size_hint(),
         Request::Hello => 1024,
         Request::Get(key) | Request::Pttl(key) | Request::Del(key) | Request::PExpire(key, _) => {
             key.len() + 64

@@ -1,9 +1,12 @@
 //! What is said to a master and what comes of it.
 
+use std::sync::Arc;
+
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Answer, Key, Token};
 
 use super::Connection;
+use crate::sabotage::Laxity;
 
 /// Nanoseconds of a master's own wall clock since the Unix epoch.
 pub type Wall = u64;
@@ -13,6 +16,8 @@ pub type Wall = u64;
 pub enum Request {
     /// A command of the lock.
     Lock(Command),
+    /// The same of a client whose script leaves something out.
+    Lax(Command, Laxity),
     /// The handshake of a link: who are you, who am I, and here are the scripts.
     Hello,
     /// `DEL`, of a client that does not compare.
@@ -34,7 +39,7 @@ pub enum Request {
 /// What a master answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// To [`Request::Lock`], [`Request::Del`] and [`Request::PExpire`]: as [`Expect::read`](redquorum_protocol::wire::Expect::read) reads it.
+    /// To [`Request::Lock`], [`Request::Lax`], [`Request::Del`] and [`Request::PExpire`]: as [`Expect::read`](redquorum_protocol::wire::Expect::read) reads it.
     Answer(Answer),
     /// To [`Request::Hello`].
     Greeting {
@@ -42,6 +47,10 @@ pub enum Reply {
         client_id: u64,
         /// Another one after every start.
         run_id: u64,
+        /// The marker of guarded locks, if it has one.
+        boot: Option<Arc<str>>,
+        /// Whether it syncs every write before it answers.
+        durable: bool,
     },
     /// To [`Request::Get`].
     Value(Option<Token>),

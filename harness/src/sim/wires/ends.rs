@@ -18,13 +18,14 @@ const RESET: &str = "reset by the master";
 impl Wire {
     pub(super) const fn new(
         actor: usize,
-        node: usize,
+        (link, node): (usize, usize),
         epoch: u64,
         shown: WireId,
         now: Instant,
     ) -> Self {
         Self {
             actor,
+            link,
             node,
             epoch,
             shown,
@@ -48,17 +49,18 @@ impl Wire {
 
 impl World {
     /// A process wants a connection.
-    pub(in crate::sim) fn dial(&mut self, actor: usize, node: usize, epoch: u64) {
+    pub(in crate::sim) fn dial(&mut self, actor: usize, link: usize, epoch: u64) {
+        let node = self.actors[actor].nodes[link];
         let id = self.wires.next();
         let apart = self.rules.apart(actor, node);
-        let mut wire = Wire::new(actor, node, epoch, id, self.now);
+        let mut wire = Wire::new(actor, (link, node), epoch, id, self.now);
         wire.requests = GREETING;
         wire.apart = apart;
         wire.suffers.extend(apart);
         self.wires.add(wire);
-        self.actors[actor].wires.push((node, epoch, id));
+        self.actors[actor].wires.push((link, epoch, id));
         if apart.is_none() {
-            let at = self.now + self.links.of_mut(actor, node).up.latency();
+            let at = self.now + self.links.of_mut(actor, link).up.latency();
             self.enter(at, What::Connect(id));
         }
         let patience = CONNECT.max(self.scenario.lock.node_timeout.0);
@@ -70,7 +72,7 @@ impl World {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
         let master = &mut self.masters[wire.node];
         let Some(connection) = master.server.connect() else {
-            let at = self.now + self.links.of_mut(wire.actor, wire.node).down.latency();
+            let at = self.now + self.links.of_mut(wire.actor, wire.link).down.latency();
             return self.enter(at, What::Ended(id, "refused"));
         };
         master.wires.insert(connection, id);
@@ -85,9 +87,9 @@ impl World {
         let Some(wire) = self.wires.get(id).filter(|wire| wire.client_open && !wire.greeted) else {
             return;
         };
-        let (actor, node, epoch) = (wire.actor, wire.node, wire.epoch);
+        let (actor, link, epoch) = (wire.actor, wire.link, wire.epoch);
         self.close(id);
-        self.closed(actor, node, epoch, "no greeting in time");
+        self.closed(actor, link, epoch, "no greeting in time".into());
     }
 
     /// The client closes its end, by a reset.
@@ -118,7 +120,7 @@ impl World {
     fn hangs_up(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.hangs_up = true;
-        let latency = self.links.of_mut(wire.actor, wire.node).up.latency();
+        let latency = self.links.of_mut(wire.actor, wire.link).up.latency();
         let at = wire.up.arrives(self.now, latency, &Fate::default(), 0);
         self.enter(at, What::Hangup(id));
     }
@@ -158,7 +160,7 @@ impl World {
     fn drops(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.drops = true;
-        let latency = self.links.of_mut(wire.actor, wire.node).down.latency();
+        let latency = self.links.of_mut(wire.actor, wire.link).down.latency();
         let at = wire.down.arrives(self.now, latency, &Fate::default(), 0);
         self.enter(at, What::Ended(id, RESET));
     }
@@ -186,18 +188,19 @@ impl World {
     pub(in crate::sim) fn ended(&mut self, id: WireId, why: &'static str) {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
         wire.client_open = false;
-        let (actor, node, epoch, master_open) =
-            (wire.actor, wire.node, wire.epoch, wire.master_open);
+        let (actor, link, epoch, master_open) =
+            (wire.actor, wire.link, wire.epoch, wire.master_open);
         self.actors[actor].wires.retain(|(_, _, known)| *known != id);
         if !master_open {
             self.forget(id);
         }
-        self.closed(actor, node, epoch, why);
+        self.closed(actor, link, epoch, why.into());
     }
 
-    fn closed(&mut self, actor: usize, node: usize, epoch: u64, why: &'static str) {
-        let random = self.links.of_mut(actor, node).retries.any();
-        self.happen(actor, Happening::Closed { node, epoch, why: Arc::from(why), random });
+    /// A process is told that a connection did not come up, or broke.
+    pub(in crate::sim) fn closed(&mut self, actor: usize, link: usize, epoch: u64, why: Arc<str>) {
+        let random = self.links.of_mut(actor, link).retries.any();
+        self.happen(actor, Happening::Closed { node: link, epoch, why, random });
     }
 
     /// Both ends are reset, at once.
@@ -207,7 +210,7 @@ impl World {
         wire.up.lost = true;
         wire.down.lost = true;
         let open = wire.client_open;
-        let at = self.now + self.links.of_mut(wire.actor, wire.node).down.latency();
+        let at = self.now + self.links.of_mut(wire.actor, wire.link).down.latency();
         let held = wire.down.held.take();
         for reply in held.into_iter().flat_map(|(_, held)| held) {
             self.record(id, reply.to, reply.result, None);
@@ -224,7 +227,7 @@ impl World {
         wire.suffers.push(rule);
         wire.up.lost = true;
         wire.down.lost = true;
-        let at = self.now + self.links.of_mut(wire.actor, wire.node).down.latency();
+        let at = self.now + self.links.of_mut(wire.actor, wire.link).down.latency();
         match end {
             End::Client => self.enter(at, What::Ended(id, "reset by the network")),
             End::Master => self.enter(at, What::Hangup(id)),
@@ -273,12 +276,12 @@ impl World {
     fn hasten(&mut self, cured: &Rule) {
         for id in 0..self.wires.next() {
             let Some(wire) = self.wires.get_mut(id) else { continue };
-            let (actor, node) = (wire.actor, wire.node);
-            if !cured.is_about(actor, node) {
+            let (actor, link) = (wire.actor, wire.link);
+            if !cured.is_about(actor, wire.node) {
                 continue;
             }
             if cured.is_on(Side::Request) {
-                let at = self.now + self.links.of_mut(actor, node).up.latency();
+                let at = self.now + self.links.of_mut(actor, link).up.latency();
                 let (many, hangs_up) = (wire.up.hasten(at), wire.hangs_up);
                 (0..many).for_each(|_| self.enter(at, What::AtMaster(id)));
                 if hangs_up {
@@ -287,7 +290,7 @@ impl World {
             }
             let Some(wire) = self.wires.get_mut(id) else { continue };
             if cured.is_on(Side::Reply) {
-                let at = self.now + self.links.of_mut(actor, node).down.latency();
+                let at = self.now + self.links.of_mut(actor, link).down.latency();
                 let (many, drops) = (wire.down.hasten(at), wire.drops);
                 (0..many).for_each(|_| self.enter(at, What::AtClient(id)));
                 if drops {

@@ -29,7 +29,8 @@ impl Texts {
     /// What a command does to a key, as the wire shows it; none: it touches none.
     pub(super) fn act(&mut self, lie: Lie, command: &Command) -> Option<Act> {
         Some(match command {
-            Command::Set { key, token, ttl_ms } => {
+            Command::Set { key, token, ttl_ms, .. }
+            | Command::Guarded { key, token, ttl_ms, .. } => {
                 let token = self.token(lie.on_the_wire(*token));
                 Act::Set { key: self.key(key), token, ttl_ms: Some(*ttl_ms) }
             }
@@ -43,7 +44,17 @@ impl Texts {
                 let token = compares.then(|| self.token(lie.on_the_wire(*token)));
                 Act::Delete { key: self.key(key), token }
             }
-            Command::Kill { .. } | Command::Load(_) | Command::Ping => return None,
+            Command::Certify { key, token, .. } => {
+                let compares = lie != Lie::CertifiesAnywhere;
+                let token = compares.then(|| self.token(lie.on_the_wire(*token)));
+                Act::Certify { key: self.key(key), token }
+            }
+            // They change no lock's key.
+            Command::Watch { .. }
+            | Command::Bless { .. }
+            | Command::Kill { .. }
+            | Command::Load(_)
+            | Command::Ping => return None,
         })
     }
 
@@ -83,7 +94,7 @@ impl Texts {
 /// What a command is for.
 pub(super) const fn class_of(command: &Command) -> Class {
     match command {
-        Command::Set { .. } => Class::Acquire,
+        Command::Set { .. } | Command::Guarded { .. } | Command::Certify { .. } => Class::Acquire,
         Command::Keep { .. } => Class::Extend,
         Command::Delete { .. } => Class::Release,
         _ => Class::Any,
@@ -97,15 +108,18 @@ pub(super) fn request(lie: Lie, command: Command) -> Request {
         (Lie::ExtendWithoutTokenCheck, Command::Keep { key, ttl_ms, .. }) => {
             Request::PExpire(key, ttl_ms)
         }
-        (Lie::OneToken, command) => Request::Lock(lie.with_token(&command)),
-        (_, command) => Request::Lock(command),
+        (_, command) => match lie.laxity().filter(|lax| lax.is_about(&command)) {
+            Some(lax) => Request::Lax(command, lax),
+            None if lie == Lie::OneToken => Request::Lock(lie.with_token(&command)),
+            None => Request::Lock(command),
+        },
     }
 }
 
 /// About how many bytes a request has.
 pub(super) fn size_of(request: &Request) -> u64 {
     match request {
-        Request::Lock(command) => command.size_hint() as u64,
+        Request::Lock(command) | Request::Lax(command, _) => command.size_hint() as u64,
         _ => 400,
     }
 }
@@ -115,7 +129,14 @@ pub(super) fn outcome(act: &Act, reply: &Reply) -> Outcome {
     let Reply::Answer(answer) = reply else { return Outcome::Refused };
     match (act, answer) {
         (Act::Keep { .. }, Answer::Created) => Outcome::Created,
-        (_, Answer::Created | Answer::Kept | Answer::Deleted) => Outcome::Done,
+        (
+            _,
+            Answer::Created
+            | Answer::Granted { .. }
+            | Answer::Certified { .. }
+            | Answer::Kept
+            | Answer::Deleted,
+        ) => Outcome::Done,
         (_, Answer::Unknown(_)) => Outcome::Error,
         _ => Outcome::Refused,
     }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Found, Run};
+use super::{Found, MOST_NODES, Run};
 use crate::name::Name;
 use crate::scenario::near::guess;
 use crate::scenario::read::tree::Place;
-use crate::scenario::{Client, Rounds, Step, Way};
+use crate::scenario::{Client, NodeList, Rounds, Step, Way};
 
 /// The most clients of a kind.
 pub(super) const MOST: usize = 64;
@@ -21,8 +21,10 @@ impl<'a> Run<'a> {
             self.wrong(&Place::default().key("client"), "there is no client", mend);
         }
         let mut names: Vec<(Name, Place)> = Vec::new();
-        for (place, client) in self.clients.clone() {
+        for (index, (place, client)) in self.clients.clone().into_iter().enumerate() {
             self.client(&place, client);
+            self.list(&place, client);
+            self.shares(index, &place, client);
             if client.count > MOST {
                 continue;
             }
@@ -79,6 +81,50 @@ impl<'a> Run<'a> {
         self.time(place, client);
     }
 
+    /// The masters that it knows.
+    fn list(&mut self, place: &Place, client: &Client) {
+        let Some(numbers) = &client.nodes else { return };
+        let (place, all) = (place.key("nodes"), self.cluster.1.nodes);
+        if numbers.is_empty() {
+            let mend = "name some, such as `nodes = [1, 2, 3]`, or leave it out: all";
+            self.wrong(&place, format!("`{}` knows no masters", client.id), mend);
+        }
+        if numbers.len() > MOST_NODES {
+            let message = format!("`{}` has {} addresses of masters", client.id, numbers.len());
+            self.wrong(&place, message, format!("write {MOST_NODES} at most"));
+        }
+        for (index, number) in numbers.iter().enumerate() {
+            if *number == 0 || *number > all {
+                let message = format!("there is no master {number}");
+                let mend = format!("there are {all}, counted from 1: write 1 to {all}");
+                self.wrong(&place.index(index), message, mend);
+            }
+        }
+    }
+
+    /// Whether it knows the masters that others of its process know: they have the same lock.
+    fn shares(&mut self, index: usize, place: &Place, client: &Client) {
+        let all = self.cluster.1.nodes;
+        let known = |client: &Client| NodeList::of(client, all);
+        let mut before = self.clients[..index].iter();
+        let other = before.find(|(_, other)| other.process() == client.process());
+        let Some((other_place, other)) = other.filter(|(_, other)| known(other) != known(client))
+        else {
+            return;
+        };
+        let named = if client.nodes.is_some() { "nodes" } else { "id" };
+        let also = if other.nodes.is_some() { "nodes" } else { "id" };
+        self.found.push(Found {
+            place: place.key(named),
+            message: format!(
+                "`{}` and `{}` live in one process and know different masters",
+                other.id, client.id
+            ),
+            mend: "write the same `nodes` for both, or give each a process of its own".to_owned(),
+            also: Some((other_place.key(also), "the other".to_owned())),
+        });
+    }
+
     fn called(&mut self, what: &str, place: &Place, name: &str) {
         let good = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
         if name == "all" {
@@ -126,6 +172,9 @@ impl<'a> Run<'a> {
             let message = format!("`{id}` never acquired `{resource}` before this step");
             self.wrong(&at.word(resource), message, mend);
         }
+        if let Step::Touch { register, way, under, .. } = step {
+            self.fenced(at, register, *way, under.as_ref(), before);
+        }
         if let Step::Touch { register, way: Way::Write, .. } = step {
             let read: Vec<&str> = before.iter().filter_map(read_by).collect();
             if !read.contains(&register.as_str()) {
@@ -136,6 +185,44 @@ impl<'a> Run<'a> {
                 );
                 self.wrong(&at.word(register), message, mend);
             }
+        }
+    }
+
+    /// Whether a register is touched under tokens that there are, by everybody, and after they were
+    /// presented.
+    fn fenced(
+        &mut self,
+        at: &Place,
+        register: &Name,
+        way: Way,
+        under: Option<&Name>,
+        before: &[Step],
+    ) {
+        let Some(lease) = under else {
+            let scripts = self.clients.iter().flat_map(|(_, client)| &client.script);
+            let mut others = scripts.filter_map(|step| match step {
+                Step::Touch { register: other, under, .. } if other == register => under.as_ref(),
+                _ => None,
+            });
+            if let Some(lease) = others.next() {
+                let message = format!("`{register}` is touched under fencing tokens elsewhere");
+                let mend = format!(
+                    "write `{way} {register} under {lease}`, or touch another register: one that \
+                     takes whatever comes without a token is not fenced"
+                );
+                self.wrong(&at.word(register), message, mend);
+            }
+            return;
+        };
+        if !self.lock.1.fencing {
+            let mend = "write `fencing = true` in `[lock]`";
+            self.wrong(&at.word("under"), "leases have no fencing tokens here", mend);
+        }
+        let presents = |step: &Step| matches!(step, Step::Touch { register: other, way: Way::Present, under: Some(other_lease), .. } if other == register && other_lease == lease);
+        if way != Way::Present && !before.iter().any(presents) {
+            let message = format!("the token of `{lease}` was not presented to `{register}`");
+            let mend = format!("put `present {register} under {lease}` before it");
+            self.wrong(at, message, mend);
         }
     }
 

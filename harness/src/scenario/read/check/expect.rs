@@ -2,7 +2,7 @@
 //! itself.
 
 use super::Run;
-use crate::scenario::{Acquires, Cause, Step};
+use crate::scenario::{Acquires, Cause, NodeList, Step};
 
 impl Run<'_> {
     pub(super) fn expectation(&mut self) {
@@ -25,11 +25,22 @@ impl Run<'_> {
                 let mend = format!("add a fault such as `{}`, or name another cause", faults[0]);
                 self.wrong(&at, message, mend);
             }
+            if *cause == Cause::NodeLists && !self.lists_are_wrong() {
+                let message = "any two quorums of what the clients know have a master in common";
+                let mend = "give two clients `nodes` that differ enough, or name another cause";
+                self.wrong(&at, message, mend);
+            }
         }
         for (name, acquires) in &expect.acquires {
             let at = place.key("acquires").key(name.as_str()).itself();
             if let Some(client) = self.known(&at, name) {
                 self.acquires(&at, client, name);
+            }
+            if *acquires == Acquires::Distrusted && self.lock.1.guard.is_none() {
+                let message =
+                    format!("`{name}` is to distrust a master, and its lock has no guard");
+                let mend = "add `guard = \"2s\"` under `[lock]`, or expect `refused`";
+                self.wrong(&at, message, mend);
             }
             if *acquires != Acquires::Granted
                 && *acquires != Acquires::AllGranted
@@ -40,21 +51,32 @@ impl Run<'_> {
                 self.wrong(&place.key("margin").key(name.as_str()).itself(), message, mend);
             }
         }
-        let quorum = self.cluster.1.quorum();
         for (name, margin) in &expect.margin {
             let at = place.key("margin").key(name.as_str());
+            let mut list = NodeList::all(self.cluster.1.nodes);
             if let Some(client) = self.known(&at.itself(), name) {
                 self.acquires(&at.itself(), client, name);
+                list = NodeList::of(self.clients[client].1, self.cluster.1.nodes);
             }
+            let quorum = list.quorum();
             if *margin > quorum {
                 let message = format!("no grant has a margin of {margin}");
                 let mend = format!(
                     "with {} masters that all grant it is {quorum}: write that or less",
-                    self.cluster.1.nodes
+                    list.masters().len()
                 );
                 self.wrong(&at, message, mend);
             }
         }
+    }
+
+    /// Whether the quorums of any two clients can be without a common master, or one cannot be had.
+    fn lists_are_wrong(&self) -> bool {
+        let all = self.cluster.1.nodes;
+        let lists: Vec<NodeList> =
+            self.clients.iter().map(|(_, client)| NodeList::of(client, all)).collect();
+        let parts = |one: &NodeList| lists.iter().any(|other| one.can_part_from(other));
+        lists.iter().any(|one| parts(one) || one.masters().len() < one.quorum())
     }
 
     fn acquires(&mut self, at: &crate::scenario::read::tree::Place, client: usize, name: &str) {
@@ -72,7 +94,14 @@ fn causing(cause: Cause) -> &'static [&'static str] {
         Cause::ClockRate => &["clock.rate"],
         Cause::ClockStrobe => &["clock.strobe"],
         Cause::NodeRestart => &["node.restart", "node.kill", "node.stop"],
+        Cause::NodeFlush => &["node.flush"],
+        Cause::NodeEvict => &["node.evict"],
+        Cause::NodePowerLoss => &["node.power-loss"],
+        Cause::NodeFailover => &["node.failover"],
+        Cause::NodeCounter => &["node.counter"],
+        Cause::ClientClock => &["client.clock"],
         Cause::ClientPause => &["client.pause", "client.suspend"],
-        Cause::LateWrite | Cause::Bug | Cause::Unknown => &[],
+        Cause::ResourceDelay => &["resource.delay"],
+        Cause::NodeLists | Cause::LateWrite | Cause::Bug | Cause::Unknown => &[],
     }
 }

@@ -4,8 +4,8 @@ use super::Run;
 use crate::scenario::near::guess;
 use crate::scenario::read::tree::Place;
 use crate::scenario::{
-    ClientHarm, Clients, ClockHarm, Fault, Harm, Length, Moment, NetHarm, NodeHarm, Nodes, Step,
-    Way, What, When, Which,
+    Ahead, Client, ClientHarm, Clients, ClockHarm, Fault, Harm, Length, Moment, NetHarm, NodeHarm,
+    NodeList, Nodes, ResourceHarm, Step, Touches, Way, What, When, Which,
 };
 
 /// What of a step a moment is about.
@@ -28,6 +28,53 @@ impl Run<'_> {
                 }
             }
             self.harm(&harm, &fault.harm);
+            self.replicas(&harm, &fault.harm);
+        }
+        self.failovers();
+    }
+
+    /// What makes no sense with replicas, or without.
+    fn replicas(&mut self, place: &Place, harm: &Harm) {
+        let name = harm.name();
+        match (self.cluster.1.replicas, harm) {
+            (false, harm) if harm.needs_replicas() => {
+                let mend = "write `replicas = true` under `[cluster]`";
+                self.wrong(place, format!("`{name}` needs masters that have replicas"), mend);
+            }
+            (true, harm) if harm.starts_again() => {
+                let mend = "write `node.failover`, or leave `replicas` out";
+                let message = format!("`{name}`: a master that has a replica is not started again");
+                self.wrong(place, message, mend);
+            }
+            (true, Harm::Clock(_)) => {
+                let message = format!("`{name}`: masters that have replicas have no clocks to set");
+                self.wrong(place, message, "leave `replicas` out, or the fault");
+            }
+            _ => {}
+        }
+    }
+
+    /// There is one replica of each master.
+    fn failovers(&mut self) {
+        let all = self.cluster.1.nodes;
+        let mut over: Vec<usize> = Vec::new();
+        for (place, fault) in self.faults.clone() {
+            let Harm::Node(NodeHarm::Failover { nodes }) = &fault.harm else { continue };
+            let hit: Vec<usize> = match nodes {
+                Nodes::All => (1..=all).collect(),
+                Nodes::Some(numbers) => numbers.clone(),
+                // Which that is is known when it strikes; it fails then.
+                Nodes::Role(_) => continue,
+            };
+            for node in hit {
+                if over.contains(&node) {
+                    let place = place.key("node").key("failover").key("nodes");
+                    let message = format!("master {node} fails over twice, and has one replica");
+                    self.wrong(&place, message, "let other masters fail over, or leave one out");
+                    break;
+                }
+                over.push(node);
+            }
         }
     }
 
@@ -38,16 +85,7 @@ impl Run<'_> {
             When::Before(moment) => {
                 let place = place.key("before");
                 self.moment(&place, moment);
-                let held = matches!(
-                    moment.what,
-                    What::Asks(_)
-                        | What::Releases(_)
-                        | What::Reads(_)
-                        | What::Writes(_)
-                        | What::Request(..)
-                        | What::Reply(..)
-                );
-                if !held {
+                if !moment.what.can_wait() {
                     let mend = "only `asks`, `releases`, `reads`, `writes`, `request` and `reply` \
                                 can: take one of them, or write `after`";
                     let message = format!("nobody can hold back `{moment}`");
@@ -71,6 +109,15 @@ impl Run<'_> {
             let name = fault.harm.name();
             let message = format!("`{name}` happens at once and is not cured");
             let mend = match &fault.harm {
+                Harm::Node(NodeHarm::Evict { .. }) => {
+                    "leave `for` out, or write `node.full`, which lasts"
+                }
+                Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }) => {
+                    "leave `for` out: nothing brings it back"
+                }
+                Harm::Node(NodeHarm::Counter { .. }) => {
+                    "leave `for` out: a counter never goes back"
+                }
                 Harm::Node(_) => "leave `for` out, or write `node.kill`, which stays down so long",
                 Harm::Client(_) => "leave `for` out, or write `client.pause`, which ends",
                 _ => "leave `for` out, or write `net.cut`, which lasts",
@@ -122,10 +169,13 @@ impl Run<'_> {
                 }
             }
             Nodes::Role(role) => {
-                self.known(&place.word(&role.client), &role.client);
+                let client = self.known(&place.word(&role.client), &role.client);
+                let own = client.map(|client| NodeList::of(self.clients[client].1, all));
+                let all = own.map_or(all, |own| own.masters().len());
                 if let Some(first) = role.first.filter(|first| *first > all) {
                     let message = format!("`{role}` wants {first} masters");
-                    self.wrong(place, message, format!("there are {all}: write 1 to {all}"));
+                    let mend = format!("`{}` knows {all}: write 1 to {all}", role.client);
+                    self.wrong(place, message, mend);
                 }
             }
         }
@@ -153,6 +203,16 @@ impl Run<'_> {
                     let mend = "write 0.01 to 100: 2.0 is twice as fast, 0.5 half as fast";
                     self.wrong(&place.key("factor"), message, mend);
                 }
+            }
+            Harm::Node(NodeHarm::Counter { resource, ahead, .. }) => {
+                if let Ahead::By(by) = ahead {
+                    self.moves(&place.key("ahead"), *by);
+                }
+                self.wanted(&place.key("resource"), resource);
+            }
+            Harm::Resource(ResourceHarm::Delay { clients, what, by }) => {
+                self.moves(&place.key("by"), *by);
+                self.touches(place, clients, *what);
             }
             Harm::Net(NetHarm::Trickle { bytes: 0, .. }) => {
                 let mend = "write 1 or more, or `net.hold`, which lets nothing pass";
@@ -184,6 +244,36 @@ impl Run<'_> {
                 };
                 self.wrong(&place.key(key), message, "count from 1");
             }
+        }
+    }
+
+    /// Whether anybody does what is delayed.
+    fn touches(&mut self, place: &Place, clients: &Clients, what: Touches) {
+        let touches = |step: &Step| matches!(step, Step::Touch { way, .. } if what.has(*way));
+        let hit = |client: &Client| client.names().iter().any(|name| clients.has(name));
+        let mut all = self.clients.iter().filter(|(_, client)| hit(client)).peekable();
+        // That there is no such client is told elsewhere.
+        if all.peek().is_none() || all.any(|(_, client)| client.script.iter().any(touches)) {
+            return;
+        }
+        let (does, step) = match what {
+            Touches::Read => ("reads", "read R"),
+            Touches::Write => ("writes", "write R"),
+            Touches::Both => ("reads or writes", "read R"),
+        };
+        let mend = format!("add a step such as `{step}` to its script, or name another client");
+        self.wrong(place, format!("nobody whom it hits {does} a register"), mend);
+    }
+
+    /// Whether anybody locks a resource.
+    fn wanted(&mut self, place: &Place, resource: &str) {
+        let scripts = self.clients.iter().flat_map(|(_, client)| &client.script);
+        let known: Vec<&str> = scripts.filter_map(acquired).collect();
+        if !known.contains(&resource) {
+            let guess = guess(resource, known.iter().copied());
+            let or = if guess.is_empty() { "" } else { "or " };
+            let mend = format!("{guess}{or}name a resource that a client acquires");
+            self.wrong(place, format!("nobody acquires `{resource}`"), mend);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{BadOption, Drift, Terms};
+use redquorum_protocol::{BadOption, Drift, Guard, Terms};
 
 use super::{MOST_NODES, Run};
 use crate::scenario::Length;
@@ -17,14 +17,14 @@ impl Run<'_> {
         {
             self.whole(&place.key(key), length);
         }
-        self.terms(&place, lock.ttl.0, &place.key("ttl"));
-        if lock.fencing {
-            self.wrong(
-                &place.key("fencing"),
-                "fencing tokens are not available in this version",
-                "write `fencing = false`, or leave it out",
-            );
+        if let Some(guard) = lock.guard {
+            self.whole(&place.key("guard"), guard);
+        } else if !lock.blessed {
+            let mend = "add `guard = \"2s\"`, or leave `blessed` out";
+            let at = place.key("blessed").itself();
+            self.wrong(&at, "only a guard distrusts masters that are new", mend);
         }
+        self.terms(&place, lock.ttl.0, &place.key("ttl"));
     }
 
     /// Options are handed to clients in milliseconds.
@@ -47,10 +47,17 @@ impl Run<'_> {
         let lock = self.lock.1;
         let nodes = self.cluster.1.nodes.clamp(1, MOST_NODES);
         let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
-        let Err(bad) = Terms::new(nodes, ttl, drift, lock.node_timeout.0) else { return };
+        let terms = Terms::new(nodes, ttl, drift, lock.node_timeout.0);
+        let guarded = |terms: Terms| match lock.guard {
+            Some(max_ttl) => Guard::new(max_ttl.0, drift, 0)
+                .and_then(|guard| terms.with_max_ttl(guard.max_ttl())),
+            None => Ok(terms),
+        };
+        let Err(bad) = terms.and_then(guarded) else { return };
         let place = match bad {
             BadOption::NodeTimeoutTooShort { .. } => options.key("node-timeout"),
             BadOption::DriftTooSmall { .. } => options.key("drift"),
+            BadOption::TtlTooLong { ttl: long } if long != ttl => options.key("guard"),
             _ => at.clone(),
         };
         if self.found.iter().any(|found| found.place == place) {

@@ -17,7 +17,7 @@ fn what_is_left_depends_on_persistence_and_on_the_way_it_ended() {
             ask(&mut server, c, 0, set(1, 60_000));
             server.fsync(1000 * MS);
             let key = Arc::from(&b"second"[..]);
-            let second = Command::Set { key, token: token(2), ttl_ms: 60_000 };
+            let second = Command::Set { key, token: token(2), ttl_ms: 60_000, fence: None };
             ask(&mut server, c, 0, Request::Lock(second));
             let mut out = Vec::new();
             end(&mut server, &mut out);
@@ -44,7 +44,9 @@ fn keys_age_while_their_master_is_down() {
 #[test]
 fn a_clock_that_was_set_back_keeps_the_file_from_being_synced() {
     let (mut server, c) = with(Persistence::AofEverysec);
-    server.fsync(9_000 * MS);
+    ask(&mut server, c, 9_000 * MS, set(9, 1));
+    ask(&mut server, c, 9_000 * MS, delete(9));
+    assert!(server.fsync(9_000 * MS));
     ask(&mut server, c, 2_000 * MS, set(1, 60_000));
     server.fsync(3_000 * MS);
     let mut cut = server.clone();

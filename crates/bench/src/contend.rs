@@ -1,0 +1,62 @@
+//! Contention for one fenced resource by several processes: how often do the masters' numbers differ, so
+//! that a round of certifying is needed?
+
+use std::env::current_exe;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+use redquorum::Redlock;
+
+/// The first argument of a process that contends, before the time in milliseconds and the URLs.
+pub(crate) const ARGUMENT: &str = "--contend";
+
+const PROCESSES: usize = 8;
+
+/// How long each works under its lease.
+const HOLD: Duration = Duration::from_millis(2);
+
+/// Lets processes contend for so long, and tells what came of it.
+pub(crate) fn told(urls: &[String], length: Duration) -> String {
+    let start = || {
+        let program = current_exe().expect("this program has a path");
+        let millis = length.as_millis().to_string();
+        let mut command = Command::new(program);
+        command.arg(ARGUMENT).arg(millis).args(urls).stdout(Stdio::piped());
+        command.spawn().expect("this program starts again")
+    };
+    let children: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
+    let (mut acquired, mut certified) = (0, 0);
+    for child in children {
+        let output = child.wait_with_output().expect("a child ends");
+        assert!(output.status.success(), "a contending process failed");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let mut numbers = text.split_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
+        acquired += numbers.next().unwrap_or(0);
+        certified += numbers.next().unwrap_or(0);
+    }
+    assert!(acquired > 0, "nobody acquired anything");
+    let share = certified as f64 * 100.0 / acquired as f64;
+    format!(
+        "### Fencing tokens: {PROCESSES} processes contend for one resource\n\n{acquired} leases in \
+         {length:?}; {certified} needed a second round: {share:.2} %"
+    )
+}
+
+/// One of the processes: acquires and releases as often as it can, and prints how many leases it had,
+/// and how many of them needed a second round.
+pub(crate) async fn contend(millis: &str, urls: &[String]) -> ExitCode {
+    let length = Duration::from_millis(millis.parse().unwrap_or(1_000));
+    let lock = Redlock::builder().urls(urls).require_quorum(true).build().await;
+    let lock = lock.expect("five masters are up");
+    let start = Instant::now();
+    while start.elapsed() < length {
+        let wait = length.saturating_sub(start.elapsed());
+        if let Ok(lease) = lock.acquire("contended").wait(wait).fenced().await {
+            tokio::time::sleep(HOLD).await;
+            lease.release().await;
+        }
+    }
+    let stats = lock.stats();
+    println!("{} {}", stats.acquired, stats.certified);
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,86 @@
+//! Certify: the rounds that bring a quorum of counters to one number, where the grants did not show
+//! one. Why that makes a fencing token of it stands in [`fence`](crate::fence).
+
+use alloc::vec::Vec;
+
+use super::{Acquire, Failure, State};
+use crate::effect::{Ask, Dice, Effect, Step};
+use crate::fence;
+use crate::quorum::{NodeId, NodeSet};
+use crate::time::Time;
+use crate::vote::{Answer, Ballot, verdict};
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Certification {
+    /// Counted from 1 in every attempt.
+    pub(super) round: u32,
+    /// What the masters are asked to stand at.
+    pub(super) number: u64,
+    pub(super) ballot: Ballot,
+    /// Masters that said in an earlier round that the key is gone.
+    gone: NodeSet,
+}
+
+impl Acquire {
+    /// Masters that were heard to have lost the key since they granted it.
+    pub(crate) fn lost(&self) -> NodeSet {
+        let gone = |answer: &Answer| matches!(answer, Answer::Absent | Answer::Taken(_));
+        let last = self.certification.as_ref();
+        last.map_or(NodeSet::EMPTY, |last| last.ballot.which(gone).or(last.gone))
+    }
+
+    /// Masters that said in the latest round that the key is ours: also one whose grant came too late to be
+    /// counted.
+    pub(crate) fn certified(&self) -> NodeSet {
+        let ours = |answer: &Answer| matches!(answer, Answer::Certified { .. });
+        let last = self.certification.as_ref();
+        last.map_or(NodeSet::EMPTY, |last| last.ballot.which(ours))
+    }
+
+    /// Asks the masters whose key is still ours to stand at one number. The others are asked, too:
+    /// a grant may be on its way, and the comparison is the master's.
+    pub(super) fn certify(
+        &mut self,
+        now: Time,
+        number: Option<u64>,
+        dice: &mut dyn Dice,
+        out: &mut Vec<Effect>,
+    ) {
+        let (Some(number), Some(fence)) = (number, number.and_then(|it| self.terms.fence(it)))
+        else {
+            // Masters that grant without a number, though they were asked for one.
+            return self.fail(now, Failure::NoQuorum, dice, out);
+        };
+        let round = self.certification.as_ref().map_or(0, |last| last.round) + 1;
+        let gone = self.lost();
+        let ballot = Ballot::open(self.terms.nodes(), now);
+        self.certification = Some(Certification { round, number, ballot, gone });
+        self.state = State::Certifying;
+        let step = Step::Certify { attempt: self.attempt, round };
+        let ask = Ask::Certify { token: self.token, fence };
+        out.extend(NodeId::all(self.terms.nodes()).map(|node| Effect::Send { node, step, ask }));
+    }
+
+    pub(super) fn judge_number(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+        let Some(Certification { number, ballot, .. }) = &self.certification else { return };
+        let (number, quorum) = (*number, self.terms.quorum());
+        let exactly = ballot.which(|answer| *answer == Answer::Certified { number }).len();
+        let ours = ballot.which(|answer| matches!(answer, Answer::Certified { .. })).len();
+        let awaited = ballot.awaited().len();
+        match verdict(exactly, awaited, quorum) {
+            Some(true) if now < self.deadline() => {
+                self.fencing_token = Some(number);
+                self.win(out);
+            }
+            _ if now >= self.deadline() => self.fail(now, Failure::TooLate, dice, out),
+            // A quorum holds the key and stands at other numbers: they are higher, and a quorum can
+            // reach the q-th of them.
+            Some(false) if ours >= quorum && awaited == 0 => {
+                let number = fence::candidate(ballot, quorum);
+                self.certify(now, number, dice, out);
+            }
+            Some(false) if ours + awaited < quorum => self.refused(now, dice, out),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Markers: what a master does with its marker and its vigil, for models of masters. The scripts say
+//! the same in Lua; the harness's differential test holds this beside a real server.
+
+use alloc::sync::Arc;
+
+use super::Command;
+use crate::vote::Answer;
+
+/// The marker and the vigil of a model master. Times are milliseconds of its own clock.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Markers {
+    boot: Option<Arc<str>>,
+    /// With the last millisecond at which it is there.
+    vigil: Option<(Arc<str>, u64)>,
+}
+
+impl Markers {
+    /// The marker.
+    pub const fn boot(&self) -> Option<&Arc<str>> {
+        self.boot.as_ref()
+    }
+
+    /// The vigil.
+    pub fn vigil(&self) -> Option<&Arc<str>> {
+        self.vigil.as_ref().map(|(name, _)| name)
+    }
+
+    /// Sets the marker, as whoever may write.
+    pub fn set_boot(&mut self, boot: Option<Arc<str>>) {
+        self.boot = boot;
+    }
+
+    /// How many keys there are, those included that have expired unseen.
+    pub fn len(&self) -> usize {
+        usize::from(self.boot.is_some()) + usize::from(self.vigil.is_some())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets a vigil that has expired. Returns whether there was one.
+    pub fn expire(&mut self, now: u64) -> bool {
+        self.vigil.take_if(|(_, last)| now > *last).is_some()
+    }
+
+    /// Evicts what has a TTL.
+    pub fn evict(&mut self) {
+        self.vigil = None;
+    }
+
+    /// What a request for a grant is answered that relies on `marker`, unless the master shows it.
+    pub fn refusal(&self, marker: &str) -> Option<Answer> {
+        let shown = self.boot.as_deref() == Some(marker);
+        (!shown).then(|| Answer::Marked { boot: self.boot.clone(), vigil: None })
+    }
+
+    /// Executes a [`Command::Watch`] or a [`Command::Bless`]; `None`: it is none.
+    pub fn execute(&mut self, now: u64, command: &Command) -> Option<Answer> {
+        match command {
+            Command::Watch { run_id, marker, begin, vigil_ms, ended } => {
+                self.expire(now);
+                let ours = |boot: &Arc<str>| {
+                    let rest = boot.strip_prefix(&*run_id.0);
+                    !run_id.0.is_empty() && rest.is_some_and(|rest| rest.starts_with(' '))
+                };
+                if !self.boot.as_ref().is_some_and(ours) {
+                    if self.vigil().is_some() && self.vigil() == ended.as_ref() {
+                        self.boot = Some(marker.clone());
+                        self.vigil = None;
+                    } else if let (None, Some(begin)) = (&self.vigil, begin) {
+                        self.vigil = Some((begin.clone(), now.saturating_add(*vigil_ms)));
+                    }
+                }
+                let (boot, vigil) = (self.boot.clone(), self.vigil().cloned());
+                Some(Answer::Marked { boot, vigil })
+            }
+            Command::Bless { .. } if self.boot.is_some() => {
+                Some(Answer::Marked { boot: None, vigil: None })
+            }
+            Command::Bless { marker } => {
+                self.boot = Some(marker.clone());
+                Some(Answer::Blessed)
+            }
+            _ => None,
+        }
+    }
+}

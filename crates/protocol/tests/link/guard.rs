@@ -1,0 +1,221 @@
+//! A link with a guard: what it asks, of whom, and when it trusts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::{
+    Answer, Bounds, Cause, Distrust, Drift, Guard, LinkEffect, LinkInput, RunId, Time,
+};
+
+use crate::bench::*;
+
+const S: Duration = Duration::from_secs(1);
+const MARKER: &str = "a 3000";
+
+fn guard() -> Guard {
+    Guard::new(3 * S, Drift::default(), 7).unwrap()
+}
+
+/// A link that is greeted by run "a" of a master with this marker.
+fn greeted(boot: Option<&str>) -> Bench {
+    let mut bench = Bench::with(Bounds::for_node_timeout(50 * MS));
+    bench.look();
+    bench.link = bench.link.clone().guarded_by(Some(guard()));
+    bench.greet(1, with_boot(1, "a", boot));
+    bench
+}
+
+fn with_boot(epoch: u64, run: &str, boot: Option<&str>) -> Greeting {
+    Greeting { boot: boot.map(Arc::from), ..greeting(epoch, run) }
+}
+
+fn guarded_set(number: u8) -> Said {
+    LinkEffect::Write(Command::Guarded {
+        key: key(),
+        token: token(number),
+        ttl_ms: 1_000,
+        fence: None,
+        marker: Arc::from(MARKER),
+    })
+}
+
+fn shows(boot: &str, vigil: &str) -> Answer {
+    let text = |text: &str| (!text.is_empty()).then(|| Arc::from(text));
+    Answer::Marked { boot: text(boot), vigil: text(vigil) }
+}
+
+/// The look that was written, the only thing that was said.
+fn look(bench: &mut Bench) -> (Option<String>, Option<String>) {
+    match &bench.look()[..] {
+        [LinkEffect::Write(Command::Watch { begin, ended, run_id, marker, .. })] => {
+            assert_eq!((run_id, &**marker), (&RunId(Arc::from("a")), MARKER));
+            (begin.as_deref().map(str::to_owned), ended.as_deref().map(str::to_owned))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn distrusted(tag: u32, why: Distrust, left: Duration) -> Said {
+    unknown(tag, Cause::Distrusted { why, left: Some(left) })
+}
+
+#[test]
+fn a_marked_master_is_asked_at_once_by_the_marker() {
+    let mut bench = greeted(Some(MARKER));
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [guarded_set(1)]);
+    bench.answer(1, Answer::Created);
+    assert_eq!(bench.look(), [LinkEffect::Tell(1, Answer::Created)]);
+    assert_eq!(bench.link.next_wake(), Time::NEVER, "nothing to look for");
+}
+
+#[test]
+fn a_master_without_a_marker_is_not_asked_but_its_leases_are_kept_and_its_debts_paid() {
+    let mut bench = greeted(None);
+    look(&mut bench);
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [distrusted(1, Distrust::Unmarked, guard().quarantine())]);
+    assert_eq!(bench.link.claimed(), 0, "nothing was sent, so nothing is owed");
+    bench.keep(2, 2);
+    assert!(matches!(bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
+    bench.settle(2, 3);
+    assert_eq!(bench.look(), [write_delete(2)]);
+}
+
+#[test]
+fn the_vigil_that_was_seen_for_a_quarantine_ends_in_the_marker() {
+    let mut bench = greeted(None);
+    let (begin, ended) = look(&mut bench);
+    let vigil = begin.unwrap();
+    assert_eq!(ended, None);
+    bench.answer(1, shows("", &vigil));
+    for second in 1..6 {
+        bench.pass(S);
+        let (_, ended) = look(&mut bench);
+        assert_eq!(ended, None, "after {second} s");
+        bench.answer(1, shows("", &vigil));
+        bench.set(9, 9);
+        let left = guard().quarantine().saturating_sub(second * S);
+        assert_eq!(bench.look(), [distrusted(9, Distrust::Unmarked, left)]);
+    }
+    // Not at the next second, but when it is over.
+    bench.pass(guard().quarantine() - 5 * S);
+    let (_, ended) = look(&mut bench);
+    assert_eq!(ended, Some(vigil));
+    bench.answer(1, shows(MARKER, ""));
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [guarded_set(1)]);
+}
+
+#[test]
+fn another_vigil_than_before_begins_the_quarantine_anew() {
+    let mut bench = greeted(None);
+    let (mine, _) = look(&mut bench);
+    bench.answer(1, shows("", &mine.unwrap()));
+    for second in 1..20 {
+        bench.pass(S);
+        let (_, ended) = look(&mut bench);
+        assert_eq!(ended, None, "after {second} s");
+        // Somebody flushes it every four seconds, and somebody else begins anew.
+        bench.answer(1, shows("", &format!("other.{}", second / 4)));
+    }
+}
+
+#[test]
+fn a_grant_that_met_another_marker_is_unknown_and_the_watch_begins() {
+    let mut bench = greeted(Some(MARKER));
+    bench.set(1, 1);
+    bench.set(2, 2);
+    bench.look();
+    bench.answer(1, shows("", ""));
+    bench.answer(1, shows("", ""));
+    let told = |tag| distrusted(tag, Distrust::Forgot, guard().quarantine());
+    assert_eq!(bench.look(), [told(1), told(2)]);
+    // Its debt is owed all the same: the link does not rely on that nothing was set.
+    assert_eq!(bench.link.claimed(), 2);
+    bench.pass(Duration::ZERO);
+    let (begin, _) = look(&mut bench);
+    bench.answer(1, shows("", &begin.unwrap()));
+    bench.set(3, 3);
+    assert_eq!(bench.look(), [told(3)], "why it began is remembered");
+}
+
+#[test]
+fn a_grant_that_met_a_newer_marker_of_the_same_process_costs_one_vote() {
+    let mut bench = greeted(Some("b 3000 always"));
+    look(&mut bench);
+    bench.answer(1, shows(MARKER, ""));
+    bench.set(1, 1);
+    bench.look();
+    bench.answer(1, shows("a 3000 always", ""));
+    assert_eq!(bench.look(), [distrusted(1, Distrust::Forgot, Duration::ZERO)]);
+    bench.set(2, 2);
+    assert!(matches!(&bench.look()[..],
+        [LinkEffect::Write(Command::Guarded { marker, .. })] if &**marker == "a 3000 always"));
+}
+
+#[test]
+fn a_new_connection_trusts_by_its_own_greeting() {
+    let mut bench = greeted(Some(MARKER));
+    bench.close(1);
+    bench.greet(2, with_boot(2, "b", Some(MARKER)));
+    bench.look();
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [distrusted(1, Distrust::Restarted, guard().quarantine())]);
+}
+
+#[test]
+fn a_vigil_is_not_carried_over_the_end_of_a_connection() {
+    let mut bench = greeted(None);
+    let (begin, _) = look(&mut bench);
+    let vigil = begin.unwrap();
+    bench.answer(1, shows("", &vigil));
+    bench.close(1);
+    bench.now = bench.now.plus(guard().quarantine());
+    bench.greet(2, with_boot(2, "b", None));
+    let said = bench.look();
+    let watch = said.iter().find_map(|said| match said {
+        LinkEffect::Write(Command::Watch { ended, .. }) => Some(ended.clone()),
+        _ => None,
+    });
+    assert_eq!(watch, Some(None));
+}
+
+#[test]
+fn one_look_is_under_way_at_a_time_and_a_stalled_link_looks_no_more() {
+    let mut bench = greeted(None);
+    look(&mut bench);
+    bench.pass(50 * MS);
+    assert_eq!(bench.look(), []);
+    bench.pass(S);
+    assert!(matches!(bench.look()[..], [LinkEffect::Dial(2)]), "stalled");
+    bench.pass(S);
+    assert_eq!(bench.look(), []);
+}
+
+#[test]
+fn errors_to_a_look_are_told_and_it_is_tried_again() {
+    let mut bench = greeted(None);
+    look(&mut bench);
+    bench.answer(1, Answer::Unknown(Cause::Error(Arc::from("NOPERM"))));
+    bench.set(1, 1);
+    let why = Distrust::Unwatched(Arc::from("NOPERM"));
+    assert_eq!(bench.look(), [distrusted(1, why, guard().quarantine())]);
+    bench.pass(S);
+    look(&mut bench);
+}
+
+#[test]
+fn a_blessing_is_trusted_as_soon_as_it_is_answered() {
+    let mut bench = greeted(None);
+    look(&mut bench);
+    bench.tell(LinkInput::Bless(5));
+    let bless = Command::Bless { marker: Arc::from(MARKER) };
+    assert_eq!(bench.look(), [LinkEffect::Write(bless)]);
+    bench.answer(1, shows("", "x"));
+    bench.answer(1, Answer::Blessed);
+    assert_eq!(bench.look(), [LinkEffect::Tell(5, Answer::Blessed)]);
+    bench.set(1, 1);
+    assert_eq!(bench.look(), [guarded_set(1)]);
+}

@@ -1,0 +1,246 @@
+//! Acquires with a fencing token: every product of what masters grant, and of what becomes of their
+//! keys before the number is certified.
+
+use redquorum_protocol::{Answer, Ask, Claim, Failure, Input, Step, Token};
+
+use crate::play::*;
+
+/// What a master says to the grant.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Grant {
+    Number(u64),
+    Refused,
+    Never,
+}
+
+/// What it says to a round of certifying.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Then {
+    StillOurs,
+    KeyGone,
+    Never,
+}
+
+fn all<T: Copy>(kinds: &[T], masters: usize) -> impl Iterator<Item = Vec<T>> {
+    let count = kinds.len().pow(u32::try_from(masters).unwrap());
+    (0..count).map(move |number| {
+        let digit = |at: usize| number / kinds.len().pow(u32::try_from(at).unwrap());
+        (0..masters).map(|at| kinds[digit(at) % kinds.len()]).collect()
+    })
+}
+
+const GRANTS: [Grant; 5] =
+    [Grant::Number(5), Grant::Number(6), Grant::Number(9), Grant::Refused, Grant::Never];
+const THENS: [Then; 3] = [Then::StillOurs, Then::KeyGone, Then::Never];
+
+/// The numbers that a quorum shows at once, and the q-th smallest.
+fn oracle(numbers: &[u64], quorum: usize) -> (Option<u64>, Option<u64>) {
+    let times = |number: &u64| numbers.iter().filter(|other| *other == number).count();
+    let agreed = numbers.iter().copied().find(|number| times(number) >= quorum);
+    let mut sorted = numbers.to_vec();
+    sorted.sort_unstable();
+    (agreed, sorted.get(quorum - 1).copied())
+}
+
+struct Run {
+    play: Play,
+    /// What each master's counter shows, if it holds the key.
+    counters: Vec<Option<u64>>,
+}
+
+impl Run {
+    fn start(grants: &[Grant]) -> Self {
+        let mut play = Play::acquire_fenced(grants.len());
+        let mut counters = vec![None; grants.len()];
+        for (at, grant) in grants.iter().enumerate() {
+            match grant {
+                Grant::Number(number) => {
+                    counters[at] = Some(*number);
+                    play.hear(Step::Attempt(1), at, Some(Answer::Granted { number: *number }));
+                }
+                Grant::Refused => play.hear(Step::Attempt(1), at, Some(unknown(1))),
+                Grant::Never => {}
+            }
+        }
+        let mut run = Self { play, counters };
+        if run.asked().is_none() && run.play.verdict().is_none() {
+            run.play.wake_at(START.plus(50 * MS));
+        }
+        run
+    }
+
+    /// The number that the latest round asks for, and its count; none: it is decided.
+    fn asked(&self) -> Option<(u64, u32)> {
+        let mut numbers = self.play.said.iter().filter_map(|effect| match effect {
+            redquorum_protocol::Effect::Send {
+                step: Step::Certify { round, .. },
+                ask: Ask::Certify { fence, .. },
+                ..
+            } => Some((fence.number, *round)),
+            _ => None,
+        });
+        numbers.next_back().filter(|_| self.play.verdict().is_none())
+    }
+
+    fn certify(&mut self, thens: &[Then]) {
+        let (number, round) = self.asked().expect("a round is under way");
+        let step = Step::Certify { attempt: 1, round };
+        for (at, then) in thens.iter().enumerate() {
+            match (then, self.counters[at]) {
+                (Then::StillOurs, Some(counter)) => {
+                    let number = counter.max(number);
+                    self.counters[at] = Some(number);
+                    self.play.hear(step, at, Some(Answer::Certified { number }));
+                }
+                (Then::KeyGone | Then::StillOurs, _) => {
+                    self.counters[at] = None;
+                    self.play.hear(step, at, Some(refusal(at)));
+                }
+                (Then::Never, _) => {}
+            }
+        }
+        let ends = self.play.claim.next_wake();
+        if self.play.verdict().is_none() && self.asked() == Some((number, round)) {
+            self.play.wake_at(ends);
+        }
+    }
+
+    fn token(&mut self) -> Option<u64> {
+        self.play.tell(Input::Collect);
+        match &self.play.claim {
+            Claim::Holding(hold) => Some(hold.fencing_token().expect("it was asked for")),
+            _ => None,
+        }
+    }
+}
+
+#[test]
+fn whatever_masters_grant_a_quorum_that_still_holds_the_key_stands_at_the_token() {
+    let (mut at_once, mut certified, mut lost) = (0, 0, 0);
+    for masters in 1..=4 {
+        let quorum = masters / 2 + 1;
+        for grants in all(&GRANTS, masters) {
+            let numbers: Vec<u64> = grants
+                .iter()
+                .filter_map(
+                    |grant| if let Grant::Number(number) = grant { Some(*number) } else { None },
+                )
+                .collect();
+            let (agreed, candidate) = oracle(&numbers, quorum);
+            let mut run = Run::start(&grants);
+            if numbers.len() < quorum {
+                assert_eq!(run.play.verdict(), Some(false), "{grants:?}");
+                continue;
+            }
+            if let Some(agreed) = agreed {
+                assert_eq!(run.asked(), None, "a round too many: {grants:?}");
+                assert_eq!(run.token(), Some(agreed), "{grants:?}");
+                at_once += 1;
+                continue;
+            }
+            assert_eq!(run.asked().map(|asked| asked.0), candidate, "{grants:?}");
+            for thens in all(&THENS, masters) {
+                let mut run = Run::start(&grants);
+                run.certify(&thens);
+                // A second round, if there is one, is answered by whoever is left.
+                if run.asked().is_some() {
+                    run.certify(&vec![Then::StillOurs; masters]);
+                }
+                let stand = |token: u64| {
+                    run.counters.iter().filter(|counter| **counter == Some(token)).count()
+                };
+                let kept = thens.iter().zip(&grants);
+                let kept = kept.filter(|(then, grant)| {
+                    **then == Then::StillOurs && matches!(grant, Grant::Number(_))
+                });
+                let kept = kept.count();
+                let stands: Vec<usize> = (0..=9).map(stand).collect();
+                match run.token() {
+                    Some(token) => {
+                        let stand = stands[usize::try_from(token).unwrap()];
+                        assert!(stand >= quorum, "{token}: {grants:?} {thens:?}");
+                        assert!(Some(token) >= candidate);
+                        certified += 1;
+                    }
+                    None => {
+                        assert!(kept < quorum, "not won: {grants:?} {thens:?}");
+                        lost += 1;
+                        let token = Token::new([1; redquorum_protocol::TOKEN_LEN]);
+                        assert!(run.play.settled(masters, 1).iter().all(|count| *count == 1));
+                        let Claim::Acquiring(acquire) = &run.play.claim else { panic!() };
+                        assert_eq!(acquire.token(), token);
+                    }
+                }
+            }
+        }
+    }
+    assert!(at_once > 50 && certified > 500 && lost > 500, "{at_once} {certified} {lost}");
+}
+
+#[test]
+fn answers_of_an_earlier_round_and_of_an_earlier_attempt_certify_nothing() {
+    let mut run = Run::start(&[Grant::Number(5), Grant::Number(6), Grant::Number(9)]);
+    assert_eq!(run.asked(), Some((6, 1)));
+    for step in [
+        Step::Certify { attempt: 1, round: 0 },
+        Step::Certify { attempt: 1, round: 2 },
+        Step::Certify { attempt: 2, round: 1 },
+    ] {
+        (0..3).for_each(|at| run.play.hear(step, at, Some(Answer::Certified { number: 6 })));
+    }
+    assert_eq!(run.play.verdict(), None);
+}
+
+#[test]
+fn a_number_that_is_certified_too_late_is_no_token() {
+    let mut run = Run::start(&[Grant::Number(5), Grant::Number(6), Grant::Number(9)]);
+    run.play.now = START.plus(1_000 * MS);
+    let step = Step::Certify { attempt: 1, round: 1 };
+    (0..3).for_each(|at| run.play.hear(step, at, Some(Answer::Certified { number: 6 })));
+    let Claim::Acquiring(acquire) = &run.play.claim else { panic!() };
+    assert_eq!(acquire.failure(), Some(Failure::TooLate));
+}
+
+#[test]
+fn a_master_that_lost_the_key_before_the_number_was_certified_has_a_gap() {
+    let mut run = Run::start(&[
+        Grant::Number(5),
+        Grant::Number(6),
+        Grant::Number(9),
+        Grant::Number(7),
+        Grant::Number(8),
+    ]);
+    run.certify(&[
+        Then::KeyGone,
+        Then::StillOurs,
+        Then::StillOurs,
+        Then::StillOurs,
+        Then::StillOurs,
+    ]);
+    assert_eq!(run.asked(), Some((8, 2)), "at 7, 9, 7 and 8 no quorum stands");
+    run.certify(&[Then::Never, Then::StillOurs, Then::StillOurs, Then::StillOurs, Then::StillOurs]);
+    assert_eq!(run.token(), Some(8));
+    let Claim::Holding(hold) = &run.play.claim else { panic!() };
+    assert!(hold.members().len() <= 4);
+    // Silent in the round that certified; what it said before is not forgotten.
+    assert!(!hold.members().contains(redquorum_protocol::NodeId::new(0)));
+}
+
+#[test]
+fn whoever_extends_a_fenced_lease_tells_the_masters_its_token() {
+    let mut run = Run::start(&[Grant::Number(7), Grant::Number(7), Grant::Refused]);
+    assert_eq!(run.token(), Some(7));
+    run.play.said.clear();
+    // With terms that say nothing of fencing.
+    run.play.tell(Input::Extend(terms(3)));
+    let fences: Vec<_> = run
+        .play
+        .asked()
+        .into_iter()
+        .map(|(_, ask)| match ask {
+            Ask::Keep { fence, repair, .. } => (fence.map(|fence| fence.number), repair),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(fences, [(Some(7), false), (Some(7), false), (Some(7), true)]);
+}

@@ -1,0 +1,98 @@
+//! Fence: leases that carry a fencing token.
+
+use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
+
+use redquorum_protocol::{BadOption, Hold, Terms};
+
+use crate::acquire::sealed::{Granted, Won};
+use crate::lease::{Lease, Released};
+use crate::stats::count;
+
+/// A [`Lease`] with a fencing token. Made by [`Acquire::fenced`](crate::Acquire::fenced).
+///
+/// A lease alone cannot keep a client that was paused past its deadline from writing. The resource
+/// can, if it remembers the largest token that it was shown and refuses smaller ones:
+///
+/// 1. **present** the token before anything else: the resource keeps it if it is larger than the one
+///    it has, and refuses if it is smaller;
+/// 2. then **read**, under equality: the resource answers only whoever presented the token it has;
+/// 3. then **write**, under equality too.
+///
+/// Without the first step a holder can read and be paused, its successor read, the holder write, and the
+/// successor write what it made of the old value: each write carries a larger token than the last, and
+/// one is lost.
+///
+/// Tokens are unique for a resource and grow with its grants, **whatever the clocks do**, as long as
+/// no master loses its counter. Where one does (a restart without persistence, `FLUSHALL`, a failover to
+/// a replica, [memory](crate::Builder::fencing_memory) that has run out), the wall clocks of the clients
+/// take its place: tokens then still grow unless these differ by more than passed between the grants.
+#[must_use = "the resource is given back as soon as the lease is dropped"]
+pub struct FencedLease {
+    lease: Lease,
+    token: u64,
+}
+
+impl FencedLease {
+    /// The fencing token: at least 1, at most 2⁵³ − 2, so that every language and database can hold
+    /// it exactly. It stays the same however often the lease is extended.
+    pub const fn fencing_token(&self) -> u64 {
+        self.token
+    }
+
+    /// The lease without its token: it is the same lease.
+    pub fn into_lease(self) -> Lease {
+        self.lease
+    }
+
+    /// Gives the resource back: see [`Lease::release`].
+    ///
+    /// # Cancel safety
+    /// As [`Lease::release`].
+    pub async fn release(self) -> Released {
+        self.lease.release().await
+    }
+}
+
+impl Deref for FencedLease {
+    type Target = Lease;
+
+    fn deref(&self) -> &Lease {
+        &self.lease
+    }
+}
+
+impl fmt::Debug for FencedLease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FencedLease")
+            .field("lease", &self.lease)
+            .field("fencing_token", &self.token)
+            .finish()
+    }
+}
+
+impl Granted for FencedLease {
+    fn terms(terms: Terms, fencing_memory: Duration) -> Result<Terms, BadOption> {
+        terms.with_fencing(fencing_memory)
+    }
+
+    fn of(Won(claim): Won) -> Self {
+        let token = claim.hold(Hold::fencing_token);
+        let token = token.expect("a claim on fenced terms is not won without a number");
+        if claim.hold(Hold::certifications) > 0 {
+            count(&claim.fleet.counters.certified);
+        }
+        Self { lease: Lease::new(claim), token }
+    }
+}
+
+impl Granted for Lease {
+    fn terms(terms: Terms, _fencing_memory: Duration) -> Result<Terms, BadOption> {
+        Ok(terms)
+    }
+
+    fn of(Won(claim): Won) -> Self {
+        Self::new(claim)
+    }
+}

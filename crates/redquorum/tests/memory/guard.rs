@@ -1,0 +1,224 @@
+//! Masters that forget, under a lock with a guard.
+
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use redquorum::{
+    AcquireError, Answer, BadOption, BuildError, Cause, Distrust, ExtendError, Outcome, Redlock,
+};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{MS, S, TTL, settle, take};
+
+/// `max_ttl` + drift + 2 s.
+const QUARANTINE: Duration = Duration::from_millis(10_000 + 102 + 2_000);
+
+async fn guarded(masters: &Masters) -> Redlock {
+    masters.builder().guard(TTL).build().await.unwrap()
+}
+
+/// Masters that are marked, and a lock that trusts them.
+async fn bed(count: usize) -> (Masters, Redlock) {
+    let masters = Masters::new(count);
+    let lock = guarded(&masters).await;
+    let report = lock.bless_new_masters().await;
+    assert!(report.masters().iter().all(|master| master.answer == Some(Answer::Blessed)));
+    (masters, lock)
+}
+
+/// Why it was refused, where all masters are distrusted.
+fn distrust(error: &AcquireError) -> Vec<Distrust> {
+    let AcquireError::NoQuorum { report, .. } = error else { panic!("{error}") };
+    let why = |answer: &Option<Answer>| match answer {
+        Some(Answer::Unknown(Cause::Distrusted { why, .. })) => Some(why.clone()),
+        _ => None,
+    };
+    report.masters().iter().filter_map(|master| why(&master.answer)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_masters_grant_after_one_quarantine_and_the_error_says_so() {
+    let masters = Masters::new(5);
+    let (start, lock) = (Instant::now(), guarded(&masters).await);
+    let error = lock.try_acquire("r").await.unwrap_err();
+    // Nobody waits for the verdict of the rest.
+    assert_eq!(distrust(&error)[..3], [Distrust::Unmarked, Distrust::Unmarked, Distrust::Unmarked]);
+    let text = error.to_string();
+    for part in ["bless masters that are new", "distrusted for another 12.1s", "has no marker"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!((1..=5).all(|number| masters.value(number, "r").is_none()), "nothing was sent");
+    let lease = lock.acquire("r").wait(60 * S).await.unwrap();
+    let waited = start.elapsed();
+    assert!(waited >= QUARANTINE && waited < QUARANTINE + S, "{waited:?}");
+    lease.release().await;
+    // Whoever comes now finds them marked.
+    take(&guarded(&masters).await, "r").await.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_are_blessed_are_trusted_at_once_and_by_others_within_a_second() {
+    let masters = Masters::new(5);
+    let (lock, other) = (guarded(&masters).await, guarded(&masters).await);
+    assert!(lock.try_acquire("r").await.is_err());
+    lock.bless_new_masters().await;
+    take(&lock, "r").await.release().await;
+    sleep(S).await;
+    settle().await;
+    take(&other, "r").await.release().await;
+    let again = lock.bless_new_masters().await;
+    assert!(again.to_string().contains("has"), "{again}");
+    let marked = |answer: &Option<Answer>| matches!(answer, Some(Answer::Marked { .. }));
+    assert!(again.masters().iter().all(|master| marked(&master.answer)), "{again}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn blessing_without_a_guard_says_that_there_is_nothing_to_bless() {
+    let masters = Masters::new(1);
+    let lock = masters.builder().build().await.unwrap();
+    let report = lock.bless_new_masters().await.to_string();
+    assert!(report.contains("has no guard"), "{report}");
+    assert_eq!(masters.keys(1), Vec::<Vec<u8>>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn masters_that_restart_without_their_data_grant_nothing_while_a_lost_lease_could_live() {
+    let (masters, lock) = bed(3).await;
+    let holder = take(&lock, "r").await;
+    (1..=2).for_each(|number| masters.restart(number));
+    sleep(S).await;
+    let rival = guarded(&masters).await;
+    let error = rival.try_acquire("r").await.unwrap_err();
+    assert_eq!(distrust(&error).len(), 2, "{error}");
+    // The one that remembers says who holds it, but it is distrust that the acquire fails for.
+    let text = error.to_string();
+    assert!(text.contains("no quorum: masters that may have forgotten"), "{text}");
+    let stats = rival.stats();
+    assert!(stats.masters[0].distrusted.is_some() && stats.masters[2].distrusted.is_none());
+    drop(holder);
+    let start = Instant::now();
+    rival.acquire("r").wait(60 * S).await.unwrap().release().await;
+    assert!(start.elapsed() >= QUARANTINE - 2 * S, "{:?}", start.elapsed());
+    assert!(rival.stats().masters[0].distrusted.is_none());
+}
+
+/// Without the guard it is granted twice: what the tests here are about can be seen.
+#[tokio::test(start_paused = true)]
+async fn without_a_guard_the_rival_is_let_in() {
+    let masters = Masters::new(3);
+    let lock = masters.builder().build().await.unwrap();
+    let holder = take(&lock, "r").await;
+    (1..=2).for_each(|number| masters.forget(number));
+    let rival = take(&lock, "r").await;
+    assert!(holder.is_lost().is_none() && rival.is_lost().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_is_noticed_by_the_very_command_that_would_grant() {
+    let (masters, lock) = bed(3).await;
+    let holder = take(&lock, "r").await;
+    (1..=2).for_each(|number| masters.forget(number));
+    let error = lock.try_acquire("r").await.unwrap_err();
+    assert_eq!(distrust(&error), [Distrust::Forgot, Distrust::Forgot], "{error}");
+    assert!((1..=2).all(|number| masters.value(number, "r").is_none()), "nothing was set");
+    assert!(holder.is_lost().is_none());
+    // And the same if it forgets once more in the middle of its quarantine.
+    sleep(QUARANTINE - S).await;
+    (1..=2).for_each(|number| masters.forget(number));
+    sleep(QUARANTINE - S).await;
+    assert!(lock.try_acquire("r").await.is_err(), "its quarantine began anew");
+    sleep(3 * S).await;
+    take(&lock, "r").await.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_kept_extended_and_released_over_the_restart_of_a_master() {
+    let (masters, lock) = bed(3).await;
+    let lease = take(&lock, "r").await;
+    lease.keep_alive(3_600 * S);
+    for number in 1..=3 {
+        masters.restart(number);
+        sleep(QUARANTINE + S).await;
+        assert!(lease.is_lost().is_none(), "master {number}");
+        assert!(lock.try_acquire("r").await.unwrap().is_none());
+    }
+    let released = lease.release().await;
+    assert_eq!(released.outcome, Outcome::Released);
+    take(&lock, "r").await.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn clean_ups_are_paid_to_distrusted_masters_too() {
+    let (masters, lock) = bed(3).await;
+    let lease = take(&lock, "r").await;
+    // It has the key, and lost its marker.
+    let marker = masters.value(1, "redquorum:boot").unwrap();
+    masters.set(1, "redquorum:boot", "garbage", None);
+    assert!(lock.try_acquire("s").await.unwrap().is_some(), "two are enough");
+    assert!(lock.stats().masters[0].distrusted.is_some());
+    assert_eq!(lease.release().await.outcome, Outcome::Released);
+    settle().await;
+    assert!((1..=3).all(|number| masters.value(number, "r").is_none()));
+    // Its marker comes back, and with it the trust.
+    masters.set(1, "redquorum:boot", marker, None);
+    sleep(2 * S).await;
+    assert!(lock.stats().masters[0].distrusted.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn locks_with_different_guards_are_told_whose_is_which() {
+    let (masters, _lock) = bed(3).await;
+    let other = masters.builder().guard(TTL + S).build().await.unwrap();
+    let error = other.try_acquire("r").await.unwrap_err().to_string();
+    assert!(error.contains("a guard of 10s, and this lock has 11s: give all"), "{error}");
+    // It does not pass by itself, but as soon as it is mended.
+    sleep(10 * QUARANTINE).await;
+    assert!(other.try_acquire("r").await.is_err());
+    (1..=3).for_each(|number| masters.forget(number));
+    other.bless_new_masters().await;
+    take(&other, "r").await.release().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fenced_lease_has_its_token_under_a_guard_and_a_plain_one_leaves_no_counter() {
+    let (masters, lock) = bed(3).await;
+    let first = lock.acquire("r").fenced().await.unwrap();
+    let token = first.fencing_token();
+    first.release().await;
+    let next = lock.acquire("r").fenced().await.unwrap();
+    assert!(next.fencing_token() > token);
+    take(&lock, "plain").await.release().await;
+    settle().await;
+    let keys = masters.keys(1);
+    assert!(!keys.iter().any(|key| key.ends_with(b"plain")), "{keys:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_ttl_is_above_the_guard() {
+    let masters = Masters::new(3);
+    let above = |bad: BadOption| matches!(bad, BadOption::TtlAboveGuard { .. });
+    let built = masters.builder().ttl(TTL + MS).guard(TTL).build().await;
+    assert!(matches!(built, Err(BuildError::Options(bad)) if above(bad)));
+    let text = built.unwrap_err().to_string();
+    assert!(text.starts_with("ttl of 10.001s is above the guard of this lock, 10s"), "{text}");
+    let built = masters.builder().guard(Duration::MAX).build().await;
+    assert!(matches!(built, Err(BuildError::Options(BadOption::TtlTooLong { .. }))));
+    let (_masters, lock) = bed(3).await;
+    let acquired = lock.acquire("r").ttl(TTL + MS).await;
+    assert!(matches!(acquired, Err(AcquireError::Options(bad)) if above(bad)));
+    let lease = take(&lock, "r").await;
+    let extended = lease.extend_to(TTL + MS).await;
+    assert!(matches!(extended, Err(ExtendError::Options(bad)) if above(bad)));
+    lease.extend_to(TTL).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_shut_down_watches_nobody() {
+    let masters = Masters::new(3);
+    let lock = guarded(&masters).await;
+    lock.shutdown(S).await.unwrap();
+    settle().await;
+    masters.forget(1);
+    sleep(2 * QUARANTINE).await;
+    assert_eq!(masters.keys(1), Vec::<Vec<u8>>::new());
+}

@@ -1,0 +1,174 @@
+//! What of a master's append-only file is on disk, and the cut that leaves no more of it: a power
+//! loss. The shim notes each sync (`shim/shim.rs`); here its notes are read. Called by `node.rs` and
+//! `containers/node.rs`, for a master that has ended.
+//!
+//! The base of the file and its manifest stay: Redis syncs both before it uses them.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+use crate::{Persistence, RigError};
+
+/// Where the notes are, in the directory of the master.
+pub(crate) const NOTES_FILE: &str = "synced";
+
+/// The variable by which the shim is told.
+pub(crate) const NOTES_VARIABLE: &str = "REDQUORUM_SYNCS";
+
+/// What a master has after a [power loss](crate::Cluster::power_loss) of what it was told before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kept {
+    /// Nothing.
+    Nothing,
+    /// All that it had answered.
+    Everything,
+    /// What it had written to its file when its latest sync began: at this time of
+    /// `CLOCK_MONOTONIC`, in nanoseconds.
+    Until(u64),
+}
+
+/// A sync, as the shim notes it: which file, how long it was, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Note {
+    file: u64,
+    length: u64,
+    at: u64,
+}
+
+const NOTE_BYTES: usize = 24;
+
+/// What is left to a master that has ended, after its file was cut. Without a directory no syncs were
+/// noted.
+pub(crate) fn power_loss(
+    node: usize,
+    persistence: Persistence,
+    dir: Option<&Path>,
+) -> Result<Kept, RigError> {
+    let failed = |why| RigError::PowerLoss { node, why };
+    match (persistence, dir) {
+        (Persistence::None, _) => Ok(Kept::Nothing),
+        // It answers when its file is synced.
+        (Persistence::AofAlways, _) => Ok(Kept::Everything),
+        (Persistence::AofEverysec, Some(dir)) => {
+            cut(dir).map_err(|error| failed(format!("its file cannot be cut: {error}")))
+        }
+        (Persistence::AofEverysec, None) => {
+            let why = "nobody noted what it synced: start the masters with the builder's `syncs`";
+            Err(failed(why.to_owned()))
+        }
+    }
+}
+
+/// Cuts the append-only file in a master's directory back to what was synced.
+pub(crate) fn cut(dir: &Path) -> io::Result<Kept> {
+    let notes = match fs::read(dir.join(NOTES_FILE)) {
+        Ok(bytes) => notes(&bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let mut kept = Kept::Nothing;
+    for path in files(dir)? {
+        let file = File::options().write(true).open(&path)?;
+        let metadata = file.metadata()?;
+        let note = notes.iter().rev().find(|note| note.file == number(&metadata));
+        let length = note.map_or(0, |note| note.length).min(metadata.len());
+        file.set_len(length)?;
+        if let Some(note) = note {
+            kept = Kept::Until(note.at);
+        }
+    }
+    Ok(kept)
+}
+
+/// The files to which commands are appended; there is one.
+fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    // Until 6.2 it was this one.
+    let single = dir.join("appendonly.aof");
+    let several = match fs::read_dir(dir.join("appendonlydir")) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    };
+    let grows = |path: &PathBuf| path.to_string_lossy().ends_with(".incr.aof");
+    let mut all: Vec<PathBuf> = several?.into_iter().filter(grows).collect();
+    // Of several the last is the one that grows.
+    all.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
+    all.drain(..all.len().saturating_sub(1));
+    all.extend(Some(single).filter(|path| path.exists()));
+    Ok(all)
+}
+
+/// One that is torn, at the end, says nothing.
+fn notes(bytes: &[u8]) -> Vec<Note> {
+    let (notes, _) = bytes.as_chunks::<NOTE_BYTES>();
+    let words = |note: &[u8; NOTE_BYTES]| {
+        let (words, _) = note.as_chunks::<8>();
+        [0, 1, 2].map(|index| u64::from_ne_bytes(words[index]))
+    };
+    notes.iter().map(words).map(|[file, length, at]| Note { file, length, at }).collect()
+}
+
+#[cfg(unix)]
+fn number(metadata: &fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::ino(metadata)
+}
+
+// Never called: without Unix there is no shim.
+#[cfg(not(unix))]
+fn number(_metadata: &fs::Metadata) -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory as a master leaves it, with a file of so many bytes.
+    fn directory(name: &str, length: usize) -> (PathBuf, u64) {
+        let dir =
+            std::env::temp_dir().join(format!("redquorum-disk-{name}-{}", std::process::id()));
+        let _not_there = fs::remove_dir_all(&dir);
+        fs::create_dir_all(dir.join("appendonlydir")).unwrap();
+        fs::write(dir.join("appendonlydir/appendonly.aof.1.base.rdb"), "base").unwrap();
+        let file = dir.join("appendonlydir/appendonly.aof.1.incr.aof");
+        fs::write(&file, vec![b'x'; length]).unwrap();
+        let number = number(&fs::metadata(&file).unwrap());
+        (dir, number)
+    }
+
+    fn cut_with(name: &str, length: usize, notes: impl Fn(u64) -> Vec<[u64; 3]>) -> (Kept, u64) {
+        let (dir, number) = directory(name, length);
+        let bytes: Vec<u8> =
+            notes(number).into_iter().flatten().flat_map(u64::to_ne_bytes).collect();
+        if !bytes.is_empty() {
+            fs::write(dir.join(NOTES_FILE), bytes).unwrap();
+        }
+        let kept = cut(&dir).unwrap();
+        let left = fs::metadata(dir.join("appendonlydir/appendonly.aof.1.incr.aof")).unwrap().len();
+        let base = fs::metadata(dir.join("appendonlydir/appendonly.aof.1.base.rdb")).unwrap().len();
+        assert_eq!(base, 4, "the base was synced when it was made");
+        fs::remove_dir_all(dir).unwrap();
+        (kept, left)
+    }
+
+    #[test]
+    fn what_the_latest_sync_of_that_file_had_is_left() {
+        let notes = |it: u64| vec![[it, 10, 1], [it + 1, 99, 2], [it, 30, 3], [it + 1, 99, 4]];
+        assert_eq!(cut_with("latest", 50, notes), (Kept::Until(3), 30));
+    }
+
+    #[test]
+    fn without_a_sync_nothing_is_left() {
+        assert_eq!(cut_with("never", 50, |_| Vec::new()), (Kept::Nothing, 0));
+        assert_eq!(cut_with("other", 50, |it| vec![[it + 1, 40, 1]]), (Kept::Nothing, 0));
+    }
+
+    #[test]
+    fn a_file_does_not_grow_by_a_cut() {
+        assert_eq!(cut_with("shorter", 50, |it| vec![[it, 70, 1]]), (Kept::Until(1), 50));
+    }
+}

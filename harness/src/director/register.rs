@@ -1,0 +1,60 @@
+//! Register: what a lock protects, as the harness keeps it.
+
+use crate::scenario::Way;
+
+/// A register, and the largest fencing token that was presented to it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Register {
+    version: u64,
+    largest: u64,
+}
+
+impl Register {
+    /// Somebody touches it, with a fencing token or without. Returns the version that is there now;
+    /// `None`: it refused.
+    ///
+    /// Whoever shows a token must have presented it before, and nobody a larger one since: a read or a
+    /// write under a token that is merely no smaller would let two holders lose an update between
+    /// them. Without a token it refuses nothing.
+    pub(super) const fn touch(&mut self, way: Way, token: Option<u64>) -> Option<u64> {
+        match (token, way) {
+            (Some(0), _) => return None,
+            (Some(token), Way::Present) if token >= self.largest => self.largest = token,
+            (Some(token), Way::Read | Way::Write) if token == self.largest => {}
+            (Some(_), _) => return None,
+            (None, _) => {}
+        }
+        if matches!(way, Way::Write) {
+            self.version += 1;
+        }
+        Some(self.version)
+    }
+
+    /// What is there.
+    pub(super) const fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_register_obeys_the_largest_token_that_was_presented_to_it() {
+        let mut register = Register::default();
+        assert_eq!(register.touch(Way::Read, Some(7)), None, "it was not presented");
+        assert_eq!(register.touch(Way::Present, Some(0)), None, "no token");
+        assert_eq!(register.touch(Way::Present, Some(7)), Some(0));
+        assert_eq!(register.touch(Way::Read, Some(7)), Some(0));
+        assert_eq!(register.touch(Way::Write, Some(7)), Some(1));
+        assert_eq!(register.touch(Way::Present, Some(7)), Some(1), "again");
+        assert_eq!(register.touch(Way::Present, Some(8)), Some(1));
+        for way in [Way::Present, Way::Read, Way::Write] {
+            assert_eq!(register.touch(way, Some(7)), None);
+        }
+        assert_eq!(register.touch(Way::Write, Some(9)), None, "larger, and not presented");
+        assert_eq!(register.version(), 1);
+        assert_eq!(register.touch(Way::Write, None), Some(2), "who shows none is not asked");
+    }
+}

@@ -1,0 +1,115 @@
+//! Fleet: what can be said of the masters only together.
+
+use std::time::Duration;
+
+use redquorum_protocol::quorum;
+
+use super::{clocks, marker};
+use crate::doctor::finding::Finding;
+use crate::doctor::said::{Info, Look, Said};
+
+/// What concerns all.
+pub(crate) fn of_all(all: &[Said]) -> Vec<Finding> {
+    let mut found = vec![number(all.len())];
+    found.extend(duplicates(all));
+    found.push(reachable(all));
+    found.extend(apart(all));
+    found.extend(markers(all));
+    found
+}
+
+fn number(masters: usize) -> Finding {
+    let needed = quorum(masters);
+    match masters {
+        1 => Finding::warn(
+            "number",
+            "one master: its end is the end of the lock, and what it forgets nobody else knows",
+            "use three or five that do not fail together",
+        ),
+        even if even % 2 == 0 => Finding::warn(
+            "number",
+            format!(
+                "{even} masters bear the loss of {}, as {} do, and each lease needs {needed} of them",
+                even - needed,
+                even - 1
+            ),
+            "use an odd number: three, five or seven",
+        ),
+        odd => Finding::ok("number", format!("{odd} masters, of which {} may fail", odd - needed)),
+    }
+}
+
+/// One server under several URLs would have several votes.
+fn duplicates(all: &[Said]) -> Vec<Finding> {
+    let mut known: Vec<(&str, Vec<&str>)> = Vec::new();
+    for said in all {
+        let Some(id) = said.info().and_then(|info| info.run_id.as_deref()) else { continue };
+        match known.iter_mut().find(|(other, _)| *other == id) {
+            Some((_, names)) => names.push(&said.name),
+            None => known.push((id, vec![&said.name])),
+        }
+    }
+    let twice = known.iter().filter(|(_, names)| names.len() > 1);
+    let found = twice.map(|(_, names)| {
+        let text = format!("{} are one and the same server", names.join(" and "));
+        Finding::error("duplicates", text, "give each master once: one server has one vote")
+    });
+    found.collect()
+}
+
+fn reachable(all: &[Said]) -> Finding {
+    let useful = |said: &&Said| {
+        said.visit.as_ref().is_ok_and(|visit| visit.info.as_ref().map_or(true, Info::is_master))
+    };
+    let (useful, needed) = (all.iter().filter(useful).count(), quorum(all.len()));
+    let text = format!("{useful} of {} masters can be used, {needed} are needed", all.len());
+    if useful < needed {
+        let mend = "mend the masters that cannot be used: until then nothing can be acquired";
+        Finding::error("quorum", text, mend)
+    } else {
+        Finding::ok("quorum", text)
+    }
+}
+
+/// The two clocks that are farthest from each other.
+fn apart(all: &[Said]) -> Option<Finding> {
+    let look = |said: &Said| said.visit.as_ref().ok()?.clock.as_ref().ok().map(|looks| looks[1]);
+    let looks: Vec<(&str, Look)> =
+        all.iter().filter_map(|said| Some((&*said.name, look(said)?))).collect();
+    let (slow, first) = looks.iter().min_by_key(|(_, look)| look.ahead)?;
+    let (fast, last) = looks.iter().max_by_key(|(_, look)| look.ahead)?;
+    if looks.len() < 2 {
+        return None;
+    }
+    let apart = Duration::from_micros(last.ahead.abs_diff(first.ahead));
+    let sure = apart.saturating_sub(first.slack).saturating_sub(last.slack);
+    let text = format!("the clock of {fast} is {} ahead of {slow}'s", clocks::seconds(apart));
+    Some(clocks::finding_of("clock-spread", sure, text))
+}
+
+/// Whether there are markers, and of the same fleet.
+fn markers(all: &[Said]) -> Option<Finding> {
+    if all.iter().all(|said| said.visit.is_err()) {
+        return None;
+    }
+    let lengths =
+        all.iter().filter_map(|said| Some((&*said.name, marker::max_ttl(said.marker()?)?)));
+    let lengths: Vec<(&str, Duration)> = lengths.collect();
+    let Some((name, length)) = lengths.first() else {
+        let none = all.iter().all(|said| said.marker().is_none());
+        let text = "no master has a marker: a lock without a guard needs none";
+        return none.then(|| Finding::ok("markers", text));
+    };
+    let other = lengths.iter().find(|(_, other)| other != length);
+    Some(match other {
+        None => Finding::ok("markers", format!("all markers are of a guard of {length:?}")),
+        Some((else_name, other)) => Finding::error(
+            "markers",
+            format!("{name} has the marker of a guard of {length:?}, {else_name} of {other:?}"),
+            "give all clients the same guard, then delete `redquorum:boot` where it is wrong",
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! The checks of all masters together, by tables.
+
+use super::*;
+use crate::doctor::Level;
+use crate::doctor::said::{Settings, Unreached, Visit};
+
+fn master(name: &str, info: &str, ahead_ms: i64, marker: Option<&str>) -> Said {
+    let look =
+        Look { at: Duration::ZERO, slack: Duration::ZERO, micros: 0, ahead: ahead_ms * 1000 };
+    let visit = Visit {
+        info: Ok(Info::read(info)),
+        settings: Ok(Settings::default()),
+        pings: Ok(Vec::new()),
+        clock: Ok([look; 2]),
+        marker: Ok(marker.map(str::to_owned)),
+        init: None,
+        trials: Vec::new(),
+    };
+    Said { name: name.to_owned(), visit: Ok(visit) }
+}
+
+fn dead(name: &str) -> Said {
+    Said { name: name.to_owned(), visit: Err(Unreached::Down("refused".into())) }
+}
+
+fn level(all: &[Said], check: &str) -> Option<Level> {
+    of_all(all).iter().filter(|found| found.check == check).map(|found| found.level).max()
+}
+
+#[test]
+fn one_master_and_an_even_number_are_told_with_what_they_cost() {
+    assert_eq!(number(1).level, Level::Warn);
+    assert!(number(4).text.contains("4 masters bear the loss of 1, as 3 do"), "{}", number(4).text);
+    assert_eq!(
+        (number(2).level, number(3).level, number(5).level),
+        (Level::Warn, Level::Ok, Level::Ok)
+    );
+}
+
+#[test]
+fn one_server_under_two_names_is_an_error_that_has_both() {
+    let all = [
+        master("a", "run_id:1\r\n", 0, None),
+        master("b", "run_id:2\r\n", 0, None),
+        master("c", "run_id:1\r\n", 0, None),
+    ];
+    let found = duplicates(&all);
+    assert_eq!((found.len(), found[0].level), (1, Level::Error));
+    assert!(found[0].text.starts_with("a and c are"), "{}", found[0].text);
+    // Those that do not say who they are are not taken for the same.
+    assert_eq!(duplicates(&[master("a", "", 0, None), master("b", "", 0, None)]), []);
+}
+
+#[test]
+fn a_quorum_is_of_masters_that_can_be_used() {
+    let (good, replica) = ("role:master\r\n", "role:slave\r\n");
+    let two = [master("a", good, 0, None), master("b", good, 0, None), dead("c")];
+    assert_eq!(level(&two, "quorum"), Some(Level::Ok));
+    let one = [master("a", good, 0, None), master("b", replica, 0, None), dead("c")];
+    assert_eq!(level(&one, "quorum"), Some(Level::Error));
+}
+
+#[test]
+fn clocks_are_compared_with_each_other() {
+    let pair = |ahead| [master("a", "", -50, None), master("b", "", ahead, None)];
+    assert_eq!(level(&pair(50), "clock-spread"), Some(Level::Ok));
+    assert_eq!(level(&pair(51), "clock-spread"), Some(Level::Warn));
+    assert_eq!(level(&pair(951), "clock-spread"), Some(Level::Error));
+    assert_eq!(level(&[master("a", "", 0, None), dead("b")], "clock-spread"), None);
+}
+
+#[test]
+fn markers_of_different_guards_are_an_error() {
+    let pair = |marker| [master("a", "", 0, Some("1 30000")), master("b", "", 0, marker)];
+    assert_eq!(level(&pair(Some("2 30000 always")), "markers"), Some(Level::Ok));
+    assert_eq!(level(&pair(Some("2 10000")), "markers"), Some(Level::Error));
+    assert_eq!(level(&pair(None), "markers"), Some(Level::Ok));
+    assert_eq!(level(&[master("a", "", 0, None)], "markers"), Some(Level::Ok));
+    assert_eq!(level(&[dead("a")], "markers"), None);
+}

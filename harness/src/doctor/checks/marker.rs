@@ -1,0 +1,113 @@
+//! Marker: whether a lock with a guard trusts the master, as the lock itself judges it.
+
+use std::time::Duration;
+
+use redquorum_protocol::{Distrust, Drift, Guard};
+
+use crate::doctor::finding::{Finding, Level};
+use crate::doctor::said::Visit;
+
+/// The longest TTL that a marker speaks of.
+pub(super) fn max_ttl(marker: &str) -> Option<Duration> {
+    marker.split(' ').nth(1)?.parse().ok().map(Duration::from_millis)
+}
+
+/// What is to be said, and whether the master is trusted. Without a guard the marker is held against
+/// itself; that there is none is then told of all masters together.
+pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, bool) {
+    let marker = match &visit.marker {
+        Ok(marker) => marker.as_deref(),
+        Err(text) => {
+            let level = if guard.is_some() { Level::Error } else { Level::Warn };
+            let text = format!("its marker `redquorum:boot` cannot be read: {text}");
+            let mend = "allow +get on the key redquorum:boot; delete the key if it holds no text";
+            return (Some(Finding::bad(level, "marker", text, mend)), false);
+        }
+    };
+    if marker.is_none() && guard.is_none() {
+        return (None, false);
+    }
+    let own = || Guard::new(max_ttl(marker?)?, Drift::default(), 0).ok();
+    let Some(guard) = guard.or_else(own) else {
+        return (Some(distrusted(&Distrust::Garbled, None)), false);
+    };
+    match guard.judge(marker, visit.run_id().as_ref(), visit.durable()) {
+        Ok(()) => (Some(Finding::ok("marker", "a lock with a guard trusts it")), true),
+        Err(why) => (Some(distrusted(&why, Some(guard))), false),
+    }
+}
+
+fn distrusted(why: &Distrust, guard: Option<Guard>) -> Finding {
+    let text = format!("a lock with a guard does not trust it: {why}");
+    let quarantine =
+        guard.map_or("a quarantine".to_owned(), |guard| format!("{:?}", guard.quarantine()));
+    let mend = match why {
+        Distrust::Unmarked => format!(
+            "if no lease can be alive on it, mark it by --init; else a lock trusts it after {quarantine}"
+        ),
+        Distrust::OtherMaxTtl { .. } => {
+            "give all clients the same guard, then delete `redquorum:boot` where it is wrong"
+                .to_owned()
+        }
+        Distrust::Nameless => "allow +info".to_owned(),
+        _ => format!("nothing: a lock with a guard watches it for {quarantine}, then trusts it"),
+    };
+    let level = if why.passes() { Level::Warn } else { Level::Error };
+    Finding::bad(level, "marker", text, mend)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::said::{Info, Settings};
+
+    fn found(
+        marker: Option<&str>,
+        info: &str,
+        always: bool,
+        guarded: bool,
+    ) -> (Option<Level>, bool) {
+        let words =
+            ["appendonly", "yes", "appendfsync", "always", "no-appendfsync-on-rewrite", "no"];
+        let visit = Visit {
+            info: Ok(Info::read(info)),
+            settings: Ok(if always {
+                Settings::read(&words.map(str::to_owned))
+            } else {
+                Settings::default()
+            }),
+            pings: Ok(Vec::new()),
+            clock: Err(String::new()),
+            marker: Ok(marker.map(str::to_owned)),
+            init: None,
+            trials: Vec::new(),
+        };
+        let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
+        let (finding, trusted) = check(&visit, guarded.then_some(guard));
+        (finding.map(|finding| finding.level), trusted)
+    }
+
+    #[test]
+    fn a_marker_is_judged_as_the_lock_does() {
+        let (ours, other) = ("run_id:a\r\n", "run_id:b\r\n");
+        let table = [
+            (Some("a 30000"), ours, false, true, Some(Level::Ok), true),
+            (Some("a 30000 always"), other, true, true, Some(Level::Ok), true),
+            (Some("a 30000 always"), other, false, true, Some(Level::Warn), false),
+            (Some("a 30000"), other, true, true, Some(Level::Warn), false),
+            (Some("a 10000"), ours, false, true, Some(Level::Error), false),
+            (Some("?"), ours, false, true, Some(Level::Warn), false),
+            (Some("a 30000"), "", false, true, Some(Level::Error), false),
+            (None, ours, false, true, Some(Level::Warn), false),
+            // Without a guard: against itself.
+            (Some("a 10000"), ours, false, false, Some(Level::Ok), true),
+            (Some("a 10000"), other, false, false, Some(Level::Warn), false),
+            (Some("?"), ours, false, false, Some(Level::Warn), false),
+            (None, ours, false, false, None, false),
+        ];
+        for (marker, info, always, guarded, level, trusted) in table {
+            let said = found(marker, info, always, guarded);
+            assert_eq!(said, (level, trusted), "{marker:?} {info} {always} {guarded}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Init: marks a master that has no marker, as the library's `bless_new_masters` does.
+
+use redis::Value;
+use redquorum_protocol::Guard;
+use redquorum_protocol::wire::Command;
+
+use super::finding::Finding;
+use super::said::{Info, Unreached, Visit};
+use super::visit::Line;
+
+/// What became of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Init {
+    /// It has a marker now.
+    Marked,
+    /// It had one, which is left as it is.
+    Had,
+    /// It cannot be marked, for this reason.
+    Impossible(String),
+}
+
+/// Marks a master. Nothing is written where there is anything under the marker's key.
+pub(super) fn mark(line: &mut Line<'_>, guard: Guard, said: &Visit) -> Result<Init, Unreached> {
+    let impossible = |why: &str| Ok(Init::Impossible(why.to_owned()));
+    match (&said.info, &said.marker) {
+        (Err(text), _) | (_, Err(text)) => return impossible(text),
+        (Ok(info), _) if !Info::is_master(info) => return impossible("it is not a master"),
+        (_, Ok(Some(_))) => return Ok(Init::Had),
+        (Ok(_), Ok(None)) => {}
+    }
+    let Some(run_id) = said.run_id() else { return impossible("its INFO has no run_id") };
+    let mut bytes = Vec::new();
+    Command::Bless { marker: guard.marker(&run_id, said.durable()) }.encode(&mut bytes);
+    Ok(match line.ask_packed(&bytes)? {
+        Ok(Value::Okay) => Init::Marked,
+        Ok(_) => Init::Had,
+        Err(text) => Init::Impossible(text),
+    })
+}
+
+/// What to say of it; `trusted`: whether a lock with the guard trusts the master now.
+pub(super) fn check(init: &Init, guard: Guard, trusted: bool) -> Finding {
+    let max_ttl = guard.max_ttl();
+    match init {
+        Init::Marked => Finding::ok("init", format!("it is marked now, for leases of {max_ttl:?}")),
+        Init::Had if trusted => Finding::ok("init", "it had its marker already, and keeps it"),
+        Init::Had => Finding::error(
+            "init",
+            "it is not marked: it has another marker already",
+            format!(
+                "leave it to the lock, which trusts it {:?} after it was first seen; or, if surely no \
+                 lease of it is alive, DEL redquorum:boot there and run --init again",
+                guard.quarantine()
+            ),
+        ),
+        Init::Impossible(why) => Finding::error(
+            "init",
+            format!("it cannot be marked: {why}"),
+            "mend what is said of it here, then run --init again",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use redquorum_protocol::Drift;
+
+    use super::*;
+    use crate::doctor::Level;
+
+    #[test]
+    fn each_outcome_is_told_and_a_refusal_is_an_error() {
+        let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
+        let level = |init, trusted| check(&init, guard, trusted).level;
+        assert_eq!(level(Init::Marked, true), Level::Ok);
+        assert_eq!(level(Init::Had, true), Level::Ok);
+        assert_eq!(level(Init::Had, false), Level::Error);
+        assert_eq!(level(Init::Impossible("NOPERM".into()), false), Level::Error);
+    }
+}

@@ -1,0 +1,340 @@
+//! Permissions: each command that the lock needs is tried, on a key of its own that is removed again.
+
+use std::sync::Arc;
+
+use rand::RngExt as _;
+use redis::Value;
+use redquorum_protocol::wire::{Command, GUARD_SCRIPTS, SCRIPTS, counter_of};
+use redquorum_protocol::{Fence, Key, TOKEN_LEN, Token};
+
+use super::finding::{Finding, Level};
+use super::said::{Asked, Unreached, Visit};
+use super::visit::{Line, words};
+
+/// How long what a trial sets lives if it cannot be removed, in milliseconds.
+const TTL_MS: u64 = 10_000;
+
+/// What was tried, and the error if it does not work.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Trial {
+    pub(super) what: What,
+    pub(super) said: Asked<()>,
+}
+
+/// What can be tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Scripts,
+    Acquire,
+    Extend,
+    Release,
+    Fenced,
+    Guarded,
+    ClientId,
+    ClientKill,
+    /// That a second connection reaches the same server.
+    OneServer,
+    Ping,
+    Info,
+}
+
+impl What {
+    /// The command, what does not work without it, and how to allow it.
+    const fn words(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Scripts => (
+                "SCRIPT LOAD",
+                "the lock does not use this master at all",
+                "allow +script|load +evalsha",
+            ),
+            Self::Acquire => {
+                ("SET NX PX", "nothing can be acquired", "allow +set and the keys of the lock")
+            }
+            Self::Extend => (
+                "the script of extend",
+                "leases cannot be extended",
+                "allow +evalsha +get +pttl +pexpire +set",
+            ),
+            Self::Release => (
+                "the script of release",
+                "keys are not given back, and live for their TTL",
+                "allow +evalsha +get +del +pttl",
+            ),
+            Self::Fenced => (
+                "the scripts of fenced leases",
+                "fenced leases do not work; plain ones do",
+                "if the lock has fencing: allow +evalsha +time +set +get +pexpire and the keys redquorum:fence:*",
+            ),
+            Self::Guarded => (
+                "the scripts of guarded leases",
+                "a lock with a guard does not work; one without does",
+                "if the lock has a guard: allow +evalsha +get +set +del and the keys redquorum:boot and redquorum:vigil",
+            ),
+            Self::ClientId => (
+                "CLIENT ID",
+                "a SET in the socket of a broken connection may take effect late, and its key stays for a TTL",
+                "allow +client|id +client|kill",
+            ),
+            Self::ClientKill => (
+                "CLIENT KILL ID",
+                "a SET in the socket of a broken connection may take effect late, and its key stays for a TTL",
+                "allow +client|id +client|kill",
+            ),
+            Self::OneServer => (
+                "a second connection",
+                "what stands there is no master but something that spreads connections over several",
+                "give the address of the master itself",
+            ),
+            Self::Ping => ("PING", "`health` reports this master as failing", "allow +ping"),
+            Self::Info => (
+                "INFO",
+                "a restart is not seen, nor one server under two URLs; a lock with a guard never trusts this master",
+                "allow +info",
+            ),
+        }
+    }
+
+    /// How bad it is for a lock with a guard, or without one.
+    const fn level(self, guarded: bool) -> Level {
+        match self {
+            Self::Scripts | Self::Acquire | Self::Extend | Self::Release | Self::OneServer => {
+                Level::Error
+            }
+            Self::Guarded | Self::Info if guarded => Level::Error,
+            _ => Level::Warn,
+        }
+    }
+}
+
+/// Tries everything. What comes to nothing since something before it is refused is not tried.
+pub(super) fn attempt(
+    line: &mut Line<'_>,
+    said: &Visit,
+    prefix: &str,
+) -> Result<Vec<Trial>, Unreached> {
+    let mut trials = Vec::new();
+    let mut note = |what, said: Asked<()>| {
+        let works = said.is_ok();
+        trials.push(Trial { what, said });
+        works
+    };
+    note(What::Info, said.info.as_ref().map(|_| ()).map_err(String::clone));
+    note(What::Ping, said.pings.as_ref().map(|_| ()).map_err(String::clone));
+    note_client(line, said, &mut note)?;
+
+    let mut random = rand::rng();
+    let name = format!("{prefix}redquorum:doctor:{:016x}", random.random::<u64>());
+    let key: Key = Arc::from(name.as_bytes());
+    let token = Token::new(random.random::<[u8; TOKEN_LEN]>());
+    let keys = Keys { key, token };
+    let acquired = note(What::Acquire, expect(line, &keys.set(None), "OK")?);
+    let loaded = load(line, &SCRIPTS)?;
+    if note(What::Scripts, loaded) {
+        if acquired {
+            note(What::Extend, expect(line, &keys.keep(None), "1")?);
+            note(What::Release, expect(line, &keys.delete(), "1")?);
+        }
+        note(What::Fenced, fenced(line, &keys)?);
+    }
+    // Works also where scripts do not, or the key would stay for its TTL.
+    line.ask(&["DEL", &name])?.ok();
+    let guarded = match load(line, &GUARD_SCRIPTS)? {
+        Ok(()) => keys.guarded(line)?,
+        refused => refused,
+    };
+    note(What::Guarded, guarded);
+    Ok(trials)
+}
+
+/// A second connection is made, and killed: but only one to the same process, since an id means
+/// somebody else's connection to another.
+fn note_client(
+    line: &mut Line<'_>,
+    said: &Visit,
+    note: &mut impl FnMut(What, Asked<()>) -> bool,
+) -> Result<(), Unreached> {
+    let mut other = line.another()?;
+    let id = other.ask(&["CLIENT", "ID"])?;
+    let known = id.as_ref().ok().map(|value| words(value).concat());
+    note(What::ClientId, id.map(drop));
+    let Some(first) = said.run_id() else { return Ok(()) };
+    let second = other.info()?.ok().and_then(|info| info.run_id);
+    if second.as_deref() != Some(&*first.0) {
+        let second = second.unwrap_or_else(|| "another".to_owned());
+        note(What::OneServer, Err(format!("it reached {second}, the first one {}", first.0)));
+    } else if let Some(id) = known {
+        note(What::ClientKill, line.ask(&["CLIENT", "KILL", "ID", &id])?.map(drop));
+    }
+    Ok(())
+}
+
+/// What is tried on one key.
+struct Keys {
+    key: Key,
+    token: Token,
+}
+
+impl Keys {
+    fn set(&self, fence: Option<Fence>) -> Command {
+        let Self { key, token } = self;
+        Command::Set { key: key.clone(), token: *token, ttl_ms: TTL_MS, fence }
+    }
+
+    fn keep(&self, fence: Option<Fence>) -> Command {
+        let Self { key, token } = self;
+        let (key, token) = (key.clone(), *token);
+        Command::Keep { key, token, ttl_ms: TTL_MS, repair: false, fence }
+    }
+
+    fn delete(&self) -> Command {
+        Command::Delete { key: self.key.clone(), token: self.token }
+    }
+
+    /// A look at the marker that begins no vigil, and a grant that relies on a marker that no master
+    /// has: both change nothing.
+    fn guarded(&self, line: &mut Line<'_>) -> Result<Asked<()>, Unreached> {
+        let none: Arc<str> = Arc::from("");
+        let run_id = redquorum_protocol::RunId(none.clone());
+        let watch =
+            Command::Watch { run_id, marker: none, begin: None, vigil_ms: TTL_MS, ended: None };
+        if let Err(text) = run(line, &watch)? {
+            return Ok(Err(text));
+        }
+        let (key, token) = (self.key.clone(), self.token);
+        let marker = Arc::from("redquorum-chaos doctor");
+        let grant = Command::Guarded { key, token, ttl_ms: TTL_MS, fence: None, marker };
+        Ok(run(line, &grant)?.map(drop))
+    }
+}
+
+/// A whole fenced lease: granted, certified, extended, released, and its counter forgotten.
+fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<Asked<()>, Unreached> {
+    let fence = |number| Some(Fence { number, memory_ms: TTL_MS });
+    let number = match run(line, &keys.set(fence(1)))? {
+        Ok(value) => words(&value).concat(),
+        Err(text) => return Ok(Err(text)),
+    };
+    let Ok(count) = number.parse::<u64>() else {
+        return Ok(Err(format!("no number of a grant: {number}")));
+    };
+    let (key, token) = (keys.key.clone(), keys.token);
+    let certify =
+        Command::Certify { key, token, fence: Fence { number: count, memory_ms: TTL_MS } };
+    for (command, wanted) in [(certify, &*number), (keys.keep(fence(1)), "1"), (keys.delete(), "1")]
+    {
+        if let Err(text) = expect(line, &command, wanted)? {
+            return Ok(Err(text));
+        }
+    }
+    // Locks never delete a counter, so they need no permission to; without it this one expires.
+    let counter = String::from_utf8_lossy(&counter_of(&keys.key)).into_owned();
+    line.ask(&["DEL", &counter])?.ok();
+    Ok(Ok(()))
+}
+
+fn load(
+    line: &mut Line<'_>,
+    scripts: &[redquorum_protocol::wire::Script],
+) -> Result<Asked<()>, Unreached> {
+    for script in scripts {
+        if let Err(text) = expect(line, &Command::Load(*script), script.sha1)? {
+            return Ok(Err(text));
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn run(line: &mut Line<'_>, command: &Command) -> Result<Asked<Value>, Unreached> {
+    let mut bytes = Vec::new();
+    command.encode(&mut bytes);
+    line.ask_packed(&bytes)
+}
+
+/// Runs a command that must have this answer.
+fn expect(line: &mut Line<'_>, command: &Command, wanted: &str) -> Result<Asked<()>, Unreached> {
+    Ok(run(line, command)?.and_then(|value| match words(&value).concat() {
+        said if said == wanted => Ok(()),
+        said => Err(format!("it answers `{said}`, not `{wanted}`")),
+    }))
+}
+
+/// What to say of it.
+pub(super) fn check(trials: &[Trial], guarded: bool) -> Vec<Finding> {
+    let finding = |trial: &Trial| {
+        let text = trial.said.as_ref().err()?;
+        let (command, without, mend) = trial.what.words();
+        let verb = if trial.what == What::OneServer { "is elsewhere" } else { "is refused" };
+        let text = format!("{command} {verb} ({text}): {without}");
+        Some(Finding::bad(trial.what.level(guarded), "permissions", text, mend_for(mend, trial)))
+    };
+    let bad: Vec<Finding> = trials.iter().filter_map(finding).collect();
+    if bad.is_empty() && !trials.is_empty() {
+        return vec![Finding::ok("permissions", "everything that a lock needs is allowed")];
+    }
+    bad
+}
+
+/// Errors of keys are of keys: the trial's may be outside of what the user may touch.
+fn mend_for(mend: &str, trial: &Trial) -> String {
+    let text = trial.said.as_ref().err().map_or("", String::as_str);
+    if trial.what == What::OneServer {
+        mend.to_owned()
+    } else if !text.starts_with("NOPERM") {
+        "mend what the master says, then look again".to_owned()
+    } else if text.contains("keys") && trial.what == What::Acquire {
+        "give the prefix of the lock by --prefix, or allow the keys of the lock".to_owned()
+    } else {
+        format!("{mend} (docs/wire.md has the whole line)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(what: What, text: &str) -> Trial {
+        Trial { what, said: Err(text.to_owned()) }
+    }
+
+    #[test]
+    fn what_is_refused_is_named_with_what_does_not_work_and_what_to_allow() {
+        let noperm = "NOPERM this user has no permissions to run the 'x' command";
+        let table = [
+            (What::Scripts, false, Level::Error, "+script|load"),
+            (What::Acquire, false, Level::Error, "+set"),
+            (What::Extend, false, Level::Error, "+pexpire"),
+            (What::Release, false, Level::Error, "+del"),
+            (What::Fenced, true, Level::Warn, "redquorum:fence:*"),
+            (What::Guarded, false, Level::Warn, "redquorum:boot"),
+            (What::Guarded, true, Level::Error, "redquorum:boot"),
+            (What::Info, false, Level::Warn, "+info"),
+            (What::Info, true, Level::Error, "+info"),
+            (What::ClientId, true, Level::Warn, "+client|id"),
+            (What::ClientKill, true, Level::Warn, "+client|kill"),
+            (What::Ping, true, Level::Warn, "+ping"),
+            (What::OneServer, false, Level::Error, "address of the master itself"),
+        ];
+        for (what, guarded, level, part) in table {
+            let found = check(&[refused(what, noperm)], guarded);
+            assert_eq!((found.len(), found[0].level), (1, level), "{what:?}");
+            assert!(found[0].text.contains(noperm), "{what:?}");
+            assert!(found[0].mend.as_deref().unwrap().contains(part), "{what:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_may_not_be_touched_asks_for_the_prefix() {
+        let text =
+            "NOPERM this user has no permissions to access one of the keys used as arguments";
+        let found = check(&[refused(What::Acquire, text)], false);
+        assert!(found[0].mend.as_deref().unwrap().contains("--prefix"));
+        let full = check(&[refused(What::Acquire, "OOM command not allowed")], false);
+        assert!(!full[0].mend.as_deref().unwrap().contains("allow"));
+    }
+
+    #[test]
+    fn where_nothing_was_tried_nothing_is_said_to_be_allowed() {
+        assert_eq!(check(&[], false), []);
+        assert_eq!(check(&[Trial { what: What::Ping, said: Ok(()) }], false)[0].level, Level::Ok);
+    }
+}

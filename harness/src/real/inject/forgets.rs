@@ -1,0 +1,84 @@
+//! Losses of power, and replicas that lag and take over. Called by `inject.rs` alone.
+//!
+//! What a master has kept is told to the run, so that the judge need not guess: all that it had
+//! executed before an instant, and nothing after.
+
+use std::sync::Mutex;
+
+use redquorum_rig::Kept;
+
+use super::Injector;
+use crate::director::Input;
+use crate::history::{Event, Ns, Window};
+use crate::mutex::unpoisoned;
+
+/// How long before the disk sets to work a master has decided to sync: what it executes meanwhile may
+/// be in the file or not. A hand-over between two threads, on a machine that may be busy.
+const HAND_OVER: Ns = 250_000_000;
+
+impl Injector {
+    pub(super) fn power_loss(
+        &self,
+        fault: usize,
+        nodes: &[usize],
+        tell: &mut dyn FnMut(Input),
+    ) -> Result<(), String> {
+        let all = Mutex::new(Vec::new());
+        let done = self.each_said(nodes, |rig, node| {
+            let kept = rig.power_loss(node).map_err(|error| error.to_string())?;
+            unpoisoned(&all).push((node, kept));
+            Ok(())
+        });
+        for (node, kept) in std::mem::take(&mut *unpoisoned(&all)) {
+            let until = match kept {
+                Kept::Everything => Window { from: Ns::MAX, to: Ns::MAX },
+                Kept::Until(stamp) => {
+                    let to = self.clock.stamp(i64::try_from(stamp).unwrap_or(i64::MAX));
+                    Window { from: to.saturating_sub(HAND_OVER), to }
+                }
+                _ => Window { from: Ns::MIN, to: Ns::MIN },
+            };
+            told(fault, node, until, tell);
+        }
+        done
+    }
+
+    pub(super) fn lag(&mut self, nodes: &[usize]) -> Result<(), String> {
+        let from = self.clock.now();
+        let done = self.each(nodes, |rig, node| rig.lag(node));
+        let cut = Window { from, to: self.clock.now() };
+        if done.is_ok() {
+            for node in nodes {
+                self.lags.entry(*node).or_insert(cut);
+            }
+        }
+        done
+    }
+
+    pub(super) fn catch_up(&mut self, nodes: &[usize]) -> Result<(), String> {
+        for node in nodes {
+            self.lags.remove(node);
+        }
+        self.each(nodes, |rig, node| rig.catch_up(node))
+    }
+
+    pub(super) fn fail_over(
+        &self,
+        fault: usize,
+        nodes: &[usize],
+        tell: &mut dyn FnMut(Input),
+    ) -> Result<(), String> {
+        let from = self.clock.now();
+        let done = self.each(nodes, |rig, node| rig.fail_over(node));
+        let now = Window { from, to: self.clock.now() };
+        for node in nodes {
+            self.network.upstream(*node, Some(self.cluster.address(*node)));
+            told(fault, *node, self.lags.get(node).copied().unwrap_or(now), tell);
+        }
+        done
+    }
+}
+
+fn told(fault: usize, node: usize, until: Window, tell: &mut dyn FnMut(Input)) {
+    tell(Input::Recorded(Event::Kept { fault: fault + 1, node, until }));
+}

@@ -1,0 +1,147 @@
+//! The memory of masters: bounded, so that they are full; cleared, by a command and by eviction; and counters that somebody sets.
+//! Called by `inject.rs` alone. A master that does not answer is told of: nothing was done to it.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use redquorum_protocol::wire::counter_of;
+use redquorum_rig::{Cluster, Reply};
+
+use crate::scenario::Ahead;
+use crate::talk::FENCING_MEMORY;
+
+/// How long an eviction may take: milliseconds, where keys are few.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks at how far it is.
+const POLL: Duration = Duration::from_millis(1);
+
+/// One byte: less than any server needs for itself, so that all that may go must.
+const NONE_LEFT: &[u8] = b"1";
+/// No bound.
+const NO_BOUND: &[u8] = b"0";
+
+/// Nothing that takes more is accepted any more.
+pub(super) fn fill(rig: &dyn Cluster, node: usize) -> Result<(), String> {
+    set(rig, node, b"maxmemory", NONE_LEFT)
+}
+
+/// There is room again.
+pub(super) fn free(rig: &dyn Cluster, node: usize) -> Result<(), String> {
+    set(rig, node, b"maxmemory", NO_BOUND)
+}
+
+/// `FLUSHALL`.
+pub(super) fn flush(rig: &dyn Cluster, node: usize) -> Result<(), String> {
+    ok(rig, node, &[b"FLUSHALL"])
+}
+
+/// Sets the fencing counter of a resource, by the master's own clock: past the proxies, as somebody
+/// would who has the wrong command line open. It never goes back.
+const COUNT: &[u8] = b"\
+local time = redis.call('TIME')
+local number = tonumber(ARGV[2]) or time[1] * 1000000 + time[2] + ARGV[1]
+number = math.max(number, tonumber(redis.call('GET', KEYS[1]) or 0))
+return redis.call('SET', KEYS[1], string.format('%.0f', number), 'PX', ARGV[3])
+";
+
+/// Sets a fencing counter.
+pub(super) fn count(
+    rig: &dyn Cluster,
+    node: usize,
+    resource: &str,
+    ahead: Ahead,
+) -> Result<(), String> {
+    let by = match ahead {
+        Ahead::By(by) => by.0.as_micros().to_string(),
+        _ => "0".to_owned(),
+    };
+    let number = ahead.number().map_or_else(|| "none".to_owned(), |number| number.to_string());
+    let key = counter_of(resource.as_bytes());
+    let memory = FENCING_MEMORY.as_millis().to_string();
+    let args = [&by, &number, &memory].map(String::as_bytes);
+    ok(rig, node, &[b"EVAL", COUNT, b"1", &key, args[0], args[1], args[2]])
+}
+
+/// Makes it evict every key that has a TTL, and puts back what its memory was bound to. Whether all are
+/// gone is read in its counts of keys: no key is looked at, since a look lets keys expire.
+pub(super) fn evict(rig: &dyn Cluster, node: usize) -> Result<(), String> {
+    let before = [b"maxmemory-policy".as_slice(), b"maxmemory"].map(|name| get(rig, node, name));
+    let [policy, bound] = before;
+    let (policy, bound) = (policy?, bound?);
+    // Under a policy for the bound alone nothing is refused before something is evicted.
+    let evicted = set(rig, node, b"maxmemory-policy", b"volatile-ttl")
+        .and_then(|()| set(rig, node, b"maxmemory", NONE_LEFT))
+        .and_then(|()| gone(rig, node));
+    set(rig, node, b"maxmemory", &bound)?;
+    set(rig, node, b"maxmemory-policy", &policy)?;
+    evicted
+}
+
+/// Waits until no key is left that has a TTL.
+fn gone(rig: &dyn Cluster, node: usize) -> Result<(), String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        // Any command lets it evict what its memory has no room for.
+        let info = info(rig, node, b"keyspace")?;
+        let left = mortal(&info);
+        if left == 0 {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            return Err(format!("master {node} keeps {left} keys that it should evict"));
+        }
+        sleep(POLL);
+    }
+}
+
+/// How many keys have a TTL, by `INFO keyspace`: `db0:keys=1,expires=1,avg_ttl=0`.
+fn mortal(info: &str) -> u64 {
+    let databases = info.lines().filter(|line| line.starts_with("db"));
+    let counts = databases.filter_map(|line| line.split_once("expires=")?.1.split(',').next());
+    counts.filter_map(|count| count.parse::<u64>().ok()).sum()
+}
+
+fn info(rig: &dyn Cluster, node: usize, section: &[u8]) -> Result<String, String> {
+    let said = rig.command(node, &[b"INFO", section]).map_err(|error| error.to_string())?;
+    let text = said.text().map(std::borrow::Cow::into_owned);
+    text.ok_or_else(|| format!("master {node} does not tell about itself: {said:?}"))
+}
+
+fn get(rig: &dyn Cluster, node: usize, name: &[u8]) -> Result<Vec<u8>, String> {
+    let words: [&[u8]; 3] = [b"CONFIG", b"GET", name];
+    match rig.command(node, &words).map_err(|error| error.to_string())? {
+        Reply::Array(pair) => match pair.into_iter().nth(1) {
+            Some(Reply::Bulk(value)) => Ok(value),
+            other => Err(format!("master {node} does not tell how it is set: {other:?}")),
+        },
+        other => Err(format!("master {node} does not tell how it is set: {other:?}")),
+    }
+}
+
+fn set(rig: &dyn Cluster, node: usize, name: &[u8], value: &[u8]) -> Result<(), String> {
+    ok(rig, node, &[b"CONFIG", b"SET", name, value])
+}
+
+fn ok(rig: &dyn Cluster, node: usize, words: &[&[u8]]) -> Result<(), String> {
+    match rig.command(node, words).map_err(|error| error.to_string())? {
+        Reply::Status(ok) if ok == "OK" => Ok(()),
+        said => {
+            let words: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
+            Err(format!("master {node} says {said:?} to {}", words.join(" ")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mortal;
+
+    #[test]
+    fn keys_that_can_be_evicted_are_counted_in_all_databases() {
+        assert_eq!(mortal("# Keyspace\r\n"), 0);
+        assert_eq!(
+            mortal("# Keyspace\r\ndb0:keys=3,expires=2,avg_ttl=5\r\ndb7:keys=1,expires=1"),
+            3
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! Lax: fencing scripts with a line left out, and what is left of them. The text is made of the shipped
+//! one, so that nothing else differs.
+
+use redquorum_protocol::wire::{CERTIFY, Command, GRANT, Script};
+
+/// What a master is not asked to do, or to refuse.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Laxity {
+    /// A counter is raised whoever holds the key.
+    Uncompared,
+    /// A hint is taken as it comes.
+    Unclamped,
+    /// A counter that is at its end stays there, as doubles do at 2⁵³, and the grant counts.
+    Endless,
+}
+
+impl Laxity {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Uncompared, Self::Unclamped, Self::Endless];
+
+    /// The script that it is about, and what stands there instead of what.
+    const fn change(self) -> (Script, [&'static str; 2]) {
+        match self {
+            Self::Uncompared => (CERTIFY, ["if value == ARGV[1] then", "do"]),
+            Self::Unclamped => {
+                (GRANT, ["local hint = clamp(ARGV[3])", "local hint = tonumber(ARGV[3])"])
+            }
+            Self::Endless => (
+                GRANT,
+                [
+                    "if not count or not (count < 9007199254740991) then return nil end",
+                    "count = math.min(count, 9007199254740990)",
+                ],
+            ),
+        }
+    }
+
+    /// The script that takes this liberty, and the shipped one in whose place it stands.
+    pub fn script(self) -> (Script, String) {
+        let (honest, [from, to]) = self.change();
+        (honest, honest.source.replace(from, to))
+    }
+
+    /// Whether it has to do with a command.
+    pub const fn is_about(self, command: &Command) -> bool {
+        match self {
+            Self::Uncompared => matches!(command, Command::Certify { .. }),
+            Self::Unclamped | Self::Endless => {
+                matches!(command, Command::Set { fence: Some(_), .. })
+            }
+        }
+    }
+
+    /// The bytes of a command with this script instead of the shipped one. It is sent whole: no master
+    /// has it.
+    pub fn encode(self, command: &Command, out: &mut Vec<u8>) {
+        let (honest, text) = self.script();
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        let named = format!("$7\r\nEVALSHA\r\n$40\r\n{}\r\n", honest.sha1).into_bytes();
+        let whole = format!("$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len()).into_bytes();
+        match bytes.windows(named.len()).position(|part| part == named) {
+            Some(at) => {
+                out.extend_from_slice(&bytes[..at]);
+                out.extend_from_slice(&whole);
+                out.extend_from_slice(&bytes[at + named.len()..]);
+            }
+            None => unreachable!("a script is called by its name"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use redquorum_protocol::{Fence, Token};
+
+    use super::*;
+
+    #[test]
+    fn each_changes_its_script_and_sends_it_whole() {
+        let (key, token) = (Arc::from(&b"L"[..]), Token::new([7; 20]));
+        let fence = Fence { number: 17, memory_ms: 1000 };
+        let certify = Command::Certify { key: Arc::clone(&key), token, fence };
+        let grant = Command::Set { key, token, ttl_ms: 1000, fence: Some(fence) };
+        for lax in Laxity::ALL {
+            let (honest, text) = lax.script();
+            assert_ne!(honest.source, text, "{lax:?}");
+            let command = if lax.is_about(&certify) { &certify } else { &grant };
+            assert!(lax.is_about(command));
+            let mut bytes = Vec::new();
+            lax.encode(command, &mut bytes);
+            let bytes = String::from_utf8_lossy(&bytes);
+            assert!(bytes.contains("EVAL\r\n") && bytes.contains(&text), "{bytes}");
+            assert!(bytes.contains("redquorum:fence:L") && !bytes.contains("EVALSHA"), "{bytes}");
+        }
+    }
+}

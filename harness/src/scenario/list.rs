@@ -1,0 +1,96 @@
+//! The masters that a client knows: its own list, which need not be the others'. What a lock decides by
+//! is the length of that list; what there is to hold are the masters behind it, each once.
+
+use super::Client;
+
+/// The addresses of masters that a client knows, in its order: a master may be there twice.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct NodeList(Vec<usize>);
+
+impl NodeList {
+    /// The first so many masters.
+    pub fn all(nodes: usize) -> Self {
+        Self((1..=nodes).collect())
+    }
+
+    /// These masters, in this order.
+    pub fn named(addresses: &[usize]) -> Self {
+        Self(addresses.to_vec())
+    }
+
+    /// What a client knows of so many masters.
+    pub(in crate::scenario) fn of(client: &Client, nodes: usize) -> Self {
+        client.nodes.clone().map_or_else(|| Self::all(nodes), Self)
+    }
+
+    /// The master behind each of its addresses, counted from 1, in its order.
+    pub fn addresses(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// The masters behind it, each once, in the order of their numbers.
+    pub fn masters(&self) -> Vec<usize> {
+        let mut masters = self.0.clone();
+        masters.sort_unstable();
+        masters.dedup();
+        masters
+    }
+
+    /// How many must agree: of its addresses, since no lock is told that two of them are one master.
+    pub fn quorum(&self) -> usize {
+        self.0.len() / 2 + 1
+    }
+
+    /// Whether a quorum of this list and one of another can be without a common master, so that both
+    /// can be granted the same and nobody forgets anything.
+    pub fn can_part_from(&self, other: &Self) -> bool {
+        let (own, others) = (self.masters(), other.masters());
+        let common = own.iter().filter(|node| others.contains(node)).count();
+        // Whoever wants no common master takes those first that the other does not know.
+        let of_common = |list: &Self, all: &[usize]| {
+            list.quorum().saturating_sub(all.len().saturating_sub(common))
+        };
+        let enough = |list: &Self, all: &[usize]| list.quorum() <= all.len();
+        enough(self, &own)
+            && enough(other, &others)
+            && of_common(self, &own) + of_common(other, &others) <= common
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(addresses: &[usize]) -> NodeList {
+        NodeList(addresses.to_vec())
+    }
+
+    #[test]
+    fn a_quorum_is_of_addresses_and_masters_are_counted_once() {
+        let twice = list(&[1, 1, 2]);
+        assert_eq!((twice.quorum(), twice.masters()), (2, vec![1, 2]));
+        assert_eq!(NodeList::all(4).quorum(), 3);
+    }
+
+    #[test]
+    fn quorums_of_lists_part_only_where_enough_masters_are_not_common() {
+        for (one, other, parts) in [
+            (&[1, 2, 3][..], &[1, 2, 3][..], false),
+            (&[1, 2, 3], &[3, 2, 1], false),
+            (&[1, 2, 3], &[3, 4, 5], true),
+            (&[1, 2, 3], &[2, 3, 4], true),
+            (&[1, 2, 3], &[1, 2, 3, 4, 5], true),
+            (&[1, 2, 3, 4], &[1, 2, 3, 4, 5], false),
+            (&[1, 2, 3, 4], &[2, 3, 4], false),
+            (&[1, 1, 2], &[1, 1, 2], false),
+            (&[1, 1, 2], &[2, 3, 4], true),
+            (&[1, 1], &[2], false),
+            (&[1], &[2], true),
+            (&[1], &[1], false),
+        ] {
+            let (one, other) = (list(one), list(other));
+            assert_eq!(one.can_part_from(&other), parts, "{one:?} and {other:?}");
+            assert_eq!(other.can_part_from(&one), parts, "{other:?} and {one:?}");
+        }
+    }
+}

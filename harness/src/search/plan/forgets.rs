@@ -1,0 +1,58 @@
+//! Masters that forget by other ways than a restart: cleared by a command, by eviction, by a loss of
+//! power, by a failover; or whose counters somebody sets. All of it is outside the assumptions.
+
+use super::aims;
+use super::dice::Dice;
+use crate::name::Name;
+use crate::scenario::{Ahead, Fault, Harm, Length, NodeHarm, Nodes, Scenario, Step, When};
+use crate::search::lengths::of_millis;
+
+/// Makes another number of a scenario's, so that its other faults do not hang on these.
+pub(super) const CHANCE: u64 = 0x666f_7267_6574;
+
+/// Adds such faults to every other scenario.
+pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
+    let kind = dice.below(8);
+    if kind > 4 {
+        return;
+    }
+    let nodes = aims::nodes(dice, scenario);
+    let when = aims::when(dice, scenario);
+    let lasts = dice.maybe(4, 5, |dice| of_millis(dice.within(1, 1_200)));
+    let add = |scenario: &mut Scenario, when, lasts: Option<Length>, harm| {
+        scenario.faults.push(Fault { when, lasts, harm: Harm::Node(harm) });
+    };
+    match kind {
+        0 => add(scenario, when, None, NodeHarm::Flush { nodes }),
+        1 => add(scenario, when, None, NodeHarm::Evict { nodes }),
+        2 => add(scenario, when, lasts, NodeHarm::PowerLoss { nodes }),
+        4 => {
+            let far = [1, 60, 3_600, 86_400].map(|seconds| Ahead::By(of_millis(seconds * 1_000)));
+            let ahead = dice
+                .maybe(2, 3, |dice| dice.pick(&far))
+                .unwrap_or_else(|| dice.pick(&[Ahead::Last, Ahead::End]));
+            let acquires = scenario.clients.iter().flat_map(|client| &client.script);
+            let first = acquires.filter_map(Step::resource).next();
+            let resource = first.map_or_else(|| "L".into(), Name::from);
+            add(scenario, when, None, NodeHarm::Counter { nodes, resource, ahead });
+        }
+        _ => {
+            // A master with a replica is not started again, and has no clock to set.
+            let other =
+                |fault: &Fault| fault.harm.starts_again() || matches!(fault.harm, Harm::Clock(_));
+            if scenario.faults.iter().any(other) {
+                return;
+            }
+            scenario.cluster.replicas = true;
+            if dice.chance(3, 4) {
+                let from_the_start = When::At(of_millis(0));
+                let since =
+                    if dice.chance(1, 2) { from_the_start } else { aims::when(dice, scenario) };
+                let harm = Harm::Node(NodeHarm::Lag { nodes: Nodes::All });
+                scenario.faults.push(Fault { when: since, lasts, harm });
+            }
+            let harm = Harm::Node(NodeHarm::Failover { nodes });
+            scenario.faults.push(Fault { when, lasts: None, harm });
+        }
+    }
+}

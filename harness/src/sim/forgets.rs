@@ -1,0 +1,91 @@
+//! Faults by which masters forget, in virtual time: commands that clear them, losses of power,
+//! replicas that lag and take over; and counters that somebody sets.
+
+use std::sync::Arc;
+
+use super::world::{Instant, World};
+use crate::director::Input;
+use crate::history::{Event, Ns, Window};
+use crate::scenario::{Harm, NodeHarm, Persistence};
+
+impl World {
+    /// Of its file is left what was synced.
+    pub(super) fn lose_power(&mut self, fault: usize, node: usize) {
+        let until = match self.scenario.cluster.persistence {
+            Persistence::None => Window { from: Ns::MIN, to: Ns::MIN },
+            Persistence::AofAlways => Window { from: Ns::MAX, to: Ns::MAX },
+            Persistence::AofEverysec => self.about(self.masters[node].synced),
+        };
+        let mut events = Vec::new();
+        self.masters[node].server.power_loss(&mut events);
+        self.heed(node, &mut events);
+        self.kept(fault, node, until);
+    }
+
+    /// What takes a command, of a master that executes it, or its replica.
+    pub(super) fn forget_at(
+        &mut self,
+        fault: usize,
+        harm: &Harm,
+        node: usize,
+    ) -> Result<(), String> {
+        let master = &mut self.masters[node];
+        let answers = master.server.is_up() && !master.server.is_paused();
+        let silent = || Err(format!("master {} does not answer", node + 1));
+        let over = || Err(format!("master {} has failed over already", node + 1));
+        match harm {
+            Harm::Node(
+                NodeHarm::Flush { .. } | NodeHarm::Evict { .. } | NodeHarm::Counter { .. },
+            ) if !answers => silent(),
+            Harm::Node(NodeHarm::Counter { resource, ahead, .. }) => {
+                let wall = self.wall(node);
+                let key = Arc::from(resource.as_bytes());
+                self.masters[node].server.set_counter(wall, key, *ahead);
+                Ok(())
+            }
+            Harm::Node(NodeHarm::Flush { .. }) => {
+                master.server.flush_all();
+                Ok(())
+            }
+            Harm::Node(NodeHarm::Evict { .. }) => {
+                master.server.evict_all();
+                Ok(())
+            }
+            _ if master.failed_over => over(),
+            // What a replica that does not lag has is what its master says that it has sent.
+            _ if !answers && master.lags.is_none() => silent(),
+            Harm::Node(NodeHarm::Lag { .. }) => {
+                let now = self.now;
+                master.lags.get_or_insert_with(|| (master.server.replicate(), now));
+                Ok(())
+            }
+            _ => {
+                self.fail_over(fault, node);
+                Ok(())
+            }
+        }
+    }
+
+    fn fail_over(&mut self, fault: usize, node: usize) {
+        let now = self.now;
+        let master = &mut self.masters[node];
+        let (replica, since) =
+            master.lags.take().unwrap_or_else(|| (master.server.replicate(), now));
+        let mut events = Vec::new();
+        master.server.fail_over(replica, &mut events);
+        master.failed_over = true;
+        self.heed(node, &mut events);
+        let until = self.about(since);
+        self.kept(fault, node, until);
+    }
+
+    /// What was executed at that very instant may be from before or after.
+    fn about(&self, at: Instant) -> Window {
+        let at = self.ns(at);
+        Window { from: at - 1, to: at }
+    }
+
+    fn kept(&mut self, fault: usize, node: usize, until: Window) {
+        self.direct(Input::Recorded(Event::Kept { fault: fault + 1, node: node + 1, until }));
+    }
+}

@@ -1,0 +1,80 @@
+//! Passwords and permissions.
+
+use redquorum_rig::trials::Case;
+use redquorum_rig::{Masters, Persistence, cases};
+
+use crate::ask::{examine, name, run};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        with_masters: a_user_who_may_load_no_scripts_is_told_what_to_allow,
+        with_masters: the_least_permissions_that_the_docs_name_are_no_error,
+        with_masters: a_wrong_and_a_missing_password_are_told_apart_and_not_repeated,
+    ]
+}
+
+fn masters(count: usize) -> Masters {
+    Masters::builder().count(count).persistence(Persistence::AofAlways).start().unwrap()
+}
+
+/// The URLs of a user whom the masters have.
+fn urls(masters: &Masters, acl: &str) -> Vec<String> {
+    let url = |node| {
+        masters.ask(node, &format!("ACL SETUSER locks on >hunter2 {acl}")).unwrap();
+        format!("redis://locks:hunter2@127.0.0.1:{}", masters.port(node))
+    };
+    (1..=masters.len()).map(url).collect()
+}
+
+fn a_user_who_may_load_no_scripts_is_told_what_to_allow() {
+    let masters = masters(1);
+    let urls = urls(&masters, "~* +@all -script|load -config|get");
+    let (code, said) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    let master = name(&urls[0]);
+    let found = said.findings.iter().find(|found| found.level == "error").unwrap();
+    assert_eq!((&*found.check, found.master.as_deref()), ("permissions", Some(&*master)));
+    assert!(found.text.starts_with("SCRIPT LOAD is refused (NOPERM"), "{found:?}");
+    assert!(found.mend.as_deref().unwrap().contains("+script|load"), "{found:?}");
+    said.has("warn", "persistence", Some(&master), "cannot be told", "+config|get");
+    // What was set by the trials is removed without scripts, too.
+    assert_eq!(masters.ask(1, "DBSIZE").unwrap(), redquorum_rig::Reply::Integer(0));
+}
+
+/// The line of docs/wire.md: enough for a plain lock, with its prefix and not without.
+fn the_least_permissions_that_the_docs_name_are_no_error() {
+    let masters = masters(3);
+    let docs = include_str!("../../../docs/wire.md");
+    let line = docs.lines().find_map(|line| line.strip_prefix("ACL SETUSER locks on >password "));
+    let urls = urls(&masters, line.unwrap());
+    let (code, said) = examine(&urls, &["--prefix", "lock:"]);
+    assert_eq!(code, 0, "{said:#?}");
+    let (code, said) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    let asks = |found: &crate::ask::Finding| {
+        found.level == "error"
+            && found.mend.as_deref().is_some_and(|mend| mend.contains("--prefix"))
+    };
+    assert!(said.findings.iter().any(asks), "{said:#?}");
+}
+
+fn a_wrong_and_a_missing_password_are_told_apart_and_not_repeated() {
+    let masters = Masters::builder().count(2).password("right").start().unwrap();
+    let wrong = format!("redis://:hunter2@127.0.0.1:{}", masters.port(1));
+    let none = format!("redis://127.0.0.1:{}", masters.port(2));
+    let urls = [wrong.clone(), none.clone()];
+    let (code, said) = examine(&urls, &[]);
+    // They answered, if only to say no.
+    assert_eq!(code, 1);
+    let of = |url: &str| {
+        let own = |found: &&crate::ask::Finding| found.master.as_deref() == Some(&name(url));
+        said.findings.iter().find(own).unwrap()
+    };
+    assert!(of(&wrong).text.contains("WRONGPASS"), "{said:#?}");
+    assert!(of(&none).text.contains("NOAUTH"), "{said:#?}");
+    assert!(of(&none).mend.as_deref().unwrap().contains("wants a password"));
+    let (_, told, stderr) = run(&urls);
+    assert!(!format!("{told}{stderr}{said:?}").contains("hunter2"), "{told}{stderr}");
+    let (code, told, _) = run(&masters.urls());
+    assert!(code == 0 && !told.contains("right@"), "{told}");
+}

@@ -1,0 +1,91 @@
+//! The program, and what it says as JSON.
+
+use std::process::{Command, Output, Stdio};
+
+use serde::Deserialize;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Diagnosis {
+    pub(crate) schema: u32,
+    pub(crate) masters: Vec<Master>,
+    pub(crate) findings: Vec<Finding>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Master {
+    pub(crate) name: String,
+    pub(crate) reached: bool,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Finding {
+    pub(crate) level: String,
+    pub(crate) master: Option<String>,
+    pub(crate) check: String,
+    pub(crate) text: String,
+    pub(crate) mend: Option<String>,
+}
+
+/// Runs it. Returns the exit code, standard output and standard error.
+pub(crate) fn run<S: AsRef<str>>(words: &[S]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum-chaos"));
+    command.arg("doctor").args(words.iter().map(AsRef::as_ref)).stdin(Stdio::null());
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap(), text(stdout), text(stderr))
+}
+
+/// Runs it on masters, with options. The node timeout is such that a busy machine is no finding.
+pub(crate) fn examine(urls: &[String], options: &[&str]) -> (i32, Diagnosis) {
+    let mut words = vec!["--format", "json"];
+    if !options.contains(&"--node-timeout") {
+        words.extend(["--node-timeout", "10s"]);
+    }
+    words.extend(options);
+    words.extend(urls.iter().map(String::as_str));
+    let (code, said, stderr) = run(&words);
+    (code, serde_json::from_str(&said).unwrap_or_else(|why| panic!("{why}: {said} {stderr}")))
+}
+
+impl Diagnosis {
+    /// The findings that are not ok, as `level check master`.
+    pub(crate) fn bad(&self) -> Vec<String> {
+        let bad = self.findings.iter().filter(|found| found.level != "ok");
+        bad.map(|found| {
+            let master = found.master.as_deref().unwrap_or("all");
+            format!("{} {} {master}", found.level, found.check)
+        })
+        .collect()
+    }
+
+    /// The one finding of a check that is not ok.
+    pub(crate) fn the(&self, check: &str) -> &Finding {
+        let bad = |found: &&Finding| found.check == check && found.level != "ok";
+        let mut found = self.findings.iter().filter(bad);
+        let one = found.next().unwrap_or_else(|| panic!("no finding of {check}: {self:#?}"));
+        assert!(found.next().is_none(), "several findings of {check}: {self:#?}");
+        one
+    }
+
+    /// That one, which must be of this level and this master and have these words in text and mend.
+    #[track_caller]
+    pub(crate) fn has(
+        &self,
+        level: &str,
+        check: &str,
+        master: Option<&str>,
+        text: &str,
+        mend: &str,
+    ) {
+        let found = self.the(check);
+        assert_eq!((&*found.level, found.master.as_deref()), (level, master), "{found:?}");
+        assert!(found.text.contains(text), "{found:?}");
+        assert!(found.mend.as_deref().unwrap().contains(mend), "{found:?}");
+    }
+}
+
+/// What a master is called in findings.
+pub(crate) fn name(url: &str) -> String {
+    let rest = url.split_once("://").unwrap().1;
+    rest.rsplit_once('@').map_or(rest, |(_, host)| host).to_owned()
+}

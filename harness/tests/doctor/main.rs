@@ -1,0 +1,24 @@
+//! `redquorum-chaos doctor` on real masters, from the command line to the exit code: silent where all is
+//! well, and for each thing that is wrong a finding that names the master and the mend.
+
+#[cfg(unix)]
+mod access;
+#[cfg(unix)]
+mod ask;
+#[cfg(unix)]
+mod markers;
+#[cfg(unix)]
+mod masters;
+#[cfg(unix)]
+mod usage;
+
+#[cfg(unix)]
+fn main() -> std::process::ExitCode {
+    let all = [access::cases(), masters::cases(), markers::cases(), usage::cases()];
+    redquorum_rig::trials::run(all.into_iter().flatten())
+}
+
+#[cfg(not(unix))]
+fn main() {
+    eprintln!("masters are stopped by signals: use Linux, macOS or WSL");
+}

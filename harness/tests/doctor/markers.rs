@@ -1,0 +1,79 @@
+//! Markers, and `--init`.
+
+use redquorum_rig::trials::Case;
+use redquorum_rig::{Masters, Persistence, cases};
+
+use crate::ask::{Diagnosis, examine, name};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        with_masters: init_marks_new_masters_once_and_a_lock_with_a_guard_trusts_them,
+        with_masters: init_leaves_a_marker_of_an_earlier_process_alone,
+        with_masters: markers_of_another_guard_are_an_error,
+    ]
+}
+
+const GUARD: [&str; 2] = ["--max-ttl", "30s"];
+const INIT: [&str; 3] = ["--max-ttl", "30s", "--init"];
+
+fn masters(persistence: Persistence) -> Masters {
+    Masters::builder().count(3).persistence(persistence).start().unwrap()
+}
+
+fn levels(said: &Diagnosis, check: &str) -> Vec<String> {
+    let own = said.findings.iter().filter(|found| found.check == check);
+    own.map(|found| found.level.clone()).collect()
+}
+
+fn init_marks_new_masters_once_and_a_lock_with_a_guard_trusts_them() {
+    let masters = masters(Persistence::AofAlways);
+    let urls = masters.urls();
+    let (code, said) = examine(&urls, &GUARD);
+    assert_eq!((code, levels(&said, "marker")), (0, vec!["warn".to_owned(); 3]), "{said:#?}");
+    let (code, said) = examine(&urls, &INIT);
+    assert_eq!((code, said.bad()), (0, vec![]), "{said:#?}");
+    assert!(said.findings.iter().any(|found| found.text.starts_with("it is marked now")));
+    let marker = masters.ask(1, "GET redquorum:boot").unwrap();
+    let (code, said) = examine(&urls, &INIT);
+    assert_eq!((code, said.bad()), (0, vec![]), "{said:#?}");
+    assert_eq!(levels(&said, "init"), ["ok"; 3]);
+    assert_eq!(masters.ask(1, "GET redquorum:boot").unwrap(), marker);
+
+    // The library says the same of them.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let guard = std::time::Duration::from_secs(30);
+        let lock = redquorum::Redlock::builder().urls(urls).guard(guard).build().await.unwrap();
+        lock.acquire("r").await.unwrap().release().await;
+    });
+}
+
+fn init_leaves_a_marker_of_an_earlier_process_alone() {
+    let masters = masters(Persistence::AofEverysec);
+    let urls = masters.urls();
+    assert_eq!(examine(&urls, &INIT).0, 0);
+    let before = masters.ask(2, "GET redquorum:boot").unwrap();
+    masters.kill(2).unwrap();
+    masters.restart(2).unwrap();
+    let (code, said) = examine(&urls, &INIT);
+    assert_eq!(code, 1);
+    let master = name(&urls[1]);
+    said.has("error", "init", Some(&master), "not marked", "DEL redquorum:boot");
+    said.has("warn", "marker", Some(&master), "it was restarted", "watches it for");
+    assert_eq!(masters.ask(2, "GET redquorum:boot").unwrap(), before);
+}
+
+fn markers_of_another_guard_are_an_error() {
+    let masters = masters(Persistence::AofAlways);
+    let urls = masters.urls();
+    assert_eq!(examine(&urls[..1], &["--max-ttl", "10s", "--init"]).0, 0);
+    let (code, said) = examine(&urls, &GUARD);
+    assert_eq!(code, 1);
+    let error = said.findings.iter().find(|found| found.level == "error").unwrap();
+    assert_eq!((&*error.check, error.master.clone()), ("marker", Some(name(&urls[0]))));
+    // Without saying which guard is right, two that differ are told.
+    assert_eq!(examine(&urls[1..], &INIT).0, 0);
+    let (code, said) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    said.has("error", "markers", None, "of a guard of 10s", "the same guard");
+}

@@ -1,0 +1,44 @@
+//! The command line, and masters of which none is there.
+
+use redquorum_rig::cases;
+use redquorum_rig::trials::Case;
+
+use crate::ask::{examine, name, run};
+
+pub(crate) fn cases() -> Vec<Case> {
+    cases![
+        plain: where_nothing_can_be_reached_it_is_3_and_each_is_named,
+        plain: wrong_usage_is_64_and_repeats_no_password,
+    ]
+}
+
+fn where_nothing_can_be_reached_it_is_3_and_each_is_named() {
+    // Ports that were free a moment ago.
+    let free = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let urls = [free(), free()].map(|address| format!("redis://:hunter2@{address}"));
+    let (code, said) = examine(&urls, &[]);
+    assert_eq!(code, 3, "{said:#?}");
+    let names: Vec<String> = said.masters.into_iter().map(|master| master.name).collect();
+    assert_eq!(names, urls.map(|url| name(&url)));
+}
+
+fn wrong_usage_is_64_and_repeats_no_password() {
+    let good = "redis://:hunter2@127.0.0.1:1";
+    let table: [(&[&str], &str); 9] = [
+        (&[], "<URL>"),
+        (&[good, "--init"], "--max-ttl"),
+        (&[good, "--max-ttl", "30"], "with a unit"),
+        (&[good, "--max-ttl", "48h"], "at most 24h"),
+        (&[good, "--max-ttl", "1us"], "at least 1ms"),
+        (&[good, "--node-timeout", "0s"], "with a unit"),
+        (&[good, "redis://:hunter2@host:port"], "URL 2: not a Redis URL"),
+        (&["rediss://:hunter2@host"], "TLS is not built into this program"),
+        (&["redis://hunter2@host"], "a user without a password"),
+    ];
+    for (words, part) in table {
+        let (code, stdout, stderr) = run(words);
+        assert_eq!((code, stdout.as_str()), (64, ""), "{words:?}: {stderr}");
+        assert!(stderr.contains(part) && !stderr.contains("hunter2"), "{words:?}: {stderr}");
+    }
+    assert_eq!(run(&vec![good; 65]).0, 64);
+}
