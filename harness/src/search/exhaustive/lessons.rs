@@ -31,6 +31,9 @@ pub struct Lesson {
     pub bare: bool,
     /// Whether its clients know different masters: nothing is promised, and no fault is added.
     pub parted: bool,
+    /// Whether only schedules count in which a master starts again: any other is, but for its name, one
+    /// of another lesson, whose masters keep nothing.
+    pub(super) restarts: bool,
 }
 
 impl Lesson {
@@ -38,6 +41,11 @@ impl Lesson {
     pub(super) fn extends(&self) -> bool {
         let extends = |step: &Step| matches!(step, Step::Extend { .. } | Step::Keep { .. });
         self.scenario.clients.iter().any(|client| client.script.iter().any(extends))
+    }
+
+    /// Whether a schedule of these faults is no other lesson's.
+    pub(super) fn is_its_own<'a>(&self, mut faults: impl Iterator<Item = &'a Fault>) -> bool {
+        !self.restarts || faults.any(|fault| fault.harm.starts_again())
     }
 
     /// Its scenario with these faults.
@@ -156,7 +164,8 @@ fn lesson(
         expect: Expect::default(),
         variants: Vec::new(),
     };
-    Lesson { scenario, looks, words: Words::Usual, bare: race, parted: false }
+    let restarts = persistence == Persistence::AofAlways;
+    Lesson { scenario, looks, words: Words::Usual, bare: race, parted: false, restarts }
 }
 
 /// The first lesson, with a half of the masters for each client.

@@ -42,7 +42,9 @@ impl Ground {
         let mut course = Course::new(&self.lesson.scenario, SEED, Latency::Even, lie);
         course.warm_up();
         let (history, next) = self.play(&course);
-        each(&[], &history);
+        if self.is_its_own(&[]) {
+            each(&[], &history);
+        }
         let mut starts = Vec::new();
         for (step, fault) in next {
             go_to(&mut course, step);
@@ -64,17 +66,23 @@ impl Ground {
         depth: usize,
         each: &mut impl Each,
     ) {
+        let faults: Vec<usize> = before.iter().copied().chain([fault]).collect();
+        let (counts, last) = (self.is_its_own(&faults), faults.len() == depth);
+        if last && !counts {
+            return;
+        }
         let mut course = course.clone();
         let since = course.steps();
         course.add(self.vocabulary[fault].clone());
-        let faults: Vec<usize> = before.iter().copied().chain([fault]).collect();
-        if faults.len() == depth {
+        if last {
             course.close();
             while course.step() {}
             return each(&faults, &course.finish());
         }
         let (history, next) = self.play(&course);
-        each(&faults, &history);
+        if counts {
+            each(&faults, &history);
+        }
         self.go_on(Branch { course, since, faults }, next, depth, each);
     }
 
@@ -121,6 +129,10 @@ impl Ground {
                 return (course.finish(), next);
             }
         }
+    }
+
+    fn is_its_own(&self, faults: &[usize]) -> bool {
+        self.lesson.is_its_own(faults.iter().map(|fault| &self.vocabulary[*fault]))
     }
 
     fn fails_over(&self, fault: usize) -> bool {
