@@ -7,7 +7,7 @@ use futures_util::stream::FuturesUnordered;
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo, Script, Value};
-use redquorum::Redlock;
+use redquorum::{Builder, Redlock};
 use redquorum_protocol::wire::GRANT;
 
 const TTL: Duration = Duration::from_millis(TTL_MS);
@@ -33,6 +33,8 @@ pub(crate) enum Contender {
     Redquorum(Redlock),
     /// Its leases with fencing tokens.
     Fenced(Redlock),
+    /// The same, guarded against masters that forget.
+    Guarded(Redlock),
     #[cfg(feature = "rslock")]
     Rslock(rslock::LockManager),
 }
@@ -44,13 +46,15 @@ pub(crate) enum Kind {
     ScriptFloor,
     Redquorum,
     Fenced,
+    Guarded,
     #[cfg(feature = "rslock")]
     Rslock,
 }
 
 impl Kind {
-    /// What fencing tokens cost.
-    pub(crate) const FENCING: &[Self] = &[Self::Redquorum, Self::Fenced, Self::ScriptFloor];
+    /// What defences cost.
+    pub(crate) const DEFENDED: &[Self] =
+        &[Self::Redquorum, Self::Fenced, Self::Guarded, Self::ScriptFloor];
 
     /// Plain locks.
     pub(crate) const PLAIN: &[Self] = &[
@@ -66,6 +70,7 @@ impl Kind {
             Self::ScriptFloor => "script floor",
             Self::Redquorum => "redquorum",
             Self::Fenced => "redquorum, fenced",
+            Self::Guarded => "redquorum, fenced and guarded",
             #[cfg(feature = "rslock")]
             Self::Rslock => "rslock",
         }
@@ -78,20 +83,25 @@ impl Kind {
                 let grant = Script::new(GRANT.source);
                 Contender::ScriptFloor(connect_all(urls).await, Script::new(DELETE), grant)
             }
-            Self::Redquorum | Self::Fenced => {
-                let lock =
-                    Redlock::builder().urls(urls).ttl(TTL).require_quorum(true).build().await;
-                let lock = lock.expect("five masters are up");
-                if self == Self::Fenced {
-                    Contender::Fenced(lock)
-                } else {
-                    Contender::Redquorum(lock)
-                }
+            Self::Redquorum => Contender::Redquorum(lock(plain(urls)).await),
+            Self::Fenced => Contender::Fenced(lock(plain(urls)).await),
+            Self::Guarded => {
+                let lock = lock(plain(urls).guard(TTL)).await;
+                lock.bless_new_masters().await;
+                Contender::Guarded(lock)
             }
             #[cfg(feature = "rslock")]
             Self::Rslock => Contender::Rslock(rslock::LockManager::new(urls.to_vec())),
         }
     }
+}
+
+fn plain(urls: &[String]) -> Builder {
+    Redlock::builder().urls(urls).ttl(TTL).require_quorum(true)
+}
+
+async fn lock(builder: Builder) -> Redlock {
+    builder.build().await.expect("five masters are up")
 }
 
 const DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
@@ -126,6 +136,7 @@ impl Contender {
             Self::ScriptFloor(..) => Kind::ScriptFloor.name(),
             Self::Redquorum(_) => Kind::Redquorum.name(),
             Self::Fenced(_) => Kind::Fenced.name(),
+            Self::Guarded(_) => Kind::Guarded.name(),
             #[cfg(feature = "rslock")]
             Self::Rslock(_) => Kind::Rslock.name(),
         }
@@ -147,7 +158,7 @@ impl Contender {
                 set.arg(&token).arg(TTL_MS).arg(wall_micros()).arg(FENCING_MEMORY_MS);
                 bare_pair(start, connections, &set, script, (resource, &token)).await
             }
-            Self::Fenced(lock) => {
+            Self::Fenced(lock) | Self::Guarded(lock) => {
                 let lease = lock.acquire(resource).fenced().await.expect("nobody else wants it");
                 let acquire = start.elapsed();
                 let start = Instant::now();

@@ -59,10 +59,12 @@ fn main() -> ExitCode {
         }
     }
     for tasks in [1, 64] {
-        let table = on_runtime(1, healthy(&masters, &plan, tasks, Kind::FENCING));
-        println!("### Fencing tokens: {tasks} task(s), 1 worker thread\n\n{table}");
-        let ratio = table.acquire_ratio(Kind::Fenced, Kind::ScriptFloor);
-        println!("Acquire p50, fenced, beside the script floor: {ratio:.2} ×\n");
+        let table = on_runtime(1, healthy(&masters, &plan, tasks, Kind::DEFENDED));
+        println!("### Defences: {tasks} task(s), 1 worker thread\n\n{table}");
+        for kind in [Kind::Fenced, Kind::Guarded] {
+            let ratio = table.acquire_ratio(kind, Kind::ScriptFloor);
+            println!("Acquire p50, {}, beside the script floor: {ratio:.2} ×\n", kind.name());
+        }
     }
     println!("{}", contend::told(&masters.urls(), plan.slice * 10));
     for (state, table) in on_runtime(1, degraded(&masters, &plan)) {
