@@ -59,7 +59,13 @@ impl Setting {
         if !reached(within.to) {
             return None;
         }
-        // It never runs backwards between two settings: halve.
+        // A clock that runs at its rate shows it after what is missing; others are halved for.
+        let missing = goal.saturating_sub(self.shows(within.from, most));
+        let guess = within.from.saturating_add(missing).min(within.to);
+        if reached(guess) && !reached(guess.saturating_sub(1)) {
+            return Some(guess);
+        }
+        // It never runs backwards between two settings.
         let (mut before, mut after) = (within.from, within.to);
         while after.saturating_sub(before) > 1 {
             let middle = before.midpoint(after);
@@ -229,4 +235,39 @@ fn latest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
         }
     }
     since.unwrap_or(Ns::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_clock_first_shows_is_found_whatever_its_rate() {
+        let edges = [Ns::MIN, -MS, 0, 1, 5 * MS, Ns::MAX - 1, Ns::MAX];
+        let (mut found, mut never) = (0, 0);
+        for (ahead, rate) in
+            edges.into_iter().flat_map(|ahead| [0.0, 0.5, 1.0, 2.0].map(|r| (ahead, r)))
+        {
+            let since = Window { from: 0, to: MS };
+            let setting = Setting { since, ahead, rate, strobe_by: MS };
+            for (goal, most) in edges.into_iter().flat_map(|goal| [false, true].map(|m| (goal, m)))
+            {
+                for within in [Span::new(0, Ns::MAX), Span::new(3, 9 * MS), Span::new(7, 7)] {
+                    match setting.reaches(goal, within, most) {
+                        Some(at) => {
+                            assert!(within.from <= at && at <= within.to);
+                            assert!(setting.shows(at, most) >= goal);
+                            assert!(at == within.from || setting.shows(at - 1, most) < goal);
+                            found += 1;
+                        }
+                        None => {
+                            assert!(setting.shows(within.to, most) < goal);
+                            never += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(found > 300 && never > 100, "{found} {never}");
+    }
 }
