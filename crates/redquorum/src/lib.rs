@@ -101,3 +101,8 @@ pub use redquorum_protocol::{
 };
 pub use report::{MasterReport, Report};
 pub use stats::{Latency, MasterStats, Stats};
+
+/// The snippets of a document compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/from-redisson.md")]
+struct FromRedisson;
