@@ -32,8 +32,16 @@ const USAGE: u8 = 64;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What it can do.
-const CAN: [Can; 7] =
-    [Can::Deadline, Can::Extend, Can::Fence, Can::Guard, Can::Wait, Can::KeepAlive, Can::Lost];
+const CAN: [Can; 8] = [
+    Can::Deadline,
+    Can::Extend,
+    Can::Fence,
+    Can::Guard,
+    Can::ClockGuard,
+    Can::Wait,
+    Can::KeepAlive,
+    Can::Lost,
+];
 
 /// Runs the client until the end of standard input.
 pub fn main() -> ExitCode {
@@ -85,6 +93,11 @@ async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
     let guard = options.guard_ms.map(Duration::from_millis);
     let builder = match guard {
         Some(max_ttl) => builder.guard(max_ttl),
+        None => builder,
+    };
+    let clock_guard = options.clock_guard_ms.map(Duration::from_millis);
+    let builder = match clock_guard {
+        Some(bound) => builder.clock_guard(bound),
         None => builder,
     };
     builder.build().await.map_err(|why| why.to_string())

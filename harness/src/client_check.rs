@@ -37,6 +37,7 @@ const OPTIONS: Options = Options {
     drift_ms: 2,
     fencing: true,
     guard_ms: None,
+    clock_guard_ms: None,
 };
 
 /// How a check ended, if it did not find a fault.

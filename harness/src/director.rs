@@ -159,6 +159,10 @@ impl Director {
             if self.scenario.lock.guard.is_some() && !guards {
                 return Some("the client cannot `guard`".to_owned());
             }
+            let looks = can.get(client.process()).is_some_and(|can| can.contains(&Can::ClockGuard));
+            if self.scenario.lock.clock_guard.is_some() && !looks {
+                return Some("the client cannot `clock_guard`".to_owned());
+            }
             for step in &client.script {
                 let needed = match step {
                     Step::Extend { .. } => (Can::Extend, "extend"),

@@ -131,6 +131,10 @@ pub struct Lock {
     /// than this. Default: they trust them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<Length>,
+    /// With a guard: whether clients also distrust masters whose clocks may have gained more than this.
+    /// Default: they trust clocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock_guard: Option<Length>,
     /// With a guard: whether the masters are old acquaintances as the run begins, or new and distrusted.
     /// Default yes.
     #[serde(skip_serializing_if = "is_true")]
@@ -147,7 +151,8 @@ impl Lock {
     pub fn marker(&self, run_id: &str, persistence: Persistence) -> Option<String> {
         let guard = self.guard.filter(|_| self.blessed)?;
         let always = if persistence == Persistence::AofAlways { " always" } else { "" };
-        Some(format!("{run_id} {}{always}", guard.0.as_millis()))
+        let clock = self.clock_guard.map(|bound| format!(" clock={}", bound.0.as_millis()));
+        Some(format!("{run_id} {}{always}{}", guard.0.as_millis(), clock.unwrap_or_default()))
     }
 
     /// For how long a master is distrusted.
@@ -167,17 +172,20 @@ impl Default for Lock {
             drift: Length(Duration::from_millis(2)),
             fencing: false,
             guard: None,
+            clock_guard: None,
             blessed: true,
         }
     }
 }
 
 impl Lock {
-    /// What is deducted from a TTL: rounded up. Written once more than in the protocol, on purpose: who
-    /// judges by it must not share a mistake with the lock.
-    pub fn drift_of(&self, ttl: Duration) -> Duration {
+    /// What is deducted from a TTL: drift, rounded up, and what a clock may gain unnoticed. Written once
+    /// more than in the protocol, on purpose: who judges by it must not share a mistake with the lock.
+    pub fn deducted_from(&self, ttl: Duration) -> Duration {
         let share = (ttl.as_nanos() * u128::from(self.drift_ppm)).div_ceil(1_000_000);
-        Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX)).saturating_add(self.drift.0)
+        let drift = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
+        let unnoticed = self.clock_guard.map_or(Duration::ZERO, |bound| bound.0);
+        drift.saturating_add(self.drift.0).saturating_add(unnoticed)
     }
 }
 

@@ -39,6 +39,10 @@ pub struct Options {
     /// Distrust masters that may have forgotten leases of up to this TTL; if not given, trust them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard_ms: Option<u64>,
+    /// With `guard_ms`: distrust also masters whose clocks may have gained more than this, and deduct it
+    /// from every lease; if not given, trust clocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_guard_ms: Option<u64>,
 }
 
 /// What the harness says to a client.
@@ -129,6 +133,8 @@ pub enum Can {
     Fence,
     /// It distrusts masters that may have forgotten, if it is given `guard_ms`.
     Guard,
+    /// It distrusts masters whose clocks have stepped, if it is given `clock_guard_ms`.
+    ClockGuard,
     /// It waits (`wait_ms`); otherwise the harness asks again.
     Wait,
     /// It extends in the background.

@@ -5,12 +5,15 @@
 //! is followed by rounds that certify one ([`fence`](crate::fence)). Driven by [`Claim`](crate::Claim), which turns a won
 //! attempt into a [`Hold`](crate::Hold).
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::effect::{Ask, Dice, Effect, Step};
 use crate::fence;
+use crate::guard::Distrust;
 use crate::quorum::{NodeId, NodeSet};
+use crate::reading::Reading;
 use crate::terms::Terms;
 use crate::time::Time;
 use crate::token::Token;
@@ -52,6 +55,8 @@ pub struct Acquire {
     attempt: u32,
     token: Token,
     ballot: Ballot,
+    /// What the answers of this round told of the masters' clocks; empty where nobody looks at them.
+    clocks: Vec<Option<Reading>>,
     /// The round that certifies a number, if the grants did not agree on one.
     certification: Option<Certification>,
     /// The fencing token, once it is won.
@@ -93,6 +98,7 @@ impl Acquire {
             attempt: 0,
             token: dice.token(),
             ballot: Ballot::open(terms.nodes(), now),
+            clocks: Vec::new(),
             certification: None,
             fencing_token: None,
             cleaned: NodeSet::EMPTY,
@@ -108,6 +114,9 @@ impl Acquire {
         // Around once in four thousand million attempts, of which no late answer is left by then.
         self.attempt = self.attempt.wrapping_add(1);
         self.ballot = Ballot::open(self.terms.nodes(), now);
+        if !self.terms.clock_bound().is_zero() {
+            self.clocks = vec![None; self.terms.nodes()];
+        }
         self.certification = None;
         self.fencing_token = None;
         self.cleaned = NodeSet::EMPTY;
@@ -123,7 +132,7 @@ impl Acquire {
         &mut self,
         now: Time,
         step: Step,
-        node: NodeId,
+        (node, reading): (NodeId, Option<Reading>),
         answer: Answer,
         dice: &mut dyn Dice,
         out: &mut Vec<Effect>,
@@ -131,6 +140,7 @@ impl Acquire {
         match step {
             Step::Attempt(attempt) if attempt == self.attempt => {
                 if self.ballot.record(now, node, answer) && self.state == State::Voting {
+                    self.compare_clocks(node, reading);
                     self.judge(now, dice, out);
                 }
             }
@@ -212,6 +222,27 @@ impl Acquire {
     pub(crate) fn abandon(&mut self, out: &mut Vec<Effect>) {
         if matches!(self.state, State::Voting | State::Certifying | State::Won) {
             self.clean_up(out);
+        }
+    }
+
+    /// Takes the grants of masters for unknown whose clocks were not watched for long enough, and may be
+    /// ahead of any other that answered by more than half of the bound. If one of those that answered
+    /// has not stepped, and was no more than the other half ahead of this one before, then this one has
+    /// gained no more than the bound.
+    fn compare_clocks(&mut self, node: NodeId, reading: Option<Reading>) {
+        let Some(clock) = self.clocks.get_mut(node.index()) else { return };
+        *clock = reading;
+        let half = self.terms.clock_bound() / 2;
+        let granted = self.ballot.which(Answer::creates);
+        for node in NodeId::all(self.clocks.len()).filter(|node| granted.contains(*node)) {
+            let Some(ours) = self.clocks[node.index()] else { continue };
+            let left = Some(ours.unwatched()).filter(|left| !left.is_zero());
+            let others = self.clocks.iter().flatten();
+            let by = others.map(|other| ours.lead_at_most(*other)).max().unwrap_or_default();
+            if left.is_some() && by > half {
+                let why = Distrust::ClockAhead { by };
+                self.ballot.distrust(node, Cause::Distrusted { why, left });
+            }
         }
     }
 
@@ -311,7 +342,7 @@ impl Acquire {
         self.ballot.opened().plus(time)
     }
 
-    /// t0 + TTL − drift (R1): it does not depend on when the answers came.
+    /// t0 + TTL − drift, and less what a clock may gain unnoticed (R1): it does not depend on when the answers came.
     pub(crate) fn deadline(&self) -> Time {
         self.ballot.opened().plus(self.terms.validity())
     }

@@ -73,7 +73,8 @@ impl Claim {
     pub fn handle(&mut self, now: Time, input: Input, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         match (&mut *self, input) {
             (Self::Acquiring(acquire), Input::Answered { node, step, answer }) => {
-                acquire.answered(now, step, node, answer, dice, out);
+                let (answer, reading) = answer.read();
+                acquire.answered(now, step, (node, reading), answer, dice, out);
             }
             (Self::Acquiring(acquire), Input::Wake) => acquire.wake(now, dice, out),
             (Self::Acquiring(acquire), Input::Collect) => {
@@ -86,7 +87,7 @@ impl Claim {
                 *self = Self::Ended;
             }
             (Self::Holding(hold), Input::Answered { node, step, answer }) => {
-                hold.answered(now, step, node, answer, out);
+                hold.answered(now, step, node, answer.plain(), out);
             }
             (Self::Holding(hold), Input::Wake) => hold.wake(now, out),
             (Self::Holding(hold), Input::Extend(terms)) => hold.extend(now, terms, out),
@@ -104,7 +105,7 @@ impl Claim {
                 *self = Self::Ended;
             }
             (Self::Releasing(release), Input::Answered { node, step: Step::Release, answer }) => {
-                release.answered(now, node, answer, out);
+                release.answered(now, node, answer.plain(), out);
             }
             (Self::Releasing(release), Input::Wake) => release.wake(now, out),
             (Self::Releasing(_), Input::Abandon) => *self = Self::Ended,

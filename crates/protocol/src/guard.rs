@@ -14,6 +14,9 @@
 //! * One that says with its marker and its settings that it syncs every write forgets nothing by a
 //!   restart, and keeps its trust.
 //!
+//! A master whose *clock* jumps ahead drops keys too early, and does not forget by it. With a clock bound
+//! ([`Guard::with_clock_bound`]) its clock is watched, too: `link/offsets.rs`.
+//!
 //! What becomes of a distrusted master's votes stands in [`link`](crate::Link); `docs/safety.md`
 //! has what this defends, and what remains.
 
@@ -34,11 +37,15 @@ pub(crate) const MAX_MARKER: usize = 256;
 /// The word of a marker whose master was seen to sync every write.
 const DURABLE: &str = "always";
 
+/// How the word starts of a marker whose locks look at clocks, before the bound in milliseconds.
+const CLOCK: &str = "clock=";
+
 /// How a lock guards itself against masters that forget. Made by [`Guard::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Guard {
     max_ttl: Duration,
     quarantine: Duration,
+    clock: Option<Duration>,
     salt: u64,
 }
 
@@ -56,7 +63,34 @@ impl Guard {
         // Bounded by MAX_TTL, so whole milliseconds fit. Rounded as TTLs are.
         let max_ttl = Duration::from_millis(u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX));
         let quarantine = max_ttl.saturating_add(drift.of(max_ttl)).saturating_add(RESERVE);
-        Ok(Self { max_ttl, quarantine, salt })
+        Ok(Self { max_ttl, quarantine, clock: None, salt })
+    }
+
+    /// The same guard, which also distrusts masters whose clocks may have gained more than `bound` while
+    /// a lease can have been alive.
+    ///
+    /// What they gain less is not noticed, so `bound` is deducted from every lease
+    /// ([`Terms::with_clock_bound`](crate::Terms::with_clock_bound)): it must be the same for all clients,
+    /// and stands in the marker. Rounded down to milliseconds.
+    ///
+    /// # Errors
+    /// [`BadOption::ClockBound`] unless 1 ms ≤ `bound` < `max_ttl`.
+    pub fn with_clock_bound(self, bound: Duration) -> Result<Self, BadOption> {
+        if bound < Duration::from_millis(1) || bound >= self.max_ttl {
+            return Err(BadOption::ClockBound { bound, max_ttl: self.max_ttl });
+        }
+        let bound = Duration::from_millis(u64::try_from(bound.as_millis()).unwrap_or(u64::MAX));
+        Ok(Self { clock: Some(bound), ..self })
+    }
+
+    /// What a master's clock may gain unnoticed, if clocks are looked at.
+    pub const fn clock_bound(self) -> Option<Duration> {
+        self.clock
+    }
+
+    /// How long ago the oldest lease may have begun that is alive: `max_ttl` + its drift.
+    pub const fn window(self) -> Duration {
+        self.quarantine.saturating_sub(RESERVE)
     }
 
     /// The longest TTL.
@@ -82,7 +116,9 @@ impl Guard {
     /// What a master of this process is to be marked with; `durable` as in [`judge`](Self::judge).
     pub fn marker(self, run_id: &RunId, durable: bool) -> Arc<str> {
         let durable = if durable { " always" } else { "" };
-        Arc::from(format!("{} {}{durable}", run_id.0, self.max_ttl.as_millis()))
+        let clock = self.clock.map(|bound| format!(" {CLOCK}{}", bound.as_millis()));
+        let clock = clock.unwrap_or_default();
+        Arc::from(format!("{} {}{durable}{clock}", run_id.0, self.max_ttl.as_millis()))
     }
 
     /// Whether a master with this marker, of this process, is to be trusted; `durable`: it says that it
@@ -105,6 +141,9 @@ impl Guard {
         if marker.max_ttl != self.max_ttl {
             return Err(Distrust::OtherMaxTtl { marked: marker.max_ttl, ours: self.max_ttl });
         }
+        if marker.clock != self.clock {
+            return Err(Distrust::OtherClockBound { marked: marker.clock, ours: self.clock });
+        }
         match run_id {
             Some(run_id) if marker.run_id == &*run_id.0 => Ok(()),
             _ if durable && marker.durable => Ok(()),
@@ -119,15 +158,23 @@ struct Marker<'a> {
     run_id: &'a str,
     max_ttl: Duration,
     durable: bool,
+    clock: Option<Duration>,
 }
 
 impl<'a> Marker<'a> {
     fn read(text: &'a str) -> Option<Self> {
         let mut words = text.split(' ');
         let (run_id, max_ttl) = (words.next()?, words.next()?.parse().ok()?);
-        let durable = words.any(|word| word == DURABLE);
         let max_ttl = Duration::from_millis(max_ttl);
-        (!run_id.is_empty()).then_some(Self { run_id, max_ttl, durable })
+        let mut marker = Self { run_id, max_ttl, durable: false, clock: None };
+        for word in words {
+            if word == DURABLE {
+                marker.durable = true;
+            } else if let Some(bound) = word.strip_prefix(CLOCK) {
+                marker.clock = Some(Duration::from_millis(bound.parse().ok()?));
+            }
+        }
+        (!run_id.is_empty()).then_some(marker)
     }
 }
 
@@ -152,6 +199,29 @@ pub enum Distrust {
         /// What this lock says.
         ours: Duration,
     },
+    /// It has the marker of a lock with another clock bound, or with none where this one has one.
+    OtherClockBound {
+        /// What the marker says.
+        marked: Option<Duration>,
+        /// What this lock says.
+        ours: Option<Duration>,
+    },
+    /// Its clock has gained more than the bound, and may have ended leases too early.
+    ClockStepped {
+        /// By how much at least.
+        by: Duration,
+    },
+    /// Its answer was too slow to tell that its clock has not.
+    ClockUnclear {
+        /// By how much at most.
+        gained: Duration,
+    },
+    /// Its clock was not watched for long enough, and may be ahead of another master's by more than half
+    /// of the bound.
+    ClockAhead {
+        /// By how much at most.
+        by: Duration,
+    },
     /// Permissions forbid `INFO`, so its process cannot be told from another.
     Nameless,
     /// It cannot be watched: it answered with this error.
@@ -161,7 +231,7 @@ pub enum Distrust {
 impl Distrust {
     /// Whether it passes by itself, after a quarantine.
     pub const fn passes(&self) -> bool {
-        !matches!(self, Self::OtherMaxTtl { .. } | Self::Nameless)
+        !matches!(self, Self::OtherMaxTtl { .. } | Self::OtherClockBound { .. } | Self::Nameless)
     }
 }
 
@@ -179,10 +249,44 @@ impl fmt::Display for Distrust {
                 "its marker is of locks with a guard of {marked:?}, and this lock has {ours:?}: give \
                  all clients the same, then delete `redquorum:boot` where it is wrong"
             ),
+            Self::OtherClockBound { marked, ours } => write!(
+                f,
+                "its marker is of locks with {}, and this lock has {}: give all clients the same, then \
+                 delete `redquorum:boot` where it is wrong",
+                ClockBound(*marked),
+                ClockBound(*ours)
+            ),
+            Self::ClockStepped { by } => write!(
+                f,
+                "its clock stepped ahead by {by:.1?}, so leases may have ended too early there: let NTP \
+                 slew the clocks of masters"
+            ),
+            Self::ClockUnclear { gained } => write!(
+                f,
+                "it answered too slowly to tell that its clock is steady: it may have gained \
+                 {gained:.1?}"
+            ),
+            Self::ClockAhead { by } => write!(
+                f,
+                "its clock may be ahead of another master's by {by:.1?}, and was not watched for long \
+                 enough to tell whether it stepped: keep the clocks of masters in step"
+            ),
             Self::Nameless => {
                 f.write_str("INFO is forbidden, so a restart cannot be seen: allow +info")
             }
             Self::Unwatched(text) => write!(f, "it cannot be watched: {text}"),
+        }
+    }
+}
+
+/// A bound in a message.
+struct ClockBound(Option<Duration>);
+
+impl fmt::Display for ClockBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(bound) => write!(f, "a clock guard of {bound:?}"),
+            None => f.write_str("no clock guard"),
         }
     }
 }
@@ -228,9 +332,40 @@ mod tests {
     fn its_own_marker_is_read_back() {
         let guard = Guard::new(MAX, Drift::default(), 1).unwrap();
         let run_id = RunId(Arc::from("a"));
-        for durable in [false, true] {
-            let marker = guard.marker(&run_id, durable);
-            assert_eq!(guard.judge(Some(&marker), Some(&run_id), false), Ok(()));
+        for guard in [guard, guard.with_clock_bound(Duration::from_millis(500)).unwrap()] {
+            for durable in [false, true] {
+                let marker = guard.marker(&run_id, durable);
+                assert_eq!(guard.judge(Some(&marker), Some(&run_id), false), Ok(()), "{marker}");
+            }
         }
+    }
+
+    #[test]
+    fn a_marker_of_locks_that_look_at_clocks_otherwise_is_not_trusted() {
+        let plain = Guard::new(MAX, Drift::default(), 1).unwrap();
+        let ms = Duration::from_millis;
+        let bounds = [None, Some(ms(500)), Some(ms(1000))];
+        let run_id = RunId(Arc::from("a"));
+        for (ours, marked) in bounds.iter().flat_map(|ours| bounds.map(|marked| (*ours, marked))) {
+            let of = |bound: Option<Duration>| {
+                bound.map_or(plain, |bound| plain.with_clock_bound(bound).unwrap())
+            };
+            let marker = of(marked).marker(&run_id, true);
+            let wrong = Distrust::OtherClockBound { marked, ours };
+            let wanted = if ours == marked { Ok(()) } else { Err(wrong) };
+            assert_eq!(of(ours).judge(Some(&marker), Some(&run_id), true), wanted, "{marker}");
+        }
+        assert_eq!(judge("a 30000 clock=x", true), Err(Distrust::Garbled));
+    }
+
+    #[test]
+    fn a_clock_bound_is_whole_milliseconds_below_the_longest_lease() {
+        let guard = Guard::new(MAX, Drift::default(), 1).unwrap();
+        let bound = |bound| guard.with_clock_bound(bound).map(Guard::clock_bound);
+        assert_eq!(bound(Duration::from_micros(1_999)), Ok(Some(Duration::from_millis(1))));
+        for wrong in [Duration::ZERO, Duration::from_micros(999), MAX, Duration::MAX] {
+            assert!(matches!(bound(wrong), Err(BadOption::ClockBound { .. })), "{wrong:?}");
+        }
+        assert_eq!(guard.window(), MAX + Drift::default().of(MAX));
     }
 }

@@ -24,6 +24,7 @@
 //! What does not live here: bytes ([`wire`](crate::wire)), sockets and time (the driver's), and
 //! what a claim makes of an answer ([`claim`](crate::claim)).
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -37,6 +38,7 @@ use crate::vote::{Answer, Cause};
 use crate::wire::{Command, Expect, Greeting};
 
 mod ledger;
+mod offsets;
 mod sentry;
 mod words;
 
@@ -323,13 +325,7 @@ impl<T> Link<T> {
         }
     }
 
-    fn answered(
-        &mut self,
-        now: Time,
-        epoch: u64,
-        mut answer: Answer,
-        out: &mut Vec<LinkEffect<T>>,
-    ) {
+    fn answered(&mut self, now: Time, epoch: u64, answer: Answer, out: &mut Vec<LinkEffect<T>>) {
         let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) else { return };
         let Some(sent) = open.unanswered.pop_front() else {
             // More answers than commands: nothing on this connection can be trusted.
@@ -337,6 +333,13 @@ impl<T> Link<T> {
         };
         open.bytes -= sent.bytes;
         open.heard = now;
+        let (mut answer, clock) = match answer {
+            Answer::Stamped { micros, answer } => {
+                let sentry = self.sentry.as_mut();
+                (answer.plain(), sentry.and_then(|it| it.read_clock(now, sent.at, micros)))
+            }
+            answer => (answer, None),
+        };
         // Only what a healthy master says counts against flapping: one that hangs up at every
         // clean-up has answered the kill of its last connection each time.
         if matches!(sent.purpose, Purpose::Ask | Purpose::Pay(_))
@@ -363,6 +366,9 @@ impl<T> Link<T> {
             Purpose::Ask => {
                 if let (Answer::Marked { boot, .. }, Some(sentry)) = (&answer, &mut self.sentry) {
                     answer = Answer::Unknown(sentry.refused(now, boot.clone()));
+                } else if let (true, Some((_, Err(cause)))) = (answer.creates(), &clock) {
+                    // The key is there, and is cleaned up as any other.
+                    answer = Answer::Unknown(cause.clone());
                 }
             }
             Purpose::Watch => {
@@ -382,7 +388,14 @@ impl<T> Link<T> {
             Purpose::Load => self.loaded(now, &answer, out),
         }
         if let Some(tag) = sent.tag {
-            out.push(LinkEffect::Tell(tag, answer));
+            out.push(LinkEffect::Tell(
+                tag,
+                match clock {
+                    // Whatever it answered: others are compared with it.
+                    Some((reading, _)) => Answer::Timed { reading, answer: Box::new(answer) },
+                    None => answer,
+                },
+            ));
         }
         if no_script {
             self.load_scripts(now, out);

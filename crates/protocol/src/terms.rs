@@ -54,6 +54,8 @@ pub struct Terms {
     fencing: Option<Duration>,
     /// No TTL is longer, because a guard relies on it.
     max_ttl: Option<Duration>,
+    /// What a master's clock may gain unnoticed.
+    clock_bound: Duration,
 }
 
 impl Terms {
@@ -86,7 +88,8 @@ impl Terms {
         if drift.of(ttl) < MIN_DRIFT {
             return Err(BadOption::DriftTooSmall { drift: drift.of(ttl) });
         }
-        let terms = Self { nodes, ttl, drift, node_timeout, fencing: None, max_ttl: None };
+        let (fencing, max_ttl, clock_bound) = (None, None, Duration::ZERO);
+        let terms = Self { nodes, ttl, drift, node_timeout, fencing, max_ttl, clock_bound };
         if drift.of(ttl).saturating_add(node_timeout) >= ttl {
             return Err(BadOption::TtlTooShort { ttl, drift: drift.of(ttl), node_timeout });
         }
@@ -100,7 +103,7 @@ impl Terms {
     pub fn with_ttl(self, ttl: Duration) -> Result<Self, BadOption> {
         let terms = Self::new(self.nodes, ttl, self.drift, self.node_timeout)?;
         let terms = self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))?;
-        Ok(terms.fenced_as(self))
+        Ok(terms.with_clock_bound(self.clock_bound)?.fenced_as(self))
     }
 
     /// The same terms with a fencing token: masters remember their counters for `memory` after the
@@ -127,6 +130,24 @@ impl Terms {
             return Err(BadOption::TtlAboveGuard { ttl: self.ttl, max_ttl });
         }
         Ok(Self { max_ttl: Some(max_ttl), ..self })
+    }
+
+    /// The same terms where the clock of a master may gain so much unnoticed: it is deducted from every
+    /// lease, as drift is. See [`Guard::with_clock_bound`](crate::Guard::with_clock_bound).
+    ///
+    /// # Errors
+    /// [`BadOption::TtlBelowClockBound`] if nothing would be left of the TTL.
+    pub fn with_clock_bound(self, bound: Duration) -> Result<Self, BadOption> {
+        let (ttl, drift, node_timeout) = (self.ttl, self.drift.of(self.ttl), self.node_timeout);
+        if drift.saturating_add(node_timeout).saturating_add(bound) >= ttl {
+            return Err(BadOption::TtlBelowClockBound { ttl, bound, drift, node_timeout });
+        }
+        Ok(Self { clock_bound: bound, ..self })
+    }
+
+    /// What a master's clock may gain unnoticed; zero where clocks are not looked at.
+    pub const fn clock_bound(self) -> Duration {
+        self.clock_bound
     }
 
     /// The same terms, fenced as the others are.
@@ -167,9 +188,10 @@ impl Terms {
         u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// How long a lease lives, counted from before its first byte was sent: TTL − drift.
+    /// How long a lease lives, counted from before its first byte was sent: TTL − drift, and less what
+    /// a clock may gain unnoticed.
     pub fn validity(self) -> Duration {
-        self.ttl.saturating_sub(self.drift.of(self.ttl))
+        self.ttl.saturating_sub(self.drift.of(self.ttl)).saturating_sub(self.clock_bound)
     }
 
     /// How long one round waits for the masters' answers.
@@ -224,6 +246,27 @@ pub enum BadOption {
         ttl: Duration,
         /// The longest that the guard allows.
         max_ttl: Duration,
+    },
+    /// The bound of the clock guard is no whole millisecond, or not below the longest TTL.
+    ClockBound {
+        /// The one that was given.
+        bound: Duration,
+        /// The longest TTL.
+        max_ttl: Duration,
+    },
+    /// A clock guard without a guard.
+    ClockBoundWithoutGuard,
+    /// Nothing would be left of the TTL after the drift, one node timeout and what a clock may gain
+    /// unnoticed.
+    TtlBelowClockBound {
+        /// The one that was given, rounded down to milliseconds.
+        ttl: Duration,
+        /// What a clock may gain unnoticed.
+        bound: Duration,
+        /// What is deducted besides.
+        drift: Duration,
+        /// How long a round may take.
+        node_timeout: Duration,
     },
     /// The drift is below the resolution with which Redis expires keys.
     DriftTooSmall {
@@ -283,6 +326,21 @@ impl fmt::Display for BadOption {
                  may have forgotten are distrusted: set a shorter ttl and extend the lease, or raise \
                  the guard on all clients"
             ),
+            Self::ClockBound { bound, max_ttl } => write!(
+                f,
+                "clock guard of {bound:?} is out of bounds: set at least 1ms and less than the longest \
+                 ttl ({max_ttl:?}), better 500ms to 1s"
+            ),
+            Self::ClockBoundWithoutGuard => f.write_str(
+                "clock guard without a guard, whose longest ttl says how long a clock is to be \
+                 watched: set the guard, too",
+            ),
+            Self::TtlBelowClockBound { ttl, bound, drift, node_timeout } => write!(
+                f,
+                "ttl of {ttl:?} is too short: it must be longer than the clock guard ({bound:?}) + \
+                 drift ({drift:?}) + node timeout ({node_timeout:?}); raise the ttl, or lower the \
+                 clock guard on all clients"
+            ),
             Self::DriftTooSmall { drift } => write!(
                 f,
                 "drift of {drift:?} is too small: redis expires keys to within 1ms, so allow at \
@@ -335,6 +393,18 @@ mod tests {
         {
             assert!(matches!(terms(ttl), Err(BadOption::TtlTooLong { .. })), "{ttl:?}");
         }
+    }
+
+    #[test]
+    fn what_a_clock_may_gain_is_deducted_and_must_leave_something() {
+        let ms = Duration::from_millis;
+        let guarded = terms(ms(1000)).unwrap().with_clock_bound(ms(300)).unwrap();
+        assert_eq!(guarded.validity(), ms(688));
+        assert_eq!(guarded.with_ttl(ms(500)).unwrap().validity(), ms(193));
+        let short = guarded.with_ttl(ms(355));
+        assert!(matches!(short, Err(BadOption::TtlBelowClockBound { .. })), "{short:?}");
+        assert!(guarded.with_ttl(ms(356)).is_ok());
+        assert!(guarded.with_clock_bound(Duration::MAX).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What one master's answer means, and the ballot that collects a round of them.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -7,6 +8,7 @@ use core::time::Duration;
 
 use crate::guard::Distrust;
 use crate::quorum::{NodeId, NodeSet};
+use crate::reading::Reading;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -48,6 +50,21 @@ pub enum Answer {
     Blessed,
     /// Nothing is known: the key may be there or not (R2).
     Unknown(Cause),
+    /// What a script answered that tells the master's `TIME`, too. A link takes the answer out of it,
+    /// or makes it [`Timed`](Answer::Timed).
+    Stamped {
+        /// Microseconds of the master's clock.
+        micros: u64,
+        /// What it answered.
+        answer: Box<Answer>,
+    },
+    /// What a link tells of an answer whose time matters, since a guard looks at clocks.
+    Timed {
+        /// The master's clock.
+        reading: Reading,
+        /// What it answered.
+        answer: Box<Answer>,
+    },
 }
 
 /// Who holds a key that is not ours, as far as the master was asked.
@@ -153,6 +170,32 @@ impl Answer {
     pub const fn creates(&self) -> bool {
         matches!(self, Self::Created | Self::Granted { .. })
     }
+
+    /// With the master's clock, as some scripts answer; an error tells no time.
+    #[must_use]
+    pub fn stamped(self, micros: u64) -> Self {
+        match self {
+            Self::Unknown(_) => self,
+            answer => Self::Stamped { micros, answer: Box::new(answer) },
+        }
+    }
+
+    /// What was answered, without any time.
+    #[must_use]
+    pub fn plain(self) -> Self {
+        match self {
+            Self::Stamped { answer, .. } | Self::Timed { answer, .. } => answer.plain(),
+            answer => answer,
+        }
+    }
+
+    /// What was answered, and the reading of the master's clock, if there is one.
+    pub(crate) fn read(self) -> (Self, Option<Reading>) {
+        match self {
+            Self::Timed { reading, answer } => (answer.plain(), Some(reading)),
+            answer => (answer.plain(), None),
+        }
+    }
 }
 
 impl fmt::Display for Answer {
@@ -170,6 +213,9 @@ impl fmt::Display for Answer {
             Self::Marked { .. } => f.write_str("has no marker"),
             Self::Blessed => f.write_str("marked: trusted from now on"),
             Self::Unknown(cause) => fmt::Display::fmt(cause, f),
+            Self::Stamped { answer, .. } | Self::Timed { answer, .. } => {
+                fmt::Display::fmt(answer, f)
+            }
         }
     }
 }
@@ -212,6 +258,11 @@ impl Ballot {
             *vote = Vote { answer: Some(answer), took: now.since(self.opened) };
         }
         awaited
+    }
+
+    /// Takes a grant for unknown, since its master is distrusted.
+    pub(crate) fn distrust(&mut self, node: NodeId, cause: Cause) {
+        self.votes[node.index()].answer = Some(Answer::Unknown(cause));
     }
 
     /// Adds what the clean-up of a refused attempt found out about the holder.

@@ -308,22 +308,7 @@ impl Expect {
                 Some(number) => Answer::Granted { number },
                 None => Answer::Unknown(Cause::Garbage),
             },
-            (Self::Guarded { .. }, Frame::Integer(0)) => Answer::Taken(Holder::NotAsked),
-            (Self::Guarded { fenced: false }, Frame::Integer(1)) => Answer::Created,
-            (Self::Guarded { fenced: true }, Frame::Integer(number)) => match counted(*number) {
-                Some(number) => Answer::Granted { number },
-                None => Answer::Unknown(Cause::Garbage),
-            },
-            (Self::Guarded { .. }, Frame::Array(parts)) => match parts.as_slice() {
-                [Frame::Bulk(boot)] => Answer::Marked { boot: marker(boot), vigil: None },
-                _ => Answer::Unknown(Cause::Garbage),
-            },
-            (Self::Watch, Frame::Array(parts)) => match parts.as_slice() {
-                [Frame::Bulk(boot), Frame::Bulk(vigil)] => {
-                    Answer::Marked { boot: marker(boot), vigil: marker(vigil) }
-                }
-                _ => Answer::Unknown(Cause::Garbage),
-            },
+            (Self::Guarded { .. } | Self::Watch, Frame::Array(parts)) => self.read_stamped(parts),
             (Self::Bless, Frame::Simple(b"OK")) => Answer::Blessed,
             (Self::Bless, Frame::Null) => Answer::Marked { boot: None, vigil: None },
             (Self::Keep | Self::Delete | Self::Certify, Frame::Integer(0)) => Answer::Absent,
@@ -346,6 +331,30 @@ impl Expect {
             (Self::Ping, Frame::Simple(b"PONG")) => Answer::Alive,
             _ => Answer::Unknown(Cause::Garbage),
         }
+    }
+}
+
+impl Expect {
+    /// Answers of scripts that end with the master's `TIME` in microseconds.
+    fn read_stamped(self, parts: &[Frame<'_>]) -> Answer {
+        let garbage = Answer::Unknown(Cause::Garbage);
+        let [said @ .., Frame::Integer(micros)] = parts else { return garbage };
+        let answer = match (self, said) {
+            (Self::Guarded { .. }, [Frame::Integer(0)]) => Answer::Taken(Holder::NotAsked),
+            (Self::Guarded { fenced: false }, [Frame::Integer(1)]) => Answer::Created,
+            (Self::Guarded { fenced: true }, [Frame::Integer(number)]) => match counted(*number) {
+                Some(number) => Answer::Granted { number },
+                None => return garbage,
+            },
+            (Self::Guarded { .. }, [Frame::Bulk(boot)]) => {
+                Answer::Marked { boot: marker(boot), vigil: None }
+            }
+            (Self::Watch, [Frame::Bulk(boot), Frame::Bulk(vigil)]) => {
+                Answer::Marked { boot: marker(boot), vigil: marker(vigil) }
+            }
+            _ => return garbage,
+        };
+        u64::try_from(*micros).map_or(garbage, |micros| answer.stamped(micros))
     }
 }
 

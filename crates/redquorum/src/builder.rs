@@ -40,6 +40,7 @@ pub struct Builder {
     connect_timeout: Duration,
     drift: Drift,
     guard: Option<Duration>,
+    clock_guard: Option<Duration>,
     prefix: Vec<u8>,
     retry: RetryPolicy,
     require_quorum: bool,
@@ -64,6 +65,7 @@ impl Default for Builder {
             connect_timeout: Duration::from_secs(1),
             drift: Drift::default(),
             guard: None,
+            clock_guard: None,
             prefix: Vec::new(),
             retry: RetryPolicy::Backoff(Backoff::default()),
             require_quorum: false,
@@ -178,6 +180,29 @@ impl Builder {
         self
     }
 
+    /// Guards the lock also against masters whose clocks step ahead, or run fast: such a master drops keys
+    /// too early, and would grant a rival. Only together with a [`guard`](Builder::guard). Default: clocks
+    /// are trusted.
+    ///
+    /// `bound` is what a clock may gain unnoticed while a lease lives: at least 1 ms and less than the
+    /// guard's `max_ttl`, rounded down to milliseconds. **It is deducted from every lease**, so it should
+    /// be well below the TTL: TTL > bound + drift + node timeout. 500 ms to 1 s is right for most: above
+    /// four round trips, and above twice the differences that NTP leaves between masters. A bound
+    /// that is too narrow costs availability, not safety.
+    ///
+    /// A master that was seen to step is distrusted for `max_ttl` and its drift. Until a client has watched a
+    /// master for that long, it trusts its clock only as far as it is ahead of no other master that
+    /// answers by more than half of the bound; so give the masters NTP. Leases that run are extended and
+    /// released as ever. It costs no round trip but a look at each master every half `max_ttl`.
+    ///
+    /// All clients of the masters must have the same bound: it stands in the marker, and one with another is
+    /// told so, as with the guard. What it does not see, such as a clock that steps up and back between
+    /// two looks, is listed in `docs/safety.md`.
+    pub fn clock_guard(mut self, bound: Duration) -> Self {
+        self.clock_guard = Some(bound);
+        self
+    }
+
     /// What is put in front of every resource to make its key, with nothing between. It counts
     /// towards the 1 MiB that a key may have. Default nothing.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
@@ -255,10 +280,11 @@ impl Builder {
     fn start(self) -> Result<Redlock, BuildError> {
         let mut terms = Terms::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
             .map_err(BuildError::Options)?;
-        let guard = self.guard.map(|max_ttl| Guard::new(max_ttl, self.drift, number()));
-        let guard = guard.transpose().map_err(BuildError::Options)?;
+        let guard = self.guard_of_masters().map_err(BuildError::Options)?;
         if let Some(guard) = guard {
             terms = terms.with_max_ttl(guard.max_ttl()).map_err(BuildError::Options)?;
+            let bound = guard.clock_bound().unwrap_or_default();
+            terms = terms.with_clock_bound(bound).map_err(BuildError::Options)?;
         }
         if self.connect_timeout < self.node_timeout {
             return Err(BuildError::Options(BadOption::ConnectTimeoutTooShort {
@@ -302,6 +328,15 @@ impl Builder {
             changed,
         };
         Ok(Redlock { fleet: Arc::new(fleet) })
+    }
+
+    fn guard_of_masters(&self) -> Result<Option<Guard>, BadOption> {
+        let Some(max_ttl) = self.guard else {
+            let alone = self.clock_guard.map(|_| BadOption::ClockBoundWithoutGuard);
+            return alone.map_or(Ok(None), Err);
+        };
+        let guard = Guard::new(max_ttl, self.drift, number())?;
+        self.clock_guard.map_or(Ok(guard), |bound| guard.with_clock_bound(bound)).map(Some)
     }
 
     fn nodes(&self) -> Result<Vec<Arc<dyn Node>>, BuildError> {
@@ -348,6 +383,7 @@ impl fmt::Debug for Builder {
             .field("connect_timeout", &self.connect_timeout)
             .field("drift", &self.drift)
             .field("guard", &self.guard)
+            .field("clock_guard", &self.clock_guard)
             .finish_non_exhaustive()
     }
 }

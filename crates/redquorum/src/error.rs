@@ -109,8 +109,8 @@ impl fmt::Display for AcquireError {
         let (what, report, attempts) = match self {
             Self::Taken { report, attempts } => ("taken by another", report, attempts),
             Self::NoQuorum { report, attempts } if is_for_distrust(report) => (
-                "no quorum: masters that may have forgotten leases are distrusted until none of those can \
-                 be alive; wait, or bless masters that are new",
+                "no quorum: masters that may have forgotten leases, or ended them too early, are \
+                 distrusted until none of those can be alive; wait, or bless masters that are new",
                 report,
                 attempts,
             ),

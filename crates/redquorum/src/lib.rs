@@ -30,7 +30,8 @@
 //!   must refuse: see [`FencedLease`] and [`resource`].
 //! * Anything when masters forget, or when their clocks step: of five that all granted it takes
 //!   three to let another in, but of a bare quorum one is enough. [`Builder::guard`] sees most ways
-//!   of forgetting, and does not count such masters until it does no harm.
+//!   of forgetting, [`Builder::clock_guard`] most clocks that step, and such masters are not counted
+//!   until it does no harm.
 //! * Order among waiters.
 //!
 //! [`docs/safety.md`](https://github.com/redquorum/redquorum/blob/main/docs/safety.md) has the whole

@@ -45,6 +45,7 @@ pub struct Masters(Vec<Arc<Master>>);
 
 struct Master {
     number: usize,
+    born: Instant,
     state: Mutex<State>,
     stopped: watch::Sender<bool>,
 }
@@ -56,6 +57,8 @@ struct State {
     last_id: u64,
     restarts: u64,
     dead: bool,
+    /// By how much its clock was set ahead.
+    ahead: Duration,
 }
 
 struct Entry {
@@ -66,9 +69,10 @@ struct Entry {
 impl Masters {
     /// `count` masters, running and empty.
     pub fn new(count: usize) -> Self {
+        let born = Instant::now();
         let master = |number| {
             let (state, stopped) = (Mutex::default(), watch::Sender::new(false));
-            Arc::new(Master { number, state, stopped })
+            Arc::new(Master { number, born, state, stopped })
         };
         Self((1..=count).map(master).collect())
     }
@@ -126,6 +130,16 @@ impl Masters {
     /// Makes a master forget all keys: `FLUSHALL`.
     pub fn forget(&self, number: usize) {
         self.master(number).lock().keys.clear();
+    }
+
+    /// Sets a master's clock ahead, at once: its keys expire so much earlier.
+    pub fn step_clock(&self, number: usize, by: Duration) {
+        let mut state = self.master(number).lock();
+        state.ahead += by;
+        let now = Instant::now();
+        for expires in state.keys.values_mut().filter_map(|entry| entry.expires.as_mut()) {
+            *expires = expires.checked_sub(by).unwrap_or(now).max(now);
+        }
     }
 
     /// The value of a key on one master, if it is there.
@@ -213,7 +227,16 @@ async fn serve(master: Arc<Master>, id: u64, mut pipe: DuplexStream) {
     master.lock().connections.remove(&id);
 }
 
+/// What the clocks of masters in memory show as they are made, in seconds: none began with 1970.
+const BIRTH: Duration = Duration::from_secs(1_700_000_000);
+
 impl Master {
+    /// Its clock, which goes as Tokio's does.
+    fn micros(&self, state: &State) -> i64 {
+        let shows = BIRTH + self.born.elapsed() + state.ahead;
+        i64::try_from(shows.as_micros()).unwrap_or(i64::MAX)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

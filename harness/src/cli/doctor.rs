@@ -33,6 +33,9 @@ pub(super) struct DoctorOptions {
     /// The longest TTL of a lock with a guard: markers are held against it
     #[arg(long, value_name = "TIME", value_parser = time)]
     max_ttl: Option<Duration>,
+    /// The clock guard of a lock with one: markers are held against it
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "max_ttl")]
+    clock_guard: Option<Duration>,
     /// The prefix of the lock's keys, where permissions are cut to it
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prefix: String,
@@ -92,6 +95,12 @@ fn wish(options: &DoctorOptions) -> Result<(Vec<Address>, Wish), (String, &'stat
                 .map_err(|error| (format!("--max-ttl: {error}"), "give at most 24h"))?,
         ),
         None => None,
+    };
+    let guard = match (guard, options.clock_guard) {
+        (Some(guard), Some(bound)) => Some(guard.with_clock_bound(bound).map_err(|error| {
+            (format!("--clock-guard: {error}"), "give at least 1ms and less than --max-ttl")
+        })?),
+        (guard, _) => guard,
     };
     let (node_timeout, prefix) = (options.node_timeout, options.prefix.clone());
     Ok((addresses, Wish { node_timeout, guard, prefix, init: options.init }))

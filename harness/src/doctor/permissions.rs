@@ -68,7 +68,7 @@ impl What {
             Self::Guarded => (
                 "the scripts of guarded leases",
                 "a lock with a guard does not work; one without does",
-                "if the lock has a guard: allow +evalsha +get +set +del and the keys redquorum:boot and redquorum:vigil",
+                "if the lock has a guard: allow +evalsha +time +get +set +del and the keys redquorum:boot and redquorum:vigil",
             ),
             Self::ClientId => (
                 "CLIENT ID",

@@ -108,11 +108,11 @@ fn unclear(owner: &str) -> Why {
 fn by_clock(case: &Case<'_>, owner: &str, key: &Presence<'_>, ttl: Ns, by: Ns) -> Why {
     let set = key.life.set;
     let Some(gain) = case.clocks.gain(key.node, set.from, by) else { return unclear(owner) };
-    let allowed = case.world.drift_of(ttl);
+    let allowed = case.world.deducted_from(ttl);
     // A millisecond is the masters' resolution.
     if gain.all.saturating_add(MS) < allowed {
         let text = format!(
-            "its clock gained no more than {}, which the drift allowance of {} covers",
+            "its clock gained no more than {}, which the allowance of {} covers",
             Ms(gain.all),
             Ms(allowed)
         );

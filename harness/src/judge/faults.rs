@@ -138,6 +138,8 @@ pub(super) struct Faults<'a> {
     forgets: bool,
     /// For how long a master is distrusted that may have forgotten; none: it is not.
     quarantine: Option<Ns>,
+    /// By how much a clock may step unnoticed by anybody; none: nobody looks.
+    unnoticed: Option<Ns>,
     /// Whether masters are distrusted as the run begins.
     new: bool,
     /// Whether a master loses nothing by an end, and says so.
@@ -202,6 +204,8 @@ impl<'a> Faults<'a> {
                 .lock
                 .guard
                 .map(|_| time::of(world.scenario.lock.quarantine())),
+            // Who has not watched a master for long compares it with others, by half of the bound.
+            unnoticed: world.scenario.lock.clock_guard.map(|bound| time::of(bound.0) / 2),
             new: !world.scenario.lock.blessed,
             durable: world.scenario.cluster.persistence == Persistence::AofAlways,
             node_timeout: world.node_timeout,
@@ -370,7 +374,21 @@ impl<'a> Faults<'a> {
             };
             may && strike.hits_node(node) && after(strike)
         });
-        forgot || self.new && Span::new(Ns::MIN, long).touches(within)
+        let stepped =
+            self.unnoticed.is_some_and(|unnoticed| self.clocks_apart(node, unnoticed).any(after));
+        forgot || stepped || self.new && Span::new(Ns::MIN, long).touches(within)
+    }
+
+    /// The faults by which a master's clock comes to be ahead of another's by more than this.
+    fn clocks_apart(&self, node: usize, unnoticed: Ns) -> impl Iterator<Item = &Strike<'a>> {
+        self.strikes.iter().filter(move |strike| match strike.harm {
+            // All others are ahead of one that was set back.
+            Harm::Clock(ClockHarm::Step { by, .. }) => {
+                time::of(by.by.0) > unnoticed && (by.back || strike.hits_node(node))
+            }
+            Harm::Clock(ClockHarm::Rate { .. } | ClockHarm::Strobe { .. }) => true,
+            _ => false,
+        })
     }
 
     /// For how long a link may be down by a fault: also until the next try to connect.

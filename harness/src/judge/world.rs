@@ -164,8 +164,8 @@ impl<'a> World<'a> {
     }
 
     /// What a clock may gain within one TTL, by the assumptions.
-    pub(super) fn drift_of(&self, ttl: Ns) -> Ns {
+    pub(super) fn deducted_from(&self, ttl: Ns) -> Ns {
         let ttl = std::time::Duration::from_nanos(u64::try_from(ttl).unwrap_or(0));
-        time::of(self.scenario.lock.drift_of(ttl))
+        time::of(self.scenario.lock.deducted_from(ttl))
     }
 }

@@ -120,6 +120,7 @@ fn options(lock: &Lock) -> Options {
         drift_ms: millis(lock.drift.0),
         fencing: lock.fencing,
         guard_ms: lock.guard.map(|guard| millis(guard.0)),
+        clock_guard_ms: lock.clock_guard.map(|bound| millis(bound.0)),
     }
 }
 

@@ -122,6 +122,12 @@ pub(super) fn outcome(act: &Act, reply: &Reply) -> Option<Outcome> {
         (_, Reply::Error(_)) => Outcome::Error,
         (Act::Keep { .. }, Reply::Integer(2)) => Outcome::Created,
         (_, Reply::Integer(number)) if *number > 0 => Outcome::Done,
+        // Of a guarded lock: the number, and the time.
+        (Act::Set { .. }, Reply::Array(parts))
+            if matches!(parts[..], [Reply::Integer(1..), Reply::Integer(_)]) =>
+        {
+            Outcome::Done
+        }
         (_, Reply::Status(_)) => Outcome::Done,
         (Act::Set { .. }, Reply::Bulk(_)) => Outcome::Done,
         _ => Outcome::Refused,
@@ -268,8 +274,16 @@ mod tests {
         let boot = "redquorum:boot";
         let guarded = format!("EVALSHA {} 2 L {boot} t 2000 a_3000", wire::GUARDED.sha1);
         assert_eq!(scripts.act(&words(&guarded)), Some(set.clone()));
-        let marked = Reply::Array(vec![Reply::Bulk(b"b 3000".to_vec())]);
-        assert_eq!(outcome(&set, &marked), Some(Outcome::Refused));
+        let time = || Reply::Integer(1_700_000_000_000_000);
+        for (said, wanted) in [
+            (Reply::Bulk(b"b 3000".to_vec()), Outcome::Refused),
+            (Reply::Integer(0), Outcome::Refused),
+            (Reply::Integer(1), Outcome::Done),
+            (Reply::Integer(1_700_000_000_000_000), Outcome::Done),
+        ] {
+            let reply = Reply::Array(vec![said, time()]);
+            assert_eq!(outcome(&set, &reply), Some(wanted), "{reply:?}");
+        }
         let (sha, fence) = (wire::GUARDED.sha1, "redquorum:fence:L");
         let guarded = format!("EVALSHA {sha} 3 L {fence} {boot} t 2000 a_3000 17 60000");
         assert_eq!(scripts.act(&words(&guarded)), Some(set));

@@ -138,6 +138,18 @@ impl LyingClaim {
     /// What the machine is told instead.
     fn falsify(&mut self, clocks: Clocks, input: Input) -> Vec<Input> {
         match input {
+            // The liars know nothing of clocks, and leave what was said of them with what was said.
+            Input::Answered { node, step, answer: Answer::Timed { reading, answer } } => {
+                let told = self.answered(clocks, step, (node, *answer));
+                let again = |input| match input {
+                    Input::Answered { node: of, step, answer } if of == node => {
+                        let answer = Answer::Timed { reading, answer: Box::new(answer) };
+                        Input::Answered { node: of, step, answer }
+                    }
+                    other => other,
+                };
+                told.into_iter().map(again).collect()
+            }
             Input::Answered { node, step, answer } => self.answered(clocks, step, (node, answer)),
             Input::Wake => {
                 let mut inputs = Vec::new();

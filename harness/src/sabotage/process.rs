@@ -27,8 +27,16 @@ use crate::talk::{Answer, Can, FENCING_MEMORY, Notice, Op, Options, Request, Why
 type Tag = (u64, Step);
 
 /// What a process can do.
-pub(crate) const CAN: [Can; 7] =
-    [Can::Deadline, Can::Extend, Can::Fence, Can::Guard, Can::Wait, Can::KeepAlive, Can::Lost];
+pub(crate) const CAN: [Can; 8] = [
+    Can::Deadline,
+    Can::Extend,
+    Can::Fence,
+    Can::Guard,
+    Can::ClockGuard,
+    Can::Wait,
+    Can::KeepAlive,
+    Can::Lost,
+];
 
 /// What happens to a process.
 #[derive(Clone, Debug)]
@@ -473,7 +481,11 @@ impl Process {
         let max_ttl = Duration::from_millis(self.options.guard_ms?);
         let fixed = Duration::from_millis(self.options.drift_ms);
         // One that is too long is told with the terms of the first request.
-        Guard::new(max_ttl, Drift { ppm: self.options.drift_ppm, fixed }, salt()).ok()
+        let guard =
+            Guard::new(max_ttl, Drift { ppm: self.options.drift_ppm, fixed }, salt()).ok()?;
+        self.options
+            .clock_guard_ms
+            .map_or(Some(guard), |bound| guard.with_clock_bound(Duration::from_millis(bound)).ok())
     }
 
     /// The terms of a request.
@@ -483,7 +495,9 @@ impl Process {
         let ttl = Duration::from_millis(ttl_ms);
         let terms = Terms::new(self.links.len(), ttl, drift, self.node_timeout())?;
         let terms = match self.guard(|| 0) {
-            Some(guard) => terms.with_max_ttl(guard.max_ttl())?,
+            Some(guard) => terms
+                .with_max_ttl(guard.max_ttl())?
+                .with_clock_bound(guard.clock_bound().unwrap_or_default())?,
             None => terms,
         };
         if self.options.fencing { terms.with_fencing(FENCING_MEMORY) } else { Ok(terms) }

@@ -100,6 +100,7 @@ fn lock(dice: &mut Dice) -> Lock {
         drift: of_millis(dice.within(2, 5)),
         fencing: false,
         guard: None,
+        clock_guard: None,
         blessed: true,
     }
 }

@@ -27,6 +27,7 @@ impl World {
             drift_ms: millis(lock.drift.0),
             fencing: lock.fencing,
             guard_ms: lock.guard.map(|guard| millis(guard.0)),
+            clock_guard_ms: lock.clock_guard.map(|bound| millis(bound.0)),
         };
         let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
         for (number, name) in names.into_iter().enumerate() {

@@ -38,6 +38,7 @@ impl Client {
             drift_ms: 2,
             fencing: false,
             guard_ms: None,
+            clock_guard_ms: None,
         };
         let options = serde_json::to_string(&options).unwrap();
         let env = [(NODES_VARIABLE, masters.urls().join(",")), (OPTIONS_VARIABLE, options)];

@@ -10,6 +10,7 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters: init_marks_new_masters_once_and_a_lock_with_a_guard_trusts_them,
         with_masters: init_leaves_a_marker_of_an_earlier_process_alone,
         with_masters: markers_of_another_guard_are_an_error,
+        with_masters: init_marks_for_a_clock_guard_and_another_one_is_an_error,
     ]
 }
 
@@ -76,4 +77,28 @@ fn markers_of_another_guard_are_an_error() {
     let (code, said) = examine(&urls, &[]);
     assert_eq!(code, 1);
     said.has("error", "markers", None, "of a guard of 10s", "the same guard");
+}
+
+fn init_marks_for_a_clock_guard_and_another_one_is_an_error() {
+    let masters = masters(Persistence::None);
+    let urls = masters.urls();
+    let (code, said) = examine(&urls, &["--max-ttl", "30s", "--clock-guard", "500ms", "--init"]);
+    assert_eq!((code, levels(&said, "marker")), (0, vec!["ok".to_owned(); 3]), "{said:#?}");
+    // Who does not say which is told only whether they are alike.
+    assert_eq!(examine(&urls, &GUARD).0, 0);
+    let (code, said) = examine(&urls, &["--max-ttl", "30s", "--clock-guard", "1s"]);
+    assert_eq!((code, levels(&said, "marker")), (1, vec!["error".to_owned(); 3]), "{said:#?}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let guard = std::time::Duration::from_secs(30);
+        let builder = redquorum::Redlock::builder().urls(&urls).guard(guard);
+        let lock =
+            builder.clock_guard(std::time::Duration::from_millis(500)).build().await.unwrap();
+        lock.acquire("r").await.unwrap().release().await;
+    });
+    masters.ask(1, "DEL redquorum:boot").unwrap();
+    assert_eq!(examine(&urls[..1], &INIT).0, 0);
+    let (code, said) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    said.has("error", "clock-guards", None, "no clock guard", "the same clock guard");
 }

@@ -1,4 +1,5 @@
 //! Sentry: whether the master of a connection is trusted with grants, and the watch until it is.
+//! With a clock bound the watch goes on: a clock that is trusted can step.
 //!
 //! What makes a master trusted stands in [`guard`](crate::guard). Here is when to look, and what
 //! to make of what it says.
@@ -7,7 +8,9 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use super::RunId;
+use super::offsets::Offsets;
 use crate::guard::{Distrust, Guard};
+use crate::reading::Reading;
 use crate::time::Time;
 use crate::vote::{Answer, Cause};
 use crate::wire::{Command, Greeting};
@@ -22,6 +25,8 @@ pub(super) struct Sentry {
     run_id: Option<RunId>,
     durable: bool,
     trust: Trust,
+    /// What was seen of its clock, if the guard looks at it.
+    offsets: Option<Offsets>,
     /// How many vigils were begun: each has a name of its own.
     vigils: u64,
     /// When to look next; `None` while a look is under way, and where none is needed.
@@ -43,9 +48,10 @@ struct Vigil {
 }
 
 impl Sentry {
-    pub(super) const fn new(guard: Guard) -> Self {
+    pub(super) fn new(guard: Guard) -> Self {
         let trust = Trust::Distrusted(Distrust::Unmarked, None);
-        Self { guard, run_id: None, durable: false, trust, vigils: 0, look: None }
+        let offsets = Offsets::new(guard);
+        Self { guard, run_id: None, durable: false, trust, offsets, vigils: 0, look: None }
     }
 
     /// A new connection: to the same process or another, with all that it knew or nothing.
@@ -54,13 +60,18 @@ impl Sentry {
         self.durable = greeting.durable;
         self.trust = Trust::Distrusted(Distrust::Unmarked, None);
         self.judge(greeting.boot.clone(), None);
-        self.look = (!self.is_trusting()).then_some(now);
+        // A clock is looked at before any vote, so that a step is seen that comes after.
+        let looks = !self.is_trusting() || self.offsets.is_some();
+        self.look = looks.then_some(now);
     }
 
     /// The marker without which nothing is to be granted, or why nothing is granted at all.
     pub(super) fn marker(&self, now: Time) -> Result<Arc<str>, Cause> {
         match &self.trust {
-            Trust::Marked(marker) => Ok(marker.clone()),
+            Trust::Marked(marker) => match self.offsets.as_ref().and_then(|it| it.stepped(now)) {
+                Some((why, left)) => Err(Cause::Distrusted { why, left: Some(left) }),
+                None => Ok(marker.clone()),
+            },
             Trust::Distrusted(why, vigil) => Err(self.cause(now, why.clone(), vigil.as_ref())),
         }
     }
@@ -80,7 +91,7 @@ impl Sentry {
     /// The look, if it is due.
     pub(super) fn look(&mut self, now: Time) -> Option<Command> {
         self.look.take_if(|time| now >= *time)?;
-        let Trust::Distrusted(why, vigil) = &self.trust else { return None };
+        let Trust::Distrusted(why, vigil) = &self.trust else { return self.look_at_clock() };
         // Without its name a process cannot be marked, and with another's marker must not be.
         let watches = self.run_id.is_some() && why.passes();
         let begin = if watches {
@@ -98,6 +109,29 @@ impl Sentry {
         Some(Command::Watch { run_id, marker, begin, vigil_ms, ended })
     }
 
+    /// The look at a master that is trusted: nothing of it is changed.
+    fn look_at_clock(&self) -> Option<Command> {
+        self.offsets.as_ref()?;
+        let run_id = self.run_id.clone().unwrap_or_else(|| RunId(Arc::from("")));
+        let marker = self.guard.marker(&run_id, self.durable);
+        let vigil_ms = self.guard.vigil_ms();
+        Some(Command::Watch { run_id, marker, begin: None, vigil_ms, ended: None })
+    }
+
+    /// What an answer told of the master's clock, if that matters, and whether a grant that came with it
+    /// counts.
+    pub(super) fn read_clock(
+        &mut self,
+        now: Time,
+        sent: Time,
+        micros: u64,
+    ) -> Option<(Reading, Result<(), Cause>)> {
+        let offsets = self.offsets.as_mut()?;
+        let (reading, fit) = offsets.take(now, Reading::new(sent, now, micros));
+        let distrusted = |(why, left)| Cause::Distrusted { why, left: Some(left) };
+        Some((reading, fit.map_err(distrusted)))
+    }
+
     /// What a look was answered.
     pub(super) fn looked(&mut self, now: Time, answer: &Answer) {
         match answer {
@@ -108,6 +142,14 @@ impl Sentry {
                 self.trust = Trust::Distrusted(Distrust::Unwatched(text.clone()), None);
             }
             _ => {}
+        }
+        if let Trust::Marked(_) = &self.trust {
+            // Half a lease later, so that there is always one that is a little older than a lease.
+            let rest = self.guard.max_ttl() / 2;
+            self.look = self
+                .offsets
+                .as_ref()
+                .map(|offsets| now.plus(if offsets.is_fresh(now) { rest } else { rest.min(LOOK) }));
         }
         if let Trust::Distrusted(_, vigil) = &self.trust {
             let end = vigil.as_ref().map(|vigil| vigil.since.plus(self.guard.quarantine()));
@@ -139,8 +181,14 @@ impl Sentry {
 
     /// It was marked as new.
     pub(super) fn blessed(&mut self, marker: Arc<str>) {
+        self.trust(marker);
+    }
+
+    fn trust(&mut self, marker: Arc<str>) {
         self.trust = Trust::Marked(marker);
-        self.look = None;
+        if self.offsets.is_none() {
+            self.look = None;
+        }
     }
 
     /// What it would be marked with if it were new.
@@ -150,10 +198,7 @@ impl Sentry {
 
     fn judge(&mut self, boot: Option<Arc<str>>, seen: Option<Vigil>) {
         match (self.guard.judge(boot.as_deref(), self.run_id.as_ref(), self.durable), boot) {
-            (Ok(()), Some(boot)) => {
-                self.trust = Trust::Marked(boot);
-                self.look = None;
-            }
+            (Ok(()), Some(boot)) => self.trust(boot),
             (Ok(()), None) => unreachable!("nothing is no marker"),
             (Err(why), _) => {
                 let (why, before) = match &mut self.trust {

@@ -60,6 +60,16 @@ end
     };
 }
 
+/// The master's clock in microseconds, with which answers end that a guard of clocks looks at.
+macro_rules! time {
+    () => {
+        "\
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+"
+    };
+}
+
 /// Compare-and-expire. Answers 1: still ours, and lives at least as long as asked (it is never
 /// shortened); 2: it was missing, and is created anew; 0: it is missing; else as [`DELETE`].
 ///
@@ -131,33 +141,37 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 };
 
 /// `SET NX PX`, and raises the counter if there is one, but only if the last key, the marker, is what it
-/// is said to be. Answers the number of the grant, or 1 without a counter; 0: there is a key;
-/// `{marker}`: it is another one, and nothing was set.
+/// is said to be. Answers the number of the grant, or 1 without a counter; 0: there is a key; the
+/// marker: it is another one, and nothing was set. With each, the master's clock in microseconds.
 pub const GUARDED: Script = Script {
     source: concat!(
         raise!(),
         clamp!(),
+        time!(),
         "\
 local marker = redis.pcall('GET', KEYS[#KEYS])
 if type(marker) == 'table' then return marker end
-if marker ~= ARGV[3] then return {string.sub(marker or '', 1, 257)} end
+if marker ~= ARGV[3] then return {string.sub(marker or '', 1, 257), now} end
 local hint = #KEYS == 3 and clamp(ARGV[4])
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 0 end
-if not hint then return 1 end
+if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return {0, now} end
+if not hint then return {1, now} end
 local count = raise(1, hint, tonumber(ARGV[5]))
-if count then return count end
+if count then return {count, now} end
 redis.call('DEL', KEYS[1])
 return redis.error_reply(spent)
 "
     ),
-    sha1: "f7a5102b07761d19c60ca04d74a4b52a018c74f7",
+    sha1: "115626aa05f05d0653e8894dbe324c8a5ce0f002",
 };
 
 /// Says the marker `KEYS[1]` and the vigil `KEYS[2]`, each empty if there is none. Unless the
 /// marker is of the process `ARGV[1]`: writes the marker `ARGV[2]` in place of the vigil `ARGV[5]`, if
-/// that is there; and begins the vigil `ARGV[3]`, if there is none.
+/// that is there; and begins the vigil `ARGV[3]`, if there is none. Behind them it says the master's
+/// clock in microseconds.
 pub const WATCH: Script = Script {
-    source: "\
+    source: concat!(
+        time!(),
+        "\
 local boot = redis.pcall('GET', KEYS[1])
 if type(boot) == 'table' then return boot end
 local vigil = redis.pcall('GET', KEYS[2])
@@ -173,7 +187,8 @@ if ARGV[1] == '' or string.sub(boot, 1, #ARGV[1] + 1) ~= ARGV[1] .. ' ' then
     vigil = ARGV[3]
   end
 end
-return {string.sub(boot, 1, 257), string.sub(vigil, 1, 257)}
-",
-    sha1: "dba14fec905ebdeb3bac24603db3d70dfac2f63a",
+return {string.sub(boot, 1, 257), string.sub(vigil, 1, 257), now}
+"
+    ),
+    sha1: "c96d6c1b27438b814030de76d76a7276afe6087d",
 };

@@ -2,6 +2,7 @@
 //! can do to it.
 
 mod bench;
+mod clock;
 mod guard;
 mod ledger;
 mod replacement;

@@ -5,6 +5,7 @@
 //! every way in which the silent masters could still answer gives the same one (R3).
 
 mod acquire;
+mod clocks;
 mod extend;
 mod fencing;
 mod play;

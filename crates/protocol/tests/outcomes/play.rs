@@ -91,7 +91,7 @@ impl Play {
         Self::acquire_on(terms(masters).with_fencing(60_000 * MS).unwrap(), ONCE)
     }
 
-    fn acquire_on(terms: Terms, patience: Patience) -> Self {
+    pub(crate) fn acquire_on(terms: Terms, patience: Patience) -> Self {
         let (mut dice, mut said) = (Counted::default(), Vec::new());
         let claim = Claim::acquire(START, terms, patience, &mut dice, &mut said);
         Self { claim, dice, said, now: START }

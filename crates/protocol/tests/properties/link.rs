@@ -381,6 +381,7 @@ impl World {
                 | Command::Ping
                 | Command::Bless { .. }
         );
+        let watches = matches!(command, Command::Guarded { .. } | Command::Watch { .. });
         let answer = if self.busy > 0 && !matches!(command, Command::Kill { .. }) {
             self.busy -= 1;
             Answer::Unknown(Cause::Error(Arc::from("BUSY")))
@@ -429,6 +430,7 @@ impl World {
                 Command::Ping => Answer::Alive,
             }
         };
+        let answer = if watches { answer.stamped(self.millis() * 1_000) } else { answer };
         let paid = match (&command, &answer) {
             (Command::Delete { token, .. }, Answer::Deleted | Answer::Absent) => Some(*token),
             _ => None,
@@ -582,6 +584,7 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
             3 => any_answer(),
             1 => Just(Answer::Unknown(Cause::NoScript)),
             1 => (any_marker(), any_marker()).prop_map(|(boot, vigil)| Answer::Marked { boot, vigil }),
+            2 => (any_answer(), any::<u64>()).prop_map(|(answer, micros)| answer.stamped(micros)),
             1 => Just(Answer::Blessed),
         ])
             .prop_map(|(epoch, answer)| LinkInput::Answered { epoch, answer }),

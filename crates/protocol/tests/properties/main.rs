@@ -2,6 +2,7 @@
 //! with a master that does anything to it, until it is healed.
 
 mod claim;
+mod clock;
 mod link;
 mod time;
 mod wire;

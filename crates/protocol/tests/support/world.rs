@@ -63,18 +63,22 @@ pub(crate) struct Master {
 }
 
 impl Master {
+    fn mark(&mut self, now: Time, command: &Command) -> Answer {
+        let now = u64::try_from(now.since(Time::ZERO).as_millis()).expect("it fits");
+        self.markers.execute(now, command).expect("it is about markers")
+    }
+
     fn execute(&mut self, now: Time, command: &Command) -> Answer {
         match command {
             Command::Guarded { marker, key, token, ttl_ms, fence } => {
-                self.markers.refusal(marker).unwrap_or_else(|| {
+                let answer = self.markers.refusal(marker).unwrap_or_else(|| {
                     let (key, token, ttl_ms, fence) = (key.clone(), *token, *ttl_ms, *fence);
                     self.execute(now, &Command::Set { key, token, ttl_ms, fence })
-                })
+                });
+                answer.stamped(now.as_nanos() / 1000)
             }
-            Command::Watch { .. } | Command::Bless { .. } => {
-                let now = u64::try_from(now.since(Time::ZERO).as_millis()).expect("it fits");
-                self.markers.execute(now, command).expect("it is about markers")
-            }
+            Command::Watch { .. } => self.mark(now, command).stamped(now.as_nanos() / 1000),
+            Command::Bless { .. } => self.mark(now, command),
             Command::Set { key, token, ttl_ms, fence } => match self.found(now, key) {
                 Some(_) => Answer::Taken(Holder::NotAsked),
                 None => {

@@ -101,35 +101,41 @@ impl State {
         self.keys.insert(key.to_vec(), entry);
     }
 
-    /// [`GRANT`], and what is behind the marker in [`GUARDED`].
+    /// [`GRANT`], and what is behind the marker in [`GUARDED`]; `None`: its counter is [`SPENT`].
     fn grant(
         &mut self,
         key: &[u8],
         token: &[u8],
         ttl: &[u8],
         fence: Option<Fence<'_>>,
-        out: &mut Vec<u8>,
-    ) {
+    ) -> Option<i64> {
         if self.live(key).is_some() {
-            return integer(out, 0);
+            return Some(0);
         }
-        match fence.map_or(Some(1), |fence| self.raise(1, fence)) {
-            Some(number) => {
-                self.create(key, token, milliseconds(ttl));
-                integer(out, number);
-            }
-            None => out.extend(SPENT),
-        }
+        let number = fence.map_or(Some(1), |fence| self.raise(1, fence))?;
+        self.create(key, token, milliseconds(ttl));
+        Some(number)
     }
 
-    /// Whether the marker is this one; else says which it is, as [`GUARDED`].
-    fn shows(&mut self, boot: &[u8], marker: &[u8], out: &mut Vec<u8>) -> bool {
+    /// [`GUARDED`].
+    fn guarded(
+        &mut self,
+        micros: i64,
+        (boot, marker): (&[u8], &[u8]),
+        (key, token, ttl): (&[u8], &[u8], &[u8]),
+        fence: Option<Fence<'_>>,
+        out: &mut Vec<u8>,
+    ) {
         let shown = self.text(boot);
-        if shown != marker {
-            out.extend(b"*1\r\n");
+        if shown == marker {
+            let Some(number) = self.grant(key, token, ttl, fence) else { return out.extend(SPENT) };
+            out.extend(b"*2\r\n");
+            integer(out, number);
+        } else {
+            out.extend(b"*2\r\n");
             bulk(out, &shown);
         }
-        shown == marker
+        integer(out, micros);
     }
 
     /// A value, or nothing.
@@ -140,6 +146,7 @@ impl State {
     /// [`WATCH`].
     fn watch(
         &mut self,
+        micros: i64,
         (boot, vigil): (&[u8], &[u8]),
         (run_id, marker): (&[u8], &[u8]),
         (begin, ms, ended): (&[u8], &[u8], &[u8]),
@@ -155,9 +162,10 @@ impl State {
                 self.create(vigil, begin, milliseconds(ms));
             }
         }
-        out.extend(b"*2\r\n");
+        out.extend(b"*3\r\n");
         bulk(out, &self.text(boot));
         bulk(out, &self.text(vigil));
+        integer(out, micros);
     }
 }
 
@@ -171,6 +179,7 @@ impl Master {
             })
             .collect();
         let mut state = self.lock();
+        let micros = self.micros(&state);
         if !state.connections.contains_key(&id) {
             // Killed meanwhile: an aborted task may run on to its next await.
             return;
@@ -224,22 +233,18 @@ impl Master {
             [b"EVALSHA", sha, b"2", key, boot, token, ttl, marker]
                 if *sha == GUARDED.sha1.as_bytes() =>
             {
-                if state.shows(boot, marker, out) {
-                    state.grant(key, token, ttl, None, out);
-                }
+                state.guarded(micros, (boot, marker), (key, token, ttl), None, out);
             }
             [b"EVALSHA", sha, b"3", key, counter, boot, token, ttl, marker, hint, memory]
                 if *sha == GUARDED.sha1.as_bytes() =>
             {
-                if state.shows(boot, marker, out) {
-                    let fence = Fence { counter, least: clamp(number(hint)), memory };
-                    state.grant(key, token, ttl, Some(fence), out);
-                }
+                let fence = Fence { counter, least: clamp(number(hint)), memory };
+                state.guarded(micros, (boot, marker), (key, token, ttl), Some(fence), out);
             }
             [b"EVALSHA", sha, b"2", boot, vigil, run_id, marker, begin, ms, ended]
                 if *sha == WATCH.sha1.as_bytes() =>
             {
-                state.watch((boot, vigil), (run_id, marker), (begin, ms, ended), out);
+                state.watch(micros, (boot, vigil), (run_id, marker), (begin, ms, ended), out);
             }
             [b"EVALSHA", sha, b"1", key, token] if *sha == DELETE.sha1.as_bytes() => {
                 match state.live(key) {
@@ -264,7 +269,10 @@ impl Master {
                 if *sha == GRANT.sha1.as_bytes() =>
             {
                 let fence = Fence { counter, least: clamp(number(hint)), memory };
-                state.grant(key, token, ttl, Some(fence), out);
+                match state.grant(key, token, ttl, Some(fence)) {
+                    Some(number) => integer(out, number),
+                    None => out.extend(SPENT),
+                }
             }
             [b"EVALSHA", sha, b"2", key, counter, token, least, memory]
                 if *sha == CERTIFY.sha1.as_bytes() =>

@@ -1,6 +1,7 @@
 //! The whole of the lock against masters in memory, in virtual time: no test here sleeps for real.
 
 mod cancel;
+mod clock;
 mod contention;
 mod extend;
 mod faults;

@@ -148,7 +148,7 @@ async fn a_kill_under_everysec_is_distrusted() {
 
 /// The least that a guard works with, beside what a lock needs.
 const GUARD_ACL: &str = "resetkeys ~r ~redquorum:* -@all +set +get +del +pttl +pexpire +evalsha \
-                         +script|load +info";
+                         +script|load +info +time";
 
 async fn with_user(acl: &str) -> (Masters, Redlock) {
     let masters = own(3);
@@ -167,14 +167,16 @@ async fn permissions_that_are_missing_are_made_do_without_or_told() {
     let (_masters, lock) = with_user(&GUARD_ACL.replace(" +info", "")).await;
     let text = refused(&lock).await;
     assert!(text.contains("INFO is forbidden"), "{text}");
-    let (_masters, lock) = with_user(&GUARD_ACL.replace(" ~redquorum:*", "")).await;
-    let cannot = || {
-        let why = lock.stats().masters[0].distrusted.clone();
-        matches!(why, Some(Cause::Distrusted { why: Distrust::Unwatched(_), .. }))
-    };
-    eventually("it is told that it cannot be watched", cannot).await;
-    let text = refused(&lock).await;
-    assert!(text.contains("cannot be watched: NOPERM"), "{text}");
+    for (needed, why) in [(" ~redquorum:*", "NOPERM"), (" +time", "can't run this command")] {
+        let (_masters, lock) = with_user(&GUARD_ACL.replace(needed, "")).await;
+        let cannot = || {
+            let why = lock.stats().masters[0].distrusted.clone();
+            matches!(why, Some(Cause::Distrusted { why: Distrust::Unwatched(_), .. }))
+        };
+        eventually("it is told that it cannot be watched", cannot).await;
+        let text = refused(&lock).await;
+        assert!(text.contains("cannot be watched: ") && text.contains(why), "{needed}: {text}");
+    }
 }
 
 async fn a_marker_that_is_no_string_is_told() {

@@ -15,6 +15,8 @@ macro_rules! cases {
 }
 
 #[cfg(unix)]
+mod clock;
+#[cfg(unix)]
 mod drops;
 #[cfg(unix)]
 mod ends;
@@ -47,6 +49,7 @@ fn main() -> std::process::ExitCode {
         faults::cases(),
         fencing::cases(),
         guard::cases(),
+        clock::cases(),
         storm::cases(),
     ];
     redquorum_rig::trials::run(cases.into_iter().flatten())

@@ -15,6 +15,7 @@ pub(crate) fn of_all(all: &[Said]) -> Vec<Finding> {
     found.push(reachable(all));
     found.extend(apart(all));
     found.extend(markers(all));
+    found.extend(clock_guards(all));
     found
 }
 
@@ -109,6 +110,23 @@ fn markers(all: &[Said]) -> Option<Finding> {
             "give all clients the same guard, then delete `redquorum:boot` where it is wrong",
         ),
     })
+}
+
+/// Whether the markers are all of locks that look at clocks alike.
+fn clock_guards(all: &[Said]) -> Option<Finding> {
+    let marked = all.iter().filter_map(|said| Some((&*said.name, said.marker()?)));
+    let bounds: Vec<_> = marked.map(|(name, marker)| (name, marker::clock_bound(marker))).collect();
+    let (name, bound) = bounds.first()?;
+    let (else_name, other) = bounds.iter().find(|(_, other)| other != bound)?;
+    let words = |bound: &Option<Duration>| match bound {
+        Some(bound) => format!("a clock guard of {bound:?}"),
+        None => "no clock guard".to_owned(),
+    };
+    Some(Finding::error(
+        "clock-guards",
+        format!("the marker of {name} says {}, {else_name}'s {}", words(bound), words(other)),
+        "give all clients the same clock guard, then delete `redquorum:boot` where it is wrong",
+    ))
 }
 
 #[cfg(test)]

@@ -12,6 +12,12 @@ pub(super) fn max_ttl(marker: &str) -> Option<Duration> {
     marker.split(' ').nth(1)?.parse().ok().map(Duration::from_millis)
 }
 
+/// What a clock may gain unnoticed, if a marker is of locks that look at clocks.
+pub(super) fn clock_bound(marker: &str) -> Option<Duration> {
+    let bound = marker.split(' ').skip(2).find_map(|word| word.strip_prefix("clock="))?;
+    bound.parse().ok().map(Duration::from_millis)
+}
+
 /// What is to be said, and whether the master is trusted. Without a guard the marker is held against
 /// itself; that there is none is then told of all masters together.
 pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, bool) {
@@ -28,7 +34,12 @@ pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, bo
         return (None, false);
     }
     let own = || Guard::new(max_ttl(marker?)?, Drift::default(), 0).ok();
-    let Some(guard) = guard.or_else(own) else {
+    // Unless it is asked for, whether locks look at clocks is told of all masters together.
+    let alike = |guard: Guard| {
+        let bound = marker.and_then(clock_bound).filter(|_| guard.clock_bound().is_none());
+        bound.and_then(|bound| guard.with_clock_bound(bound).ok()).unwrap_or(guard)
+    };
+    let Some(guard) = guard.or_else(own).map(alike) else {
         return (Some(distrusted(&Distrust::Garbled, None)), false);
     };
     match guard.judge(marker, visit.run_id().as_ref(), visit.durable()) {
@@ -49,6 +60,10 @@ fn distrusted(why: &Distrust, guard: Option<Guard>) -> Finding {
             "give all clients the same guard, then delete `redquorum:boot` where it is wrong"
                 .to_owned()
         }
+        Distrust::OtherClockBound { .. } => {
+            "give all clients the same clock guard, then delete `redquorum:boot` where it is wrong"
+                .to_owned()
+        }
         Distrust::Nameless => "allow +info".to_owned(),
         _ => format!("nothing: a lock with a guard watches it for {quarantine}, then trusts it"),
     };
@@ -61,15 +76,10 @@ mod tests {
     use super::*;
     use crate::doctor::said::{Info, Settings};
 
-    fn found(
-        marker: Option<&str>,
-        info: &str,
-        always: bool,
-        guarded: bool,
-    ) -> (Option<Level>, bool) {
+    fn visit(marker: Option<&str>, info: &str, always: bool) -> Visit {
         let words =
             ["appendonly", "yes", "appendfsync", "always", "no-appendfsync-on-rewrite", "no"];
-        let visit = Visit {
+        Visit {
             info: Ok(Info::read(info)),
             settings: Ok(if always {
                 Settings::read(&words.map(str::to_owned))
@@ -81,10 +91,34 @@ mod tests {
             marker: Ok(marker.map(str::to_owned)),
             init: None,
             trials: Vec::new(),
-        };
+        }
+    }
+
+    fn found(
+        marker: Option<&str>,
+        info: &str,
+        always: bool,
+        guarded: bool,
+    ) -> (Option<Level>, bool) {
+        let visit = visit(marker, info, always);
         let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
         let (finding, trusted) = check(&visit, guarded.then_some(guard));
         (finding.map(|finding| finding.level), trusted)
+    }
+
+    #[test]
+    fn a_clock_guard_that_is_asked_for_must_be_that_of_the_marker() {
+        let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
+        let guard = guard.with_clock_bound(Duration::from_millis(500)).unwrap();
+        for (marker, wanted) in [
+            ("a 30000 clock=500", (Some(Level::Ok), true)),
+            ("a 30000 clock=501", (Some(Level::Error), false)),
+            ("a 30000", (Some(Level::Error), false)),
+        ] {
+            let (finding, trusted) =
+                check(&visit(Some(marker), "run_id:a\r\n", false), Some(guard));
+            assert_eq!((finding.map(|finding| finding.level), trusted), wanted, "{marker}");
+        }
     }
 
     #[test]
@@ -95,6 +129,8 @@ mod tests {
             (Some("a 30000 always"), other, true, true, Some(Level::Ok), true),
             (Some("a 30000 always"), other, false, true, Some(Level::Warn), false),
             (Some("a 30000"), other, true, true, Some(Level::Warn), false),
+            (Some("a 30000 clock=500"), ours, false, true, Some(Level::Ok), true),
+            (Some("a 30000 clock=x"), ours, false, true, Some(Level::Warn), false),
             (Some("a 10000"), ours, false, true, Some(Level::Error), false),
             (Some("?"), ours, false, true, Some(Level::Warn), false),
             (Some("a 30000"), "", false, true, Some(Level::Error), false),

@@ -106,7 +106,7 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     // A watchdog does not ask again for what is less than a round may take and drift deducts, and it
     // asks for whole milliseconds.
     let longest = time::of(case.world.scenario.longest_ttl());
-    let least = case.world.node_timeout.saturating_add(case.world.drift_of(longest));
+    let least = case.world.node_timeout.saturating_add(case.world.deducted_from(longest));
     let least = least.saturating_add(MS);
     let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
     let next = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
@@ -133,7 +133,7 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
         // Nor one that a clock has taken away meanwhile.
         .filter(|key| {
             let gain = case.clocks.gain(key.node, through.from.max(key.made.from), end);
-            gain.is_none_or(|gain| gain.all <= case.world.drift_of(ttl))
+            gain.is_none_or(|gain| gain.all <= case.world.deducted_from(ttl))
         })
         // Nor one that was lost with the master's others.
         .filter(|key| key.life.lost.is_none_or(|loss| loss.at.from > end))

@@ -127,7 +127,7 @@ fn what_the_drift_allowance_covers_is_no_excuse() {
     let verdict = rival(2009.0, 2005.0, |run| {
         run.clock(10.0, 3, 0.0, 1.005);
     });
-    verdict.because(&[Cause::Bug]).tells(ME, "which the drift allowance of 22 ms covers");
+    verdict.because(&[Cause::Bug]).tells(ME, "which the allowance of 22 ms covers");
     // Two percent are too much for anybody.
     rival(1988.0, 1980.0, |run| {
         run.clock(10.0, 3, 0.0, 1.02);

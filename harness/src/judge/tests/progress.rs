@@ -274,3 +274,24 @@ fn counters_at_their_end_are_the_cause_where_too_few_others_are_left() {
         verdict.because(&[Cause::Bug]);
     }
 }
+
+#[test]
+fn who_looks_at_clocks_may_distrust_those_that_stepped_and_no_others() {
+    let guarded = "[lock]\nguard = \"2s\"\nclock-guard = \"500ms\"";
+    for (more, nodes, by, seen) in [
+        (guarded, &[1, 2, 3][..], "2s", Seen::Safe),
+        (guarded, &[1, 2, 3], "251ms", Seen::Safe),
+        // Nobody may notice; enough are left; nobody looks.
+        (guarded, &[1, 2, 3], "250ms", Seen::Violated),
+        (guarded, &[1, 2], "2s", Seen::Violated),
+        ("[lock]\nguard = \"2s\"", &[1, 2, 3], "2s", Seen::Violated),
+        // All others are ahead of it.
+        (guarded, &[1], "-2s", Seen::Safe),
+        (guarded, &[1], "-250ms", Seen::Violated),
+    ] {
+        let mut run = Run::with(more);
+        let harm = format!("clock.step = {{ nodes = {nodes:?}, by = \"{by}\" }}");
+        run.struck(5.0, 1, &harm, nodes, &[]).refused("c1", 10.0, 20.0, 0, Why::NoQuorum);
+        assert_eq!(run.judge().seen(PROGRESS), seen, "{more} {nodes:?} {by}");
+    }
+}

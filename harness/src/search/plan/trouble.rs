@@ -146,7 +146,7 @@ fn drift(dice: &mut Dice, scenario: &Scenario) -> Option<Drawn> {
     let nodes = if dice.chance(1, 2) { Nodes::All } else { aims::nodes(dice, scenario) };
     // Over the longest TTL the fixed part of the allowance is the least of it.
     let longest = scenario.longest_ttl();
-    let most = scenario.lock.drift_of(longest).as_secs_f64() / longest.as_secs_f64();
+    let most = scenario.lock.deducted_from(longest).as_secs_f64() / longest.as_secs_f64();
     let share = most * dice.pick(&[0.99, 0.99, 0.5, 0.1]);
     // As many digits as one would read.
     let share = (share * 1e5).floor() / 1e5;

@@ -111,9 +111,12 @@ impl Keys {
             }
             Command::Guarded { key, token, ttl_ms, fence, marker } => {
                 let refusal = self.stored.markers.refusal(&marker);
-                refusal.unwrap_or_else(|| self.grant(wall, key, token, ttl_ms, fence, lax))
+                let answer =
+                    refusal.unwrap_or_else(|| self.grant(wall, key, token, ttl_ms, fence, lax));
+                answer.stamped(wall / 1000)
             }
-            command @ (Command::Watch { .. } | Command::Bless { .. }) => self.mark(now, &command),
+            command @ Command::Watch { .. } => self.mark(now, &command).stamped(wall / 1000),
+            command @ Command::Bless { .. } => self.mark(now, &command),
             Command::Certify { key, token, fence } => match self.found(now, &key) {
                 found
                     if lax == Some(Laxity::Uncompared)

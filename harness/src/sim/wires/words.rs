@@ -127,6 +127,13 @@ pub(super) fn size_of(request: &Request) -> u64 {
 /// What a master said to a command.
 pub(super) fn outcome(act: &Act, reply: &Reply) -> Outcome {
     let Reply::Answer(answer) = reply else { return Outcome::Refused };
+    match answer {
+        Answer::Stamped { answer, .. } => outcome_of(act, answer),
+        answer => outcome_of(act, answer),
+    }
+}
+
+fn outcome_of(act: &Act, answer: &Answer) -> Outcome {
     match (act, answer) {
         (Act::Keep { .. }, Answer::Created) => Outcome::Created,
         (

@@ -78,3 +78,13 @@ fn markers_of_different_guards_are_an_error() {
     assert_eq!(level(&[master("a", "", 0, None)], "markers"), Some(Level::Ok));
     assert_eq!(level(&[dead("a")], "markers"), None);
 }
+
+#[test]
+fn markers_of_locks_that_look_at_clocks_otherwise_are_an_error() {
+    let pair = |marker| [master("a", "", 0, Some("1 30000 clock=500")), master("b", "", 0, marker)];
+    assert_eq!(level(&pair(Some("2 30000 always clock=500")), "clock-guards"), None);
+    assert_eq!(level(&pair(None), "clock-guards"), None);
+    for other in ["2 30000", "2 30000 always clock=1000"] {
+        assert_eq!(level(&pair(Some(other)), "clock-guards"), Some(Level::Error), "{other}");
+    }
+}

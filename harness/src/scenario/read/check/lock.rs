@@ -17,6 +17,9 @@ impl Run<'_> {
         {
             self.whole(&place.key(key), length);
         }
+        if let Some(bound) = lock.clock_guard {
+            self.whole(&place.key("clock-guard"), bound);
+        }
         if let Some(guard) = lock.guard {
             self.whole(&place.key("guard"), guard);
         } else if !lock.blessed {
@@ -48,15 +51,23 @@ impl Run<'_> {
         let nodes = self.cluster.1.nodes.clamp(1, MOST_NODES);
         let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
         let terms = Terms::new(nodes, ttl, drift, lock.node_timeout.0);
-        let guarded = |terms: Terms| match lock.guard {
-            Some(max_ttl) => Guard::new(max_ttl.0, drift, 0)
+        let guarded = |terms: Terms| match (lock.guard, lock.clock_guard) {
+            (Some(max_ttl), None) => Guard::new(max_ttl.0, drift, 0)
                 .and_then(|guard| terms.with_max_ttl(guard.max_ttl())),
-            None => Ok(terms),
+            (Some(max_ttl), Some(bound)) => Guard::new(max_ttl.0, drift, 0)
+                .and_then(|guard| guard.with_clock_bound(bound.0))
+                .and_then(|guard| terms.with_max_ttl(guard.max_ttl()))
+                .and_then(|terms| terms.with_clock_bound(bound.0)),
+            (None, Some(_)) => Err(BadOption::ClockBoundWithoutGuard),
+            (None, None) => Ok(terms),
         };
         let Err(bad) = terms.and_then(guarded) else { return };
         let place = match bad {
             BadOption::NodeTimeoutTooShort { .. } => options.key("node-timeout"),
             BadOption::DriftTooSmall { .. } => options.key("drift"),
+            BadOption::ClockBound { .. } | BadOption::ClockBoundWithoutGuard => {
+                options.key("clock-guard")
+            }
             BadOption::TtlTooLong { ttl: long } if long != ttl => options.key("guard"),
             _ => at.clone(),
         };

@@ -1,0 +1,290 @@
+//! A link with a clock guard: when it looks at a master's clock, and what it makes of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::{
+    Answer, Bounds, Cause, Distrust, Drift, Guard, Holder, LinkEffect, LinkInput, Reading,
+};
+
+use crate::bench::*;
+
+const S: Duration = Duration::from_secs(1);
+const BOUND: Duration = Duration::from_millis(500);
+const MARKER: &str = "a 3000 clock=500";
+
+fn guard() -> Guard {
+    Guard::new(3 * S, Drift::default(), 7).unwrap().with_clock_bound(BOUND).unwrap()
+}
+
+/// A master, and how far its clock is.
+struct Master {
+    bench: Bench,
+    ahead: Duration,
+    tags: u32,
+}
+
+impl Master {
+    /// Trusted by its marker, and just greeted.
+    fn greeted() -> Self {
+        let mut bench = Bench::with(Bounds::for_node_timeout(S));
+        bench.look();
+        bench.link = bench.link.clone().guarded_by(Some(guard()));
+        let mut master = Self { bench, ahead: 1_000_000 * S, tags: 0 };
+        master.greet(1);
+        master
+    }
+
+    fn greet(&mut self, epoch: u64) {
+        let greeting = Greeting { boot: Some(Arc::from(MARKER)), ..greeting(epoch, "a") };
+        self.bench.greet(epoch, greeting);
+    }
+
+    fn micros(&self) -> u64 {
+        let since = Duration::from_nanos(self.bench.now.as_nanos()) + self.ahead;
+        u64::try_from(since.as_micros()).unwrap()
+    }
+
+    fn answer(&mut self, answer: Answer) {
+        let stamped = answer.stamped(self.micros());
+        self.bench.answer(1, stamped);
+    }
+
+    /// Whether a look was written. It is answered after so long.
+    fn looked(&mut self, after: Duration) -> bool {
+        match &self.bench.look()[..] {
+            [] => return false,
+            [LinkEffect::Write(Command::Watch { begin: None, ended: None, .. })] => {}
+            other => panic!("{other:?}"),
+        }
+        self.bench.now = self.bench.now.plus(after);
+        self.answer(Answer::Marked { boot: Some(Arc::from(MARKER)), vigil: None });
+        true
+    }
+
+    /// So much time passes, in steps of a tenth of a second, in which looks are answered at once.
+    fn pass(&mut self, time: Duration) -> usize {
+        let steps = time.as_millis() / 100;
+        (0..steps)
+            .filter(|_| {
+                self.bench.pass(100 * MS);
+                self.looked(Duration::ZERO)
+            })
+            .count()
+    }
+
+    /// What a request for a grant is told, which is answered like this, after so long.
+    fn ask(&mut self, said: Answer, after: Duration) -> (Answer, Option<Reading>) {
+        self.tags += 1;
+        self.bench.set(u8::try_from(self.tags).unwrap(), self.tags);
+        if let [LinkEffect::Write(Command::Guarded { .. })] = &self.bench.look()[..] {
+            self.bench.now = self.bench.now.plus(after);
+            self.answer(said);
+        } else {
+            // Told at once: asked again, to have it.
+            self.bench.set(u8::try_from(self.tags).unwrap(), self.tags);
+        }
+        match self.bench.look().pop() {
+            Some(LinkEffect::Tell(_, Answer::Timed { reading, answer })) => {
+                (*answer, Some(reading))
+            }
+            Some(LinkEffect::Tell(_, answer)) => (answer, None),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn grant(&mut self) -> (Answer, Option<Reading>) {
+        self.ask(Answer::Created, MS)
+    }
+}
+
+fn why(answer: &Answer) -> Option<&Distrust> {
+    match answer {
+        Answer::Unknown(Cause::Distrusted { why, .. }) => Some(why),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_trusted_master_is_looked_at_at_once_and_every_half_of_the_longest_lease() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    assert_eq!(master.pass(15 * S), 10);
+    assert_eq!(master.grant().0, Answer::Created);
+    // A lock without a clock guard leaves it alone.
+    let mut plain = Bench::with(Bounds::for_node_timeout(S));
+    plain.look();
+    let guard = Guard::new(3 * S, Drift::default(), 7).unwrap();
+    plain.link = plain.link.clone().guarded_by(Some(guard));
+    plain.greet(1, Greeting { boot: Some(Arc::from("a 3000")), ..greeting(1, "a") });
+    assert_eq!(plain.look(), []);
+}
+
+#[test]
+fn a_master_is_watched_once_its_first_reading_is_as_old_as_a_lease_can_be() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    let left = |master: &mut Master| master.grant().1.unwrap().unwatched();
+    assert_eq!(left(&mut master), guard().window() - MS);
+    master.pass(3 * S);
+    assert_eq!(left(&mut master), guard().window() - 3 * S - 2 * MS);
+    master.pass(S);
+    assert_eq!(left(&mut master), Duration::ZERO);
+    // Over the end of a connection, too: the clock is the same one.
+    master.bench.close(1);
+    master.bench.look();
+    master.bench.greet(2, Greeting { boot: Some(Arc::from(MARKER)), ..greeting(2, "a") });
+    master.bench.look();
+    let stamped = Answer::Marked { boot: Some(Arc::from(MARKER)), vigil: None };
+    master.bench.answer(2, stamped.stamped(master.micros()));
+    master.bench.set(99, 99);
+    master.bench.look();
+    master.bench.answer(2, Answer::Created.stamped(master.micros()));
+    let told = master.bench.look();
+    assert!(
+        matches!(&told[..], [LinkEffect::Tell(99, Answer::Timed { reading, .. })]
+        if reading.unwatched().is_zero()),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_was_seen_too_long_ago_is_seen_for_the_first_time() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    master.pass(5 * S);
+    // A look that is not answered, and two windows later.
+    master.bench.now = master.bench.now.plus(3 * guard().window());
+    master.ahead += 10 * S;
+    let (answer, reading) = master.grant();
+    assert_eq!(answer, Answer::Created);
+    assert_eq!(reading.unwrap().unwatched(), guard().window(), "for others to compare with");
+}
+
+#[test]
+fn a_step_beyond_the_bound_is_distrusted_for_a_window_from_when_it_was_seen() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    master.pass(10 * S);
+    master.ahead += BOUND + 10 * MS;
+    let (answer, reading) = master.grant();
+    let by = BOUND + 8 * MS;
+    assert!(
+        matches!(why(&answer), Some(Distrust::ClockStepped { by: of }) if *of >= by),
+        "{answer:?}"
+    );
+    assert!(reading.is_some(), "others are compared with it all the same");
+    assert_eq!(master.bench.link.claimed(), 1, "its key is there, and owed its clean-up");
+    // Not asked any more, but looked at; its leases are kept.
+    let (answer, reading) = master.grant();
+    assert!(matches!(why(&answer), Some(Distrust::ClockStepped { .. })) && reading.is_none());
+    let left = |cause: Option<Cause>| match cause {
+        Some(Cause::Distrusted { left, .. }) => left,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(left(master.bench.link.distrust(master.bench.now)), Some(guard().window()));
+    master.bench.keep(1, 77);
+    assert!(matches!(master.bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
+    master.bench.answer(1, Answer::Kept);
+    assert_eq!(master.bench.look(), [LinkEffect::Tell(77, Answer::Kept)]);
+    assert!(master.pass(3 * S) >= 2);
+    assert!(master.bench.link.distrust(master.bench.now).is_some());
+    master.pass(100 * MS);
+    assert_eq!(master.bench.link.distrust(master.bench.now), None);
+    let (answer, reading) = master.grant();
+    assert_eq!((answer, reading.unwrap().unwatched()), (Answer::Created, Duration::ZERO));
+}
+
+#[test]
+fn small_steps_add_up_over_a_lease_and_not_beyond_it() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    for _ in 0..20 {
+        // 400 ms in 5 s: less than the bound in any window, and in what is looked at of it.
+        master.pass(S);
+        master.ahead += 80 * MS;
+        assert_eq!(master.grant().0, Answer::Created);
+    }
+    for _ in 0..6 {
+        master.pass(500 * MS);
+        master.ahead += 100 * MS;
+    }
+    assert!(matches!(why(&master.grant().0), Some(Distrust::ClockStepped { .. })));
+}
+
+#[test]
+fn a_slow_answer_costs_its_own_vote_and_no_other() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    master.pass(5 * S);
+    // Executed as it was received, so the offset may have grown by all that the question took.
+    let (answer, _) = master.ask(Answer::Created, BOUND + 10 * MS);
+    assert!(matches!(why(&answer), Some(Distrust::ClockUnclear { .. })), "{answer:?}");
+    let text = answer.to_string();
+    assert!(text.starts_with("distrusted: it answered too slowly"), "{text}");
+    assert_eq!(master.bench.link.distrust(master.bench.now), None);
+    for _ in 0..40 {
+        assert_eq!(master.grant().0, Answer::Created);
+        assert_eq!(master.ask(Answer::Created, BOUND - 10 * MS).0, Answer::Created);
+        master.pass(100 * MS);
+    }
+}
+
+#[test]
+fn refusals_tell_the_clock_too_and_are_never_doubted() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    let (first, before) = master.ask(Answer::Taken(Holder::NotAsked), MS);
+    master.ahead += 2 * S;
+    let (second, after) = master.ask(Answer::Taken(Holder::NotAsked), MS);
+    assert_eq!([first, second], [Answer::Taken(Holder::NotAsked), Answer::Taken(Holder::NotAsked)]);
+    assert!(after.unwrap().lead_at_least(before.unwrap()) > 2 * S - 5 * MS);
+    assert!(matches!(why(&master.grant().0), Some(Distrust::ClockStepped { .. })));
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_trusted_and_its_cure_is_not() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    master.pass(5 * S);
+    master.ahead -= 2 * S;
+    assert_eq!(master.grant().0, Answer::Created);
+    master.ahead += 2 * S;
+    assert!(matches!(why(&master.grant().0), Some(Distrust::ClockStepped { .. })));
+}
+
+#[test]
+fn a_marker_that_changes_is_seen_by_the_look_at_the_clock() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    master.bench.pass(2 * S);
+    master.bench.look();
+    master.answer(Answer::Marked { boot: None, vigil: None });
+    let (answer, _) = master.grant();
+    assert_eq!(why(&answer), Some(&Distrust::Forgot));
+}
+
+#[test]
+fn errors_and_garbage_tell_no_time() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    let error = Answer::Unknown(Cause::Error(Arc::from("OOM")));
+    assert_eq!(master.ask(error.clone(), MS), (error, None));
+    master.bench.tell(LinkInput::Wake);
+    let times = [u64::MAX, 0, 1];
+    for micros in times {
+        master.tags += 1;
+        master.bench.set(u8::try_from(master.tags).unwrap(), master.tags);
+        master.bench.look();
+        master.bench.answer(1, Answer::Created.stamped(micros));
+        if micros == u64::MAX {
+            let told = master.bench.look();
+            assert!(
+                matches!(&told[..], [LinkEffect::Tell(_, Answer::Timed { answer, .. })]
+                if why(answer).is_some()),
+                "{told:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Clocks that nobody has watched yet: every product of how far they were apart and how far they
+//! stepped, in every order of arrival, and what of it is won.
+
+use redquorum_protocol::{
+    Answer, Cause, Claim, Distrust, Holder, Input, NodeSet, Reading, Step, Terms, Time,
+};
+
+use crate::play::*;
+
+const BOUND_MS: u64 = 200;
+/// What they may be apart before they step.
+const APART: [u64; 2] = [0, BOUND_MS / 2 - 1];
+/// What they step by.
+const STEPS: [u64; 4] = [0, BOUND_MS / 2, BOUND_MS, BOUND_MS + 1];
+
+/// A clock that is to be watched for a second yet.
+fn reading(ahead_ms: u64) -> Reading {
+    watched(ahead_ms).unwatched_for(1_000 * MS)
+}
+
+fn watched(ahead_ms: u64) -> Reading {
+    Reading::new(Time::ZERO, Time::ZERO, 1_000_000_000 + ahead_ms * 1000)
+}
+
+fn guarded(masters: usize) -> Terms {
+    terms(masters).with_clock_bound(200 * MS).unwrap()
+}
+
+fn timed(reading: Reading, answer: Answer) -> Option<Answer> {
+    Some(Answer::Timed { reading, answer: Box::new(answer) })
+}
+
+/// The masters of a lease, if it is won.
+fn won(play: &mut Play) -> Option<NodeSet> {
+    play.tell(Input::Collect);
+    match &play.claim {
+        Claim::Holding(hold) => Some(hold.members()),
+        _ => None,
+    }
+}
+
+/// Every answer of `masters` masters: how far each is, how far it stepped.
+fn clocks(masters: u32) -> impl Iterator<Item = Vec<(u64, u64)>> {
+    let kinds: Vec<(u64, u64)> =
+        APART.iter().flat_map(|apart| STEPS.map(|step| (*apart, step))).collect();
+    (0..kinds.len().pow(masters)).map(move |number| {
+        (0..masters).map(|at| kinds[number / kinds.len().pow(at) % kinds.len()]).collect()
+    })
+}
+
+/// Plays a round, and says which masters were counted and which had answered by then.
+fn play(all: &[(u64, u64)], order: &[usize], compares: bool) -> Option<(NodeSet, Vec<usize>)> {
+    let terms = if compares { guarded(all.len()) } else { terms(all.len()) };
+    let mut play = Play::acquire_on(terms, ONCE);
+    for (heard, at) in order.iter().enumerate() {
+        let (apart, step) = all[*at];
+        play.hear(Step::Attempt(1), *at, timed(reading(apart + step), Answer::Created));
+        if play.verdict().is_some() {
+            return won(&mut play).map(|members| (members, order[..=heard].to_vec()));
+        }
+    }
+    None
+}
+
+/// How often a master was counted that had stepped by more than the bound, beside one that had not
+/// stepped at all.
+fn let_in(compares: bool) -> usize {
+    let mut seen = 0;
+    for all in clocks(3) {
+        for order in orders(&[Granted; 3]) {
+            let Some((members, heard)) = play(&all, &order, compares) else { continue };
+            let steady = heard.iter().any(|at| all[*at].1 == 0);
+            let stepped = |at: &&usize| {
+                all[**at].1 > BOUND_MS && members.contains(redquorum_protocol::NodeId::new(**at))
+            };
+            seen += usize::from(steady && heard.iter().any(|at| stepped(&at)));
+        }
+    }
+    seen
+}
+
+#[test]
+fn beside_a_steady_clock_none_is_counted_that_stepped_by_more_than_the_bound() {
+    assert_eq!(let_in(true), 0);
+    assert!(let_in(false) > 300, "the check is blind");
+}
+
+#[test]
+fn clocks_that_are_nearly_in_step_are_all_counted() {
+    for all in clocks(3).filter(|all| all.iter().all(|(_, step)| *step == 0)) {
+        for order in orders(&[Granted; 3]) {
+            let (members, _) = play(&all, &order, true).expect("granted");
+            assert_eq!(members.len(), 2, "{all:?} {order:?}");
+        }
+    }
+}
+
+#[test]
+fn one_that_is_ahead_is_done_without_until_it_was_watched() {
+    for (clock, counts) in [(reading(10_000), false), (watched(10_000), true)] {
+        let mut play = Play::acquire_on(guarded(3), ONCE);
+        play.hear(Step::Attempt(1), 0, timed(clock, Answer::Created));
+        play.hear(Step::Attempt(1), 1, timed(reading(0), Answer::Created));
+        assert_eq!(play.verdict(), counts.then_some(true));
+        if !counts {
+            let Claim::Acquiring(acquire) = &play.claim else { panic!("{:?}", play.claim) };
+            let vote = acquire.ballot().votes()[0].answer.clone().unwrap();
+            assert!(
+                matches!(&vote, Answer::Unknown(Cause::Distrusted {
+                why: Distrust::ClockAhead { by }, left: Some(left),
+            }) if *by >= 10_000 * MS && *left == 1_000 * MS),
+                "{vote:?}"
+            );
+            play.hear(Step::Attempt(1), 2, timed(reading(50), Answer::Created));
+            assert_eq!(play.verdict(), Some(true));
+            assert_eq!(won(&mut play).unwrap().len(), 2);
+        }
+    }
+}
+
+#[test]
+fn a_refusal_is_something_to_compare_with_and_a_majority_ahead_is_refused() {
+    let mut play = Play::acquire_on(guarded(3), ONCE);
+    play.hear(Step::Attempt(1), 0, timed(reading(0), Answer::Taken(Holder::NotAsked)));
+    play.hear(Step::Attempt(1), 1, timed(reading(150), Answer::Created));
+    assert_eq!(play.verdict(), Some(false));
+    assert_eq!(play.settled(3, 1), [1, 1, 1], "its key is cleaned up");
+}
+
+#[test]
+fn the_lease_ends_earlier_by_what_a_clock_may_gain_unnoticed() {
+    let mut play = Play::acquire_on(guarded(3), ONCE);
+    for at in 0..2 {
+        play.hear(Step::Attempt(1), at, timed(watched(0), Answer::Created));
+    }
+    won(&mut play).unwrap();
+    assert_eq!(play.deadline(), START.plus((1_000 - 12 - 200) * MS));
+}

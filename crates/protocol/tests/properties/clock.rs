@@ -1,0 +1,192 @@
+//! A master whose clock gains at random, and a link that looks at it when it is asked and by itself:
+//! a grant that counts rests on a clock that has gained no more than the bound while a lease can live.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::{
+    Answer, Ask, Bounds, Drift, Guard, Link, LinkEffect, LinkInput, RunId, TOKEN_LEN, Time, Token,
+};
+
+const MS: Duration = Duration::from_millis(1);
+const BOUND: Duration = Duration::from_millis(200);
+
+#[derive(Clone, Debug)]
+enum Act {
+    Pass(u32),
+    /// The clock gains: steps, or a rate that is too high.
+    Gain(u32),
+    /// A request, that takes so long there and so long back, while the clock gains between.
+    Ask(u32, u32, u32),
+    /// The connection breaks, and is replaced.
+    Break,
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (1..900_u32).prop_map(Act::Pass),
+        1 => (900..6_000_u32).prop_map(Act::Pass),
+        3 => (1..260_u32).prop_map(Act::Gain),
+        6 => (0..60_u32, 0..60_u32, 0..20_u32).prop_map(|(there, back, gain)| Act::Ask(there, back, gain)),
+        1 => (0..900_u32, 0..900_u32).prop_map(|(there, back)| Act::Ask(there, back, 0)),
+        1 => Just(Act::Break),
+    ]
+}
+
+struct World {
+    guard: Guard,
+    link: Link<u32>,
+    now: Time,
+    epoch: u64,
+    tags: u32,
+    /// What the clock has gained by when.
+    gained: Vec<(Time, Duration)>,
+    /// Grants that counted: with a clock that was watched, and among them with one that had gained too much.
+    counted: usize,
+    wrong: usize,
+}
+
+impl World {
+    fn new(looks: bool) -> Self {
+        let guard = Guard::new(1_000 * MS, Drift::default(), 7).unwrap();
+        let guard = if looks { guard.with_clock_bound(BOUND).unwrap() } else { guard };
+        let mut out = Vec::new();
+        let bounds = Bounds::for_node_timeout(3_600_000 * MS);
+        let link = Link::start(bounds, &mut out).guarded_by(Some(guard));
+        let now = Time::from_millis(1_000);
+        let gained = vec![(Time::ZERO, Duration::ZERO)];
+        let mut world = Self { guard, link, now, epoch: 0, tags: 0, gained, counted: 0, wrong: 0 };
+        world.greet();
+        world
+    }
+
+    fn run_id() -> RunId {
+        RunId(Arc::from("a"))
+    }
+
+    fn marker(&self) -> Arc<str> {
+        self.guard.marker(&Self::run_id(), false)
+    }
+
+    fn greet(&mut self) {
+        self.epoch += 1;
+        let greeting = Greeting {
+            run_id: Some(Self::run_id()),
+            boot: Some(self.marker()),
+            ..Greeting::default()
+        };
+        self.tell(LinkInput::Connected { epoch: self.epoch, greeting });
+    }
+
+    /// Tells the link, and answers its looks at once.
+    fn tell(&mut self, input: LinkInput<u32>) -> Vec<LinkEffect<u32>> {
+        let mut out = Vec::new();
+        self.link.handle(self.now, input, &mut out);
+        if out.iter().any(|said| matches!(said, LinkEffect::Write(Command::Watch { .. }))) {
+            let boot = Some(self.marker());
+            let answer = Answer::Marked { boot, vigil: None }.stamped(self.micros());
+            self.link.handle(self.now, LinkInput::Answered { epoch: self.epoch, answer }, &mut out);
+        }
+        out
+    }
+
+    fn gained(&self, at: Time) -> Duration {
+        self.gained.iter().rfind(|(since, _)| *since <= at).expect("since the start").1
+    }
+
+    fn gain(&mut self, ms: u32) {
+        let gained = self.gained(self.now) + ms * MS;
+        self.gained.push((self.now, gained));
+    }
+
+    fn micros(&self) -> u64 {
+        let shows = Duration::from_nanos(self.now.as_nanos()) + self.gained(self.now);
+        1_700_000_000_000_000 + u64::try_from(shows.as_micros()).unwrap()
+    }
+
+    fn pass(&mut self, ms: u32) {
+        let end = self.now.plus(ms * MS);
+        while self.link.next_wake() < end {
+            self.now = self.link.next_wake().max(self.now);
+            self.tell(LinkInput::Wake);
+        }
+        self.now = end;
+    }
+
+    fn ask(&mut self, there: u32, back: u32, gain: u32) {
+        self.tags += 1;
+        let mut token = [0; TOKEN_LEN];
+        token[..4].copy_from_slice(&self.tags.to_be_bytes());
+        let ask = Ask::Set { token: Token::new(token), ttl_ms: 1_000, fence: None };
+        let input = LinkInput::Send { key: Arc::from(&b"r"[..]), ask, tag: self.tags };
+        let said = self.tell(input);
+        if !said.iter().any(|said| matches!(said, LinkEffect::Write(_))) {
+            return;
+        }
+        // No look is answered out of order meanwhile: none is due before this is over.
+        self.now = self.now.plus(there * MS);
+        self.gain(gain);
+        let (executed, answer) = (self.now, Answer::Created.stamped(self.micros()));
+        self.now = self.now.plus(back * MS);
+        let said = self.tell(LinkInput::Answered { epoch: self.epoch, answer });
+        let grants = said.iter().any(|said| match said {
+            LinkEffect::Tell(_, Answer::Timed { reading, answer }) => {
+                **answer == Answer::Created && reading.unwatched().is_zero()
+            }
+            LinkEffect::Tell(_, answer) => *answer == Answer::Created,
+            _ => false,
+        });
+        if grants {
+            self.counted += 1;
+            let window = self.guard.window();
+            let before = Time::ZERO.plus(self.now.since(Time::ZERO.plus(window)));
+            let gained = self.gained(executed).saturating_sub(self.gained(before));
+            self.wrong += usize::from(gained > BOUND);
+        }
+    }
+
+    fn act(&mut self, act: &Act) {
+        match *act {
+            Act::Pass(ms) => self.pass(ms),
+            Act::Gain(ms) => self.gain(ms),
+            Act::Ask(there, back, gain) => self.ask(there, back, gain),
+            Act::Break => {
+                let (epoch, why) = (self.epoch, Arc::from("closed"));
+                self.tell(LinkInput::Closed { epoch, why, random: 0 });
+                self.greet();
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+    #[test]
+    fn no_grant_of_a_watched_master_counts_whose_clock_gained_more_than_the_bound(
+        acts in vec(any_act(), 0..120),
+    ) {
+        let mut world = World::new(true);
+        acts.iter().for_each(|act| world.act(act));
+        prop_assert_eq!(world.wrong, 0);
+    }
+}
+
+#[test]
+fn a_steady_clock_is_trusted_and_one_that_steps_is_let_in_by_whom_does_not_look() {
+    let mut steady = World::new(true);
+    for _ in 0..50 {
+        steady.act(&Act::Pass(100));
+        steady.act(&Act::Ask(5, 5, 0));
+    }
+    assert!(steady.counted >= 38, "{}", steady.counted);
+    for (looks, wrong) in [(true, 0), (false, 1)] {
+        let mut world = World::new(looks);
+        world.act(&Act::Pass(3_000));
+        world.act(&Act::Gain(201));
+        world.act(&Act::Ask(0, 0, 0));
+        assert_eq!(world.wrong, wrong, "looks: {looks}");
+    }
+}
