@@ -32,12 +32,13 @@ const USAGE: u8 = 64;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What it can do.
-const CAN: [Can; 8] = [
+const CAN: [Can; 9] = [
     Can::Deadline,
     Can::Extend,
     Can::Fence,
     Can::Guard,
     Can::ClockGuard,
+    Can::Grace,
     Can::Wait,
     Can::KeepAlive,
     Can::Lost,
@@ -86,6 +87,7 @@ async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
     let builder = Redlock::builder()
         .urls(nodes)
         .ttl(options.ttl())
+        .grace(Duration::from_millis(options.grace_ms))
         .node_timeout(node_timeout)
         .connect_timeout(CONNECT_TIMEOUT.max(node_timeout))
         .fencing_memory(FENCING_MEMORY)
@@ -95,9 +97,12 @@ async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
         Some(max_ttl) => builder.guard(max_ttl),
         None => builder,
     };
-    let clock_guard = options.clock_guard_ms.map(Duration::from_millis);
-    let builder = match clock_guard {
+    let builder = match options.clock_guard_ms.map(Duration::from_millis) {
         Some(bound) => builder.clock_guard(bound),
+        None => builder,
+    };
+    let builder = match &options.fleet {
+        Some(name) => builder.fleet(name),
         None => builder,
     };
     builder.build().await.map_err(|why| why.to_string())

@@ -38,6 +38,8 @@ const OPTIONS: Options = Options {
     fencing: true,
     guard_ms: None,
     clock_guard_ms: None,
+    grace_ms: 0,
+    fleet: None,
 };
 
 /// How a check ended, if it did not find a fault.

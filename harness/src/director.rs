@@ -163,6 +163,10 @@ impl Director {
             if self.scenario.lock.clock_guard.is_some() && !looks {
                 return Some("the client cannot `clock_guard`".to_owned());
             }
+            let graces = can.get(client.process()).is_some_and(|can| can.contains(&Can::Grace));
+            if !self.scenario.lock.grace.0.is_zero() && !graces {
+                return Some("the client cannot `grace`".to_owned());
+            }
             for step in &client.script {
                 let needed = match step {
                     Step::Extend { .. } => (Can::Extend, "extend"),
@@ -336,7 +340,8 @@ fn longest_key(scenario: &Scenario) -> Duration {
         Harm::Clock(ClockHarm::Strobe { by, .. }) => by.0,
         _ => Duration::ZERO,
     });
-    ahead.fold(scenario.longest_ttl(), Duration::saturating_add)
+    let own = scenario.longest_ttl().saturating_add(scenario.lock.grace.0);
+    ahead.fold(own, Duration::saturating_add)
 }
 
 /// How far a clock that ran fast until now can be ahead: as it is set right, what was set by it lives for

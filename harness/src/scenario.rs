@@ -6,9 +6,10 @@
 //! `"c1 granted L"`) are in `words.rs`, times in `length.rs`, faults and whom they hit in
 //! `fault.rs`, expectations in `expect.rs`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::{Drift, Guard};
+use redquorum_protocol::{Drift, Fingerprint, Guard, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +120,9 @@ pub enum Persistence {
 pub struct Lock {
     /// How long a master keeps a key. Default 2 s.
     pub ttl: Length,
+    /// How much longer a master keeps a key than the lease lives, unless it is released. Default 0.
+    #[serde(skip_serializing_if = "Length::is_zero")]
+    pub grace: Length,
     /// How long a round waits for a master. Default 50 ms.
     pub node_timeout: Length,
     /// The allowance for clocks of different rates, in millionths of the TTL. Default 10 000.
@@ -147,19 +151,15 @@ const fn is_true(is: &bool) -> bool {
 }
 
 impl Lock {
-    /// What a master of this process is marked with by clients with this lock.
-    pub fn marker(&self, run_id: &str, persistence: Persistence) -> Option<String> {
-        let guard = self.guard.filter(|_| self.blessed)?;
-        let always = if persistence == Persistence::AofAlways { " always" } else { "" };
-        let clock = self.clock_guard.map(|bound| format!(" clock={}", bound.0.as_millis()));
-        Some(format!("{run_id} {}{always}{}", guard.0.as_millis(), clock.unwrap_or_default()))
-    }
-
     /// For how long a master is distrusted.
     pub fn quarantine(&self) -> Duration {
+        self.protocol_guard().map_or(Duration::ZERO, Guard::quarantine)
+    }
+
+    fn protocol_guard(&self) -> Option<Guard> {
         let drift = Drift { ppm: self.drift_ppm, fixed: self.drift.0 };
-        let guard = self.guard.map(|max_ttl| Guard::new(max_ttl.0, drift, 0));
-        guard.and_then(Result::ok).map_or(Duration::ZERO, Guard::quarantine)
+        let guard = Guard::new(self.guard?.0, drift, 0).ok()?;
+        self.clock_guard.map_or(Some(guard), |bound| guard.with_clock_bound(bound.0).ok())
     }
 }
 
@@ -167,6 +167,7 @@ impl Default for Lock {
     fn default() -> Self {
         Self {
             ttl: Length(Duration::from_secs(2)),
+            grace: Length(Duration::ZERO),
             node_timeout: Length(Duration::from_millis(50)),
             drift_ppm: 10_000,
             drift: Length(Duration::from_millis(2)),
@@ -320,6 +321,27 @@ impl Scenario {
     pub fn list_of(&self, process: &str) -> NodeList {
         let own = self.clients.iter().find(|client| client.process() == process);
         own.map_or_else(|| NodeList::all(self.cluster.nodes), |client| self.list(client))
+    }
+
+    /// What the set of masters of a process is called: clients reach masters through proxies of their own,
+    /// so that addresses do not tell.
+    pub fn fleet_of(&self, process: &str) -> String {
+        self.list_of(process).name()
+    }
+
+    /// What a master is marked with as the run begins, if it is: as one of the set of the first process
+    /// that knows it.
+    pub fn marker(&self, node: usize, run_id: &str) -> Option<Arc<str>> {
+        let guard = self.lock.protocol_guard().filter(|_| self.lock.blessed)?;
+        let fleet = Fingerprint::of_name(&self.first_list(node).name());
+        let durable = self.cluster.persistence == Persistence::AofAlways;
+        Some(guard.over(fleet).marker(&RunId(Arc::from(run_id)), durable))
+    }
+
+    fn first_list(&self, node: usize) -> NodeList {
+        let lists = self.processes().into_iter().map(|process| self.list_of(process));
+        let mut knowing = lists.filter(|list| list.addresses().contains(&node));
+        knowing.next().unwrap_or_else(|| NodeList::all(self.cluster.nodes))
     }
 
     /// The masters that a client knows.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::name::Name;
+use crate::scenario::Scenario;
+use crate::units::millis;
 
 /// The environment variable with the addresses of the masters, separated by commas:
 /// `redis://127.0.0.1:20001,…`. They are those of the proxies.
@@ -43,6 +45,18 @@ pub struct Options {
     /// from every lease; if not given, trust clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_guard_ms: Option<u64>,
+    /// How much longer masters keep a key than a lease lives. Needs `grace` among what the client can, if it
+    /// is not 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub grace_ms: u64,
+    /// What the set of masters is called under a guard: addresses are proxies of the client's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fleet: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What the harness says to a client.
@@ -135,6 +149,8 @@ pub enum Can {
     Guard,
     /// It distrusts masters whose clocks have stepped, if it is given `clock_guard_ms`.
     ClockGuard,
+    /// Its keys outlive its leases by `grace_ms`, unless they are released.
+    Grace,
     /// It waits (`wait_ms`); otherwise the harness asks again.
     Wait,
     /// It extends in the background.
@@ -265,6 +281,22 @@ impl Said {
 }
 
 impl Options {
+    /// What a process of a scenario is told: in whole milliseconds, which a scenario's lengths are.
+    pub fn of(scenario: &Scenario, process: &str) -> Self {
+        let lock = &scenario.lock;
+        Self {
+            ttl_ms: millis(lock.ttl.0),
+            node_timeout_ms: millis(lock.node_timeout.0),
+            drift_ppm: lock.drift_ppm,
+            drift_ms: millis(lock.drift.0),
+            fencing: lock.fencing,
+            guard_ms: lock.guard.map(|guard| millis(guard.0)),
+            clock_guard_ms: lock.clock_guard.map(|bound| millis(bound.0)),
+            grace_ms: millis(lock.grace.0),
+            fleet: lock.guard.map(|_| scenario.fleet_of(process)),
+        }
+    }
+
     /// The TTL.
     pub const fn ttl(&self) -> Duration {
         Duration::from_millis(self.ttl_ms)

@@ -29,7 +29,7 @@ use certify::Certification;
 pub enum Failure {
     /// Masters answered, and somebody else holds too many of them.
     Taken,
-    /// Too few masters answered at all.
+    /// Too few masters answered at all, or one of them is in another set of masters, too.
     NoQuorum,
     /// A quorum granted, but the deadline had passed before the caller had the lease.
     TooLate,
@@ -123,7 +123,7 @@ impl Acquire {
         self.state = State::Voting;
         // The same hint for all masters: most of them then show the same number.
         let fence = if self.terms.is_fenced() { self.terms.fence(dice.hint()) } else { None };
-        let ask = Ask::Set { token: self.token, ttl_ms: self.terms.ttl_ms(), fence };
+        let ask = Ask::Set { token: self.token, ttl_ms: self.terms.key_ttl_ms(), fence };
         let step = Step::Attempt(self.attempt);
         out.extend(NodeId::all(self.terms.nodes()).map(|node| Effect::Send { node, step, ask }));
     }
@@ -209,6 +209,11 @@ impl Acquire {
         out: &mut Vec<Effect>,
     ) -> bool {
         match self.state {
+            // It may have been said since.
+            State::Won if self.is_refused() => {
+                self.fail(now, Failure::NoQuorum, dice, out);
+                false
+            }
             State::Won if now < self.deadline() => true,
             State::Won => {
                 self.fail(now, Failure::TooLate, dice, out);
@@ -247,6 +252,10 @@ impl Acquire {
     }
 
     fn judge(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+        if self.is_refused() {
+            // Whatever the others say: a quorum of them may miss every quorum of the other locks.
+            return self.fail(now, Failure::NoQuorum, dice, out);
+        }
         let granted = self.ballot.which(Answer::creates).len();
         match verdict(granted, self.ballot.awaited().len(), self.terms.quorum()) {
             Some(true) if now < self.deadline() => {
@@ -314,6 +323,12 @@ impl Acquire {
             self.state = State::Failed(Failure::Taken);
             out.push(Effect::Decided);
         }
+    }
+
+    /// Whether a master showed that others lock on it and not on all of these masters.
+    fn is_refused(&self) -> bool {
+        let refuses = |answer: &Answer| matches!(answer, Answer::Unknown(cause) if cause.refuses());
+        !self.ballot.which(refuses).is_empty()
     }
 
     /// Whether there will never be a quorum again.

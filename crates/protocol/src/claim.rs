@@ -98,9 +98,9 @@ impl Claim {
                 *self = Self::Releasing(Release::start(now, hold, out));
             }
             (Self::Holding(hold), Input::Abandon) => {
-                // A lost lease has been settled already.
+                // A lost lease has been seen to already.
                 if hold.lost().is_none() {
-                    hold.settle(out);
+                    hold.leave(now, out);
                 }
                 *self = Self::Ended;
             }

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use crate::fence::Fence;
 use crate::quorum::NodeId;
+use crate::time::Time;
 use crate::token::Token;
 
 /// The key of a resource on every master: any bytes.
@@ -32,6 +33,16 @@ pub enum Effect {
         /// Whose key.
         token: Token,
     },
+    /// The lease of this token is over and was not given back: let the link pay its clean-up (R5), but not
+    /// before the grace of what is still under way is over.
+    Leave {
+        /// Whose link.
+        node: NodeId,
+        /// Whose key.
+        token: Token,
+        /// Until when it is left alone.
+        until: Time,
+    },
     /// Something was decided: whoever waits for this claim should look at it again.
     Decided,
 }
@@ -40,6 +51,11 @@ impl Effect {
     /// Owes the clean-up of a token to all masters, the silent ones included (R5).
     pub(crate) fn settle_all(nodes: usize, step: Step, token: Token) -> impl Iterator<Item = Self> {
         NodeId::all(nodes).map(move |node| Self::Settle { node, step, token })
+    }
+
+    /// The same, for leases with a grace.
+    pub(crate) fn leave_all(nodes: usize, token: Token, until: Time) -> impl Iterator<Item = Self> {
+        NodeId::all(nodes).map(move |node| Self::Leave { node, token, until })
     }
 }
 

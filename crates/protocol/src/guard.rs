@@ -17,14 +17,20 @@
 //! A master whose *clock* jumps ahead drops keys too early, and does not forget by it. With a clock bound
 //! ([`Guard::with_clock_bound`]) its clock is watched, too: `link/offsets.rs`.
 //!
+//! The marker also has the [`Fingerprint`] of the set of masters. One that has another says that this
+//! lock and others share a master and not all of them, so that two quorums need not meet: such a vote is no
+//! mere unknown, it [refuses](crate::Cause::refuses) the whole attempt.
+//!
 //! What becomes of a distrusted master's votes stands in [`link`](crate::Link); `docs/safety.md`
 //! has what this defends, and what remains.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 use core::time::Duration;
 
+use crate::fingerprint::Fingerprint;
 use crate::link::RunId;
 use crate::terms::{BadOption, Drift, MAX_TTL};
 
@@ -39,6 +45,8 @@ const DURABLE: &str = "always";
 
 /// How the word starts of a marker whose locks look at clocks, before the bound in milliseconds.
 const CLOCK: &str = "clock=";
+/// What the word of a marker begins with that tells for which set of masters it was made.
+const FLEET: &str = "fleet=";
 
 /// How a lock guards itself against masters that forget. Made by [`Guard::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -47,6 +55,7 @@ pub struct Guard {
     quarantine: Duration,
     clock: Option<Duration>,
     salt: u64,
+    fleet: Option<Fingerprint>,
 }
 
 impl Guard {
@@ -63,7 +72,7 @@ impl Guard {
         // Bounded by MAX_TTL, so whole milliseconds fit. Rounded as TTLs are.
         let max_ttl = Duration::from_millis(u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX));
         let quarantine = max_ttl.saturating_add(drift.of(max_ttl)).saturating_add(RESERVE);
-        Ok(Self { max_ttl, quarantine, clock: None, salt })
+        Ok(Self { max_ttl, quarantine, clock: None, salt, fleet: None })
     }
 
     /// The same guard, which also distrusts masters whose clocks may have gained more than `bound` while
@@ -93,6 +102,13 @@ impl Guard {
         self.quarantine.saturating_sub(RESERVE)
     }
 
+    /// The same guard of a lock over this set of masters: a marker for another set, or for none, is not
+    /// trusted. Without it, markers say nothing of the set and are not asked.
+    #[must_use]
+    pub const fn over(self, fleet: Fingerprint) -> Self {
+        Self { fleet: Some(fleet), ..self }
+    }
+
     /// The longest TTL.
     pub const fn max_ttl(self) -> Duration {
         self.max_ttl
@@ -115,10 +131,11 @@ impl Guard {
 
     /// What a master of this process is to be marked with; `durable` as in [`judge`](Self::judge).
     pub fn marker(self, run_id: &RunId, durable: bool) -> Arc<str> {
+        let fleet = self.fleet.map_or_else(String::new, |fleet| format!(" {FLEET}{fleet}"));
         let durable = if durable { " always" } else { "" };
         let clock = self.clock.map(|bound| format!(" {CLOCK}{}", bound.as_millis()));
         let clock = clock.unwrap_or_default();
-        Arc::from(format!("{} {}{durable}{clock}", run_id.0, self.max_ttl.as_millis()))
+        Arc::from(format!("{} {}{fleet}{durable}{clock}", run_id.0, self.max_ttl.as_millis()))
     }
 
     /// Whether a master with this marker, of this process, is to be trusted; `durable`: it says that it
@@ -144,6 +161,9 @@ impl Guard {
         if marker.clock != self.clock {
             return Err(Distrust::OtherClockBound { marked: marker.clock, ours: self.clock });
         }
+        if let Some(ours) = self.fleet.filter(|_| marker.fleet != self.fleet) {
+            return Err(Distrust::OtherFleet { marked: marker.fleet, ours });
+        }
         match run_id {
             Some(run_id) if marker.run_id == &*run_id.0 => Ok(()),
             _ if durable && marker.durable => Ok(()),
@@ -159,6 +179,7 @@ struct Marker<'a> {
     max_ttl: Duration,
     durable: bool,
     clock: Option<Duration>,
+    fleet: Option<Fingerprint>,
 }
 
 impl<'a> Marker<'a> {
@@ -166,16 +187,23 @@ impl<'a> Marker<'a> {
         let mut words = text.split(' ');
         let (run_id, max_ttl) = (words.next()?, words.next()?.parse().ok()?);
         let max_ttl = Duration::from_millis(max_ttl);
-        let mut marker = Self { run_id, max_ttl, durable: false, clock: None };
+        let mut marker = Self { run_id, max_ttl, durable: false, clock: None, fleet: None };
         for word in words {
             if word == DURABLE {
                 marker.durable = true;
             } else if let Some(bound) = word.strip_prefix(CLOCK) {
                 marker.clock = Some(Duration::from_millis(bound.parse().ok()?));
+            } else if let Some(fleet) = word.strip_prefix(FLEET) {
+                marker.fleet = Fingerprint::read(fleet);
             }
         }
         (!run_id.is_empty()).then_some(marker)
     }
+}
+
+/// The set of masters that a marker was made for, if it says so.
+pub fn fleet_of(marker: &str) -> Option<Fingerprint> {
+    Marker::read(marker)?.fleet
 }
 
 /// Why a master is distrusted: what it grants does not count.
@@ -222,6 +250,13 @@ pub enum Distrust {
         /// By how much at most.
         by: Duration,
     },
+    /// It has the marker of a lock over another set of masters.
+    OtherFleet {
+        /// What the marker says; nothing, if it was made before markers said so.
+        marked: Option<Fingerprint>,
+        /// What this lock says.
+        ours: Fingerprint,
+    },
     /// Permissions forbid `INFO`, so its process cannot be told from another.
     Nameless,
     /// It cannot be watched: it answered with this error.
@@ -231,7 +266,13 @@ pub enum Distrust {
 impl Distrust {
     /// Whether it passes by itself, after a quarantine.
     pub const fn passes(&self) -> bool {
-        !matches!(self, Self::OtherMaxTtl { .. } | Self::OtherClockBound { .. } | Self::Nameless)
+        !matches!(
+            self,
+            Self::OtherMaxTtl { .. }
+                | Self::OtherClockBound { .. }
+                | Self::OtherFleet { .. }
+                | Self::Nameless
+        )
     }
 }
 
@@ -271,6 +312,19 @@ impl fmt::Display for Distrust {
                 "its clock may be ahead of another master's by {by:.1?}, and was not watched for long \
                  enough to tell whether it stepped: keep the clocks of masters in step"
             ),
+            Self::OtherFleet { marked, ours } => {
+                if let Some(marked) = marked {
+                    write!(f, "its marker is of locks over other masters ({marked})")?;
+                } else {
+                    f.write_str("its marker does not say over which masters its locks are")?;
+                }
+                write!(
+                    f,
+                    ", and this lock is over {ours}: give all clients the same list of masters, spelled \
+                     alike, or one `fleet` name; if the list was changed on purpose, stop the old clients, \
+                     then delete `redquorum:boot` where it is wrong"
+                )
+            }
             Self::Nameless => {
                 f.write_str("INFO is forbidden, so a restart cannot be seen: allow +info")
             }
@@ -330,13 +384,53 @@ mod tests {
 
     #[test]
     fn its_own_marker_is_read_back() {
-        let guard = Guard::new(MAX, Drift::default(), 1).unwrap();
+        let plain = Guard::new(MAX, Drift::default(), 1).unwrap();
         let run_id = RunId(Arc::from("a"));
-        for guard in [guard, guard.with_clock_bound(Duration::from_millis(500)).unwrap()] {
+        let clock = plain.with_clock_bound(Duration::from_millis(500)).unwrap();
+        let named = Fingerprint::of_name("f");
+        for guard in [plain, clock, plain.over(named), clock.over(named)] {
             for durable in [false, true] {
                 let marker = guard.marker(&run_id, durable);
+                assert!(marker.len() <= MAX_MARKER);
                 assert_eq!(guard.judge(Some(&marker), Some(&run_id), false), Ok(()), "{marker}");
+                assert_eq!(fleet_of(&marker), guard.fleet);
+                let other = Some(&RunId(Arc::from("b")));
+                assert_eq!(guard.judge(Some(&marker), other, true).is_ok(), durable);
             }
+        }
+    }
+
+    #[test]
+    fn a_marker_of_another_set_of_masters_is_not_trusted_however_long_it_is_watched() {
+        let ours = Fingerprint::of_name("ours");
+        let guard = Guard::new(MAX, Drift::default(), 1).unwrap().over(ours);
+        let judge = |boot: &str, run_id| {
+            guard.judge(Some(boot), Some(&RunId(Arc::from(run_id))), true).unwrap_err()
+        };
+        let theirs = Fingerprint::of_name("theirs");
+        // Of this process or another, durable or not, whatever stands around it.
+        for boot in [
+            format!("a 30000 fleet={theirs}"),
+            format!("a 30000 always fleet={theirs} what=later"),
+            format!("a 30000 what=later fleet={theirs} always"),
+        ] {
+            for run_id in ["a", "b"] {
+                let why = judge(&boot, run_id);
+                assert_eq!(why, Distrust::OtherFleet { marked: Some(theirs), ours });
+                assert!(!why.passes());
+                let text = format!("{why}");
+                for part in
+                    [&*format!("{theirs}"), &format!("{ours}"), "`fleet`", "`redquorum:boot`"]
+                {
+                    assert!(text.contains(part), "{part}: {text}");
+                }
+            }
+        }
+        // One of an earlier version, and one that is no fingerprint.
+        for boot in ["a 30000", "a 30000 fleet=x", "a 30000 fleet="] {
+            let why = judge(boot, "a");
+            assert_eq!(why, Distrust::OtherFleet { marked: None, ours }, "{boot}");
+            assert!(format!("{why}").contains("does not say"), "{why}");
         }
     }
 

@@ -174,7 +174,7 @@ impl Hold {
             // A repair is asked only of masters that cannot vote in this round: a member that
             // lost the key must say so, not hide the gap by making a new one.
             let repair = !self.members.contains(node);
-            let ask = Ask::Keep { token, ttl_ms: terms.ttl_ms(), repair, fence };
+            let ask = Ask::Keep { token, ttl_ms: terms.key_ttl_ms(), repair, fence };
             Effect::Send { node, step, ask }
         }));
     }
@@ -189,7 +189,7 @@ impl Hold {
             now
         };
         self.watchdog = Some(Watchdog { end: now.plus(max_hold), next: next.max(now) });
-        self.tell_gap(out);
+        self.tell_gap(now, out);
     }
 
     pub(crate) fn answered(
@@ -227,7 +227,7 @@ impl Hold {
             _ => {}
         }
         let counts = current && self.round.ballot.record(now, node, answer);
-        self.look_for_gap(out);
+        self.look_for_gap(now, out);
         if counts {
             self.judge(now, out);
         }
@@ -236,7 +236,7 @@ impl Hold {
     /// Whether fewer than a quorum can have held the key when they were asked. A master that made
     /// it anew in this round had none before. Also looked at after the verdict, which does not
     /// wait for all answers (R3).
-    fn look_for_gap(&mut self, out: &mut Vec<Effect>) {
+    fn look_for_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
         let anew = if self.round.number == 0 {
             NodeSet::EMPTY
         } else {
@@ -244,14 +244,14 @@ impl Hold {
         };
         if self.denied.or(anew).len() > self.terms.nodes() - self.terms.quorum() {
             self.gone = true;
-            self.tell_gap(out);
+            self.tell_gap(now, out);
         }
     }
 
     /// The watchdog has nobody to report a gap to, so for it a gap is a loss.
-    fn tell_gap(&mut self, out: &mut Vec<Effect>) {
+    fn tell_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.gone && self.watchdog.is_some() && self.lost.is_none() {
-            self.lose(Loss::QuorumGone, out);
+            self.lose(now, Loss::QuorumGone, out);
         }
     }
 
@@ -283,6 +283,14 @@ impl Hold {
             next = next.min(watchdog.next);
         }
         next
+    }
+
+    /// It ends, and nobody says that all is done: what the holder has under way gets its grace.
+    pub(crate) fn leave(&self, now: Time, out: &mut Vec<Effect>) {
+        match self.terms.left_until(now) {
+            Some(until) => out.extend(Effect::leave_all(self.terms.nodes(), self.token, until)),
+            None => self.settle(out),
+        }
     }
 
     /// The holder wants it no more; nothing more happens by itself.
@@ -348,16 +356,16 @@ impl Hold {
     fn wake_deadline(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.lost.is_none() && now >= self.deadline {
             let bounded = self.watchdog.is_some_and(|watchdog| watchdog.next == Time::NEVER);
-            self.lose(if bounded { Loss::MaxHold } else { Loss::Expired }, out);
+            self.lose(now, if bounded { Loss::MaxHold } else { Loss::Expired }, out);
         }
     }
 
-    fn lose(&mut self, loss: Loss, out: &mut Vec<Effect>) {
+    fn lose(&mut self, now: Time, loss: Loss, out: &mut Vec<Effect>) {
         self.lost = Some(loss);
         if self.is_extending() {
             self.round.state = Extension::Lost(loss);
         }
-        self.settle(out);
+        self.leave(now, out);
         out.push(Effect::Decided);
     }
 

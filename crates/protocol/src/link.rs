@@ -157,12 +157,13 @@ impl<T> Link<T> {
 
     /// Takes one input and says what is to be done.
     ///
-    /// `Send`, `Settle`, `Probe` and `Bless` never tell anybody but their own tag at once, so a driver
+    /// `Send`, `Settle`, `Leave`, `Probe` and `Bless` never tell anybody but their own tag at once, so a driver
     /// may hold its claim's lock meanwhile.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         match input {
             LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),
             LinkInput::Settle { key, token, tag } => self.settle(now, key, token, tag, out),
+            LinkInput::Leave { token, until } => self.ledger.leave(token, until),
             LinkInput::Probe(tag) => match self.refusal(None) {
                 Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
                 None => self.write(now, Command::Ping, Purpose::Ask, Some(tag), out),
@@ -259,6 +260,7 @@ impl<T> Link<T> {
         for (_, id) in self.to_kill.clone() {
             self.write(now, Command::Kill { client_id: id }, Purpose::Kill(id), None, out);
         }
+        self.ledger.ripen(now);
         self.pay_all(now, out);
         self.watch(now, out);
     }
@@ -423,7 +425,8 @@ impl<T> Link<T> {
         {
             self.dial(out);
         }
-        if self.pay_again.is_some_and(|time| now >= time) && self.open.is_some() {
+        let ripe = self.ledger.ripen(now);
+        if (ripe || self.pay_again.is_some_and(|time| now >= time)) && self.open.is_some() {
             self.pay_all(now, out);
         }
         self.watch(now, out);
@@ -439,6 +442,7 @@ impl<T> Link<T> {
                 next = next.min(look.filter(|_| !self.shut_down).unwrap_or(Time::NEVER));
             }
             next = next.min(self.pay_again.unwrap_or(Time::NEVER));
+            next = next.min(self.ledger.next_ripe().unwrap_or(Time::NEVER));
         }
         if let Dial::At(time) = self.dial {
             next = next.min(time);
@@ -630,7 +634,7 @@ impl<T> Link<T> {
 
     /// Keys that may be there and are still wanted.
     pub fn claimed(&self) -> usize {
-        self.ledger.len() - self.owed()
+        self.ledger.claimed()
     }
 
     /// Commands without an answer on the current connection.

@@ -47,10 +47,20 @@ pub struct Release {
 impl Release {
     /// Asks all masters.
     pub(crate) fn start(now: Time, hold: &Hold, out: &mut Vec<Effect>) -> Self {
-        hold.settle(out);
         let terms = hold.terms();
         let lost = hold.lost().is_some() || now >= hold.deadline();
-        Self { terms, ballot: Ballot::open(terms.nodes(), now), lost, outcome: None }
+        let mut outcome = None;
+        if lost && !terms.grace().is_zero() {
+            // What was under way as it was lost has the grace that began then; nobody is asked.
+            if hold.lost().is_none() {
+                hold.leave(now, out);
+            }
+            outcome = Some(Outcome::AlreadyGone);
+            out.push(Effect::Decided);
+        } else {
+            hold.settle(out);
+        }
+        Self { terms, ballot: Ballot::open(terms.nodes(), now), lost, outcome }
     }
 
     pub(crate) fn answered(

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use crate::fence::{Fence, MAX_NUMBER};
 use crate::quorum::{MAX_NODES, quorum};
+use crate::time::Time;
 
 /// The longest TTL: a day. A lock that is held longer wants to be extended, not to be granted.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
@@ -49,6 +50,8 @@ impl Drift {
 pub struct Terms {
     nodes: usize,
     ttl: Duration,
+    /// How much longer masters keep the key than the lease lives.
+    grace: Duration,
     drift: Drift,
     node_timeout: Duration,
     fencing: Option<Duration>,
@@ -88,8 +91,9 @@ impl Terms {
         if drift.of(ttl) < MIN_DRIFT {
             return Err(BadOption::DriftTooSmall { drift: drift.of(ttl) });
         }
-        let (fencing, max_ttl, clock_bound) = (None, None, Duration::ZERO);
-        let terms = Self { nodes, ttl, drift, node_timeout, fencing, max_ttl, clock_bound };
+        let (grace, clock_bound) = (Duration::ZERO, Duration::ZERO);
+        let (fencing, max_ttl) = (None, None);
+        let terms = Self { nodes, ttl, grace, drift, node_timeout, fencing, max_ttl, clock_bound };
         if drift.of(ttl).saturating_add(node_timeout) >= ttl {
             return Err(BadOption::TtlTooShort { ttl, drift: drift.of(ttl), node_timeout });
         }
@@ -102,8 +106,26 @@ impl Terms {
     /// As [`Terms::new`].
     pub fn with_ttl(self, ttl: Duration) -> Result<Self, BadOption> {
         let terms = Self::new(self.nodes, ttl, self.drift, self.node_timeout)?;
+        let terms = terms.with_grace(self.grace)?;
         let terms = self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))?;
         Ok(terms.with_clock_bound(self.clock_bound)?.fenced_as(self))
+    }
+
+    /// The same terms, and masters keep the key for so much longer: what was under way as the lease ended has that
+    /// long to arrive before anybody else can hold the resource. Rounded down to whole milliseconds. It moves no
+    /// deadline. A lease that ends by a release frees its keys at once; one that is lost or dropped leaves them
+    /// until the grace is over.
+    ///
+    /// # Errors
+    /// [`BadOption::GraceTooLong`] if TTL + grace is above [`MAX_TTL`]; [`BadOption::TtlAboveGuard`] if it is above
+    /// what the guard allows.
+    pub fn with_grace(self, grace: Duration) -> Result<Self, BadOption> {
+        if self.ttl.saturating_add(grace) > MAX_TTL {
+            return Err(BadOption::GraceTooLong { ttl: self.ttl, grace });
+        }
+        let grace = Duration::from_millis(u64::try_from(grace.as_millis()).unwrap_or(u64::MAX));
+        let terms = Self { grace, ..self };
+        self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))
     }
 
     /// The same terms with a fencing token: masters remember their counters for `memory` after the
@@ -111,23 +133,23 @@ impl Terms {
     /// clocks for a resource that is locked rarely.
     ///
     /// # Errors
-    /// [`BadOption::FencingMemory`] unless TTL ≤ `memory` ≤ [`MAX_FENCING_MEMORY`]. A lease that asks for a
+    /// [`BadOption::FencingMemory`] unless TTL + grace ≤ `memory` ≤ [`MAX_FENCING_MEMORY`]. A lease that asks for a
     /// longer TTL later is remembered for that long.
     pub fn with_fencing(self, memory: Duration) -> Result<Self, BadOption> {
-        if memory < self.ttl || memory > MAX_FENCING_MEMORY {
-            return Err(BadOption::FencingMemory { memory, ttl: self.ttl });
+        if memory < self.key_ttl() || memory > MAX_FENCING_MEMORY {
+            return Err(BadOption::FencingMemory { memory, ttl: self.key_ttl() });
         }
         Ok(Self { fencing: Some(memory), ..self })
     }
 
-    /// The same terms under a guard, which relies on it that no TTL is longer than this: see
+    /// The same terms under a guard, which relies on it that no key has a longer TTL than this: see
     /// [`Guard`](crate::Guard).
     ///
     /// # Errors
     /// [`BadOption::TtlAboveGuard`] if this one is.
     pub fn with_max_ttl(self, max_ttl: Duration) -> Result<Self, BadOption> {
-        if self.ttl > max_ttl {
-            return Err(BadOption::TtlAboveGuard { ttl: self.ttl, max_ttl });
+        if self.key_ttl() > max_ttl {
+            return Err(BadOption::TtlAboveGuard { ttl: self.ttl, grace: self.grace, max_ttl });
         }
         Ok(Self { max_ttl: Some(max_ttl), ..self })
     }
@@ -158,7 +180,7 @@ impl Terms {
     /// What a master is to be told of its counter, where the lease has a fencing token.
     pub(crate) fn fence(self, number: u64) -> Option<Fence> {
         // A lease may have been extended by more than it was granted for.
-        let memory = self.fencing?.max(self.ttl);
+        let memory = self.fencing?.max(self.key_ttl());
         let memory_ms = u64::try_from(memory.as_millis()).unwrap_or(u64::MAX);
         Some(Fence { number: number.min(MAX_NUMBER), memory_ms })
     }
@@ -178,14 +200,31 @@ impl Terms {
         quorum(self.nodes)
     }
 
-    /// How long a master keeps the key.
+    /// How long a lease is granted for, drift included.
     pub const fn ttl(self) -> Duration {
         self.ttl
     }
 
+    /// How much longer masters keep the key.
+    pub const fn grace(self) -> Duration {
+        self.grace
+    }
+
+    /// How long a master keeps the key: TTL + grace.
+    pub const fn key_ttl(self) -> Duration {
+        self.ttl.saturating_add(self.grace)
+    }
+
     /// The same in milliseconds, as `PX` wants it.
-    pub fn ttl_ms(self) -> u64 {
-        u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX)
+    pub fn key_ttl_ms(self) -> u64 {
+        u64::try_from(self.key_ttl().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Until when the keys of a lease that ended `now`, and was not released, are left alone; at once without
+    /// a grace. Drift is allowed for, as it is before the deadline.
+    pub(crate) fn left_until(self, now: Time) -> Option<Time> {
+        let left = self.grace.saturating_add(self.drift.of(self.key_ttl()));
+        (!self.grace.is_zero()).then(|| now.plus(left))
     }
 
     /// How long a lease lives, counted from before its first byte was sent: TTL − drift, and less what
@@ -240,10 +279,19 @@ pub enum BadOption {
         /// The one that was given.
         ttl: Duration,
     },
-    /// The TTL is above the one that the guard of this lock relies on.
+    /// TTL and grace together are above [`MAX_TTL`].
+    GraceTooLong {
+        /// The TTL.
+        ttl: Duration,
+        /// The grace that was given.
+        grace: Duration,
+    },
+    /// The TTL, with the grace, is above the one that the guard of this lock relies on.
     TtlAboveGuard {
         /// The one that was given.
         ttl: Duration,
+        /// The grace.
+        grace: Duration,
         /// The longest that the guard allows.
         max_ttl: Duration,
     },
@@ -277,7 +325,7 @@ pub enum BadOption {
     FencingMemory {
         /// The one that was given.
         memory: Duration,
-        /// The TTL.
+        /// The TTL, with the grace.
         ttl: Duration,
     },
     /// Nothing would be left of the TTL after the drift and one node timeout.
@@ -320,7 +368,17 @@ impl fmt::Display for BadOption {
                 f,
                 "ttl of {ttl:?} is too long: set at most {MAX_TTL:?} and extend the lease instead"
             ),
-            Self::TtlAboveGuard { ttl, max_ttl } => write!(
+            Self::GraceTooLong { ttl, grace } => write!(
+                f,
+                "grace of {grace:?} is too long: with the ttl ({ttl:?}) it may be {MAX_TTL:?} at most"
+            ),
+            Self::TtlAboveGuard { ttl, grace, max_ttl } if !grace.is_zero() => write!(
+                f,
+                "ttl of {ttl:?} and grace of {grace:?} are together above the guard of this lock, {max_ttl:?}, \
+                 which is how long masters that may have forgotten are distrusted: set a shorter ttl or grace, \
+                 or raise the guard on all clients"
+            ),
+            Self::TtlAboveGuard { ttl, max_ttl, .. } => write!(
                 f,
                 "ttl of {ttl:?} is above the guard of this lock, {max_ttl:?}, which is how long masters that \
                  may have forgotten are distrusted: set a shorter ttl and extend the lease, or raise \

@@ -144,6 +144,14 @@ pub enum Cause {
     Error(Arc<str>),
 }
 
+impl Cause {
+    /// Whether it refuses a whole attempt, and not only counts as unknown: the masters of this lock are
+    /// not those of others that use one of them, so that its quorums need not meet theirs.
+    pub const fn refuses(&self) -> bool {
+        matches!(self, Self::Distrusted { why: Distrust::OtherFleet { .. }, .. })
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

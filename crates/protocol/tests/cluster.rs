@@ -195,6 +195,51 @@ fn guarded_contenders_never_meet_whatever_masters_forget() {
     assert!(grants > 100, "{grants} grants: too dull a run to show anything");
 }
 
+/// Contenders, cut off from masters now and then, half of whose clocks step ahead now and then.
+fn with_clocks_that_step(seed: u64, bound: Option<Duration>) -> Cluster {
+    let mut cluster = match bound {
+        Some(bound) => Cluster::clock_guarded(seed, 5, 3, (MAX_TTL, bound)),
+        None => Cluster::guarded(seed, 5, 3, MAX_TTL),
+    };
+    for time in 1..6_000 {
+        cluster.run_until(Time::from_millis(time));
+        if time % 20 == 0 {
+            let [client, master] = [3, 5].map(|of| cluster.world.random.index(of));
+            cluster.world.cut(client, master, MS * 150);
+        }
+        for master in 0..if time % 700 == 0 { 5 } else { 0 } {
+            if cluster.world.random.below(2) == 0 {
+                let by = Duration::from_millis(1 + cluster.world.random.below(500));
+                cluster.world.masters[master].ahead += by;
+            }
+        }
+        // Rarely, so that leases live long enough to see it.
+        if time % 25 == 0 {
+            let client = cluster.world.random.index(3);
+            act(&mut cluster, client);
+        }
+    }
+    cluster
+}
+
+#[test]
+fn clock_guarded_contenders_never_meet_whatever_clocks_step_and_others_do() {
+    let (mut grants, mut undefended) = (0, 0);
+    for seed in 0..20 {
+        let mut cluster = with_clocks_that_step(seed, Some(MS * 50));
+        grants += cluster.grants.len();
+        assert_eq!(cluster.violations, [], "seed {seed}");
+        // When it is over, trust comes back by itself.
+        cluster.heal(MS * 2_000);
+        let number = cluster.acquire(0, MS * 200);
+        cluster.run_until(cluster.world.now.plus(MS * 200));
+        assert!(cluster.believes(0, number), "seed {seed}");
+        undefended += with_clocks_that_step(seed, None).violations.len();
+    }
+    assert!(grants > 100, "{grants} grants: too dull a run to show anything");
+    assert!(undefended > 10, "{undefended} violations: the check is blind");
+}
+
 #[test]
 fn a_lease_is_extended_while_masters_are_restarted_one_after_the_other_with_a_quarantine_between() {
     let mut cluster = Cluster::guarded(3, 5, 2, MAX_TTL);

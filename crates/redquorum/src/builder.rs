@@ -7,7 +7,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum_protocol::{Backoff, BadOption, Bounds, Drift, Guard, NodeId, Roster, Terms};
+use redquorum_protocol::{
+    Backoff, BadOption, Bounds, Drift, Fingerprint, Guard, NodeId, Roster, Terms,
+};
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
@@ -34,6 +36,7 @@ use crate::stats::Counters;
 pub struct Builder {
     masters: Vec<Result<Master, BadUrl>>,
     ttl: Duration,
+    grace: Duration,
     wait: Duration,
     fencing_memory: Duration,
     node_timeout: Duration,
@@ -41,6 +44,7 @@ pub struct Builder {
     drift: Drift,
     guard: Option<Duration>,
     clock_guard: Option<Duration>,
+    fleet: Option<String>,
     prefix: Vec<u8>,
     retry: RetryPolicy,
     require_quorum: bool,
@@ -59,6 +63,7 @@ impl Default for Builder {
         Self {
             masters: Vec::new(),
             ttl: Duration::from_secs(10),
+            grace: Duration::ZERO,
             wait: Duration::from_secs(10),
             fencing_memory: Duration::from_secs(30 * 24 * 60 * 60),
             node_timeout: Duration::from_millis(100),
@@ -66,6 +71,7 @@ impl Default for Builder {
             drift: Drift::default(),
             guard: None,
             clock_guard: None,
+            fleet: None,
             prefix: Vec::new(),
             retry: RetryPolicy::Backoff(Backoff::default()),
             require_quorum: false,
@@ -118,6 +124,24 @@ impl Builder {
         self
     }
 
+    /// How much longer masters keep a key than the lease lives, for resources that cannot check
+    /// [fencing tokens](crate::FencedLease): what the holder has under way when its lease ends (a write that it
+    /// sent, or was about to send as it was paused) has that long to arrive before anybody else can hold the
+    /// resource. Chubby calls it lock-delay.
+    ///
+    /// Default zero; rounded down to milliseconds; TTL + grace is 24 h at most, and with a
+    /// [guard](Builder::guard) at most its `max_ttl`. A master's clock that runs fast shortens it by what it gains,
+    /// as much as [drift](Builder::drift) allows for. It moves no deadline, and protects from nothing that takes
+    /// longer.
+    ///
+    /// [`release`](crate::Lease::release) says that nothing is under way: it frees the resource at once. A lease that is
+    /// lost, or **dropped without a release**, keeps others out until the grace is over, counted from its end: a
+    /// dropped future may have sent a write. A failed acquire leaves nothing behind, as ever.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
     /// How long [`acquire`](Redlock::acquire) waits, unless a request says otherwise. Default 10 s.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
@@ -161,8 +185,9 @@ impl Builder {
     }
 
     /// Guards the lock against masters that forget: restarts without `appendfsync always`, losses of
-    /// power, `FLUSHALL`, failovers to a replica. `max_ttl` is the longest TTL of any lease that any
-    /// client takes on these masters; no request may ask for more. Default: no guard.
+    /// power, `FLUSHALL`, failovers to a replica. `max_ttl` is the longest TTL, with its
+    /// [grace](Builder::grace), of any lease that any client takes on these masters; no request may ask for
+    /// more. Default: no guard.
     ///
     /// A master that may have forgotten grants nothing until no lease that it may have forgotten can be
     /// alive: for `max_ttl`, its drift and 2 s more, measured by this client's monotonic
@@ -173,7 +198,8 @@ impl Builder {
     /// as [`NoQuorum`](crate::AcquireError::NoQuorum), and the report names the distrust.
     ///
     /// All clients of the masters must have the same guard: one without voids it for its rivals, and one
-    /// with another `max_ttl` is told so. It costs no round trip: grants go through a script.
+    /// with another `max_ttl`, or another [list of masters](Builder::fleet), is told so. It costs no round
+    /// trip: grants go through a script.
     /// What it does not see, such as the eviction of single keys, is listed in `docs/safety.md`.
     pub fn guard(mut self, max_ttl: Duration) -> Self {
         self.guard = Some(max_ttl);
@@ -200,6 +226,24 @@ impl Builder {
     /// two looks, is listed in `docs/safety.md`.
     pub fn clock_guard(mut self, bound: Duration) -> Self {
         self.clock_guard = Some(bound);
+        self
+    }
+
+    /// Names the set of masters, for clients with a [guard](Builder::guard) that reach the same masters
+    /// under different addresses. Default: the addresses themselves are the name.
+    ///
+    /// Two clients with different lists of masters can both win a resource. So a guard notes in every
+    /// marker for which set it was made: a hash of the names of all masters as they are given here, each
+    /// `host:port` or path with its database, in whatever order and without credentials. A client
+    /// that meets the marker of another set acquires nothing, whatever its other masters say, and the
+    /// report names [`OtherFleet`](crate::Distrust::OtherFleet). A master that cannot be reached shows no
+    /// marker, and lists without a common master show nothing at all.
+    ///
+    /// With a name it is the name that is compared, **and nobody compares the lists**: give it only to
+    /// clients whose masters are the same, and another name when the set changes. Without a guard it does
+    /// nothing.
+    pub fn fleet(mut self, name: impl Into<String>) -> Self {
+        self.fleet = Some(name.into());
         self
     }
 
@@ -279,6 +323,7 @@ impl Builder {
 
     fn start(self) -> Result<Redlock, BuildError> {
         let mut terms = Terms::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
+            .and_then(|terms| terms.with_grace(self.grace))
             .map_err(BuildError::Options)?;
         let guard = self.guard_of_masters().map_err(BuildError::Options)?;
         if let Some(guard) = guard {
@@ -299,6 +344,7 @@ impl Builder {
         catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
             .map_err(|_| BuildError::NoRuntime)?;
         let nodes = self.nodes()?;
+        let guard = guard.map(|guard| guard.over(self.fingerprint(&nodes)));
         let clock = if self.tokio_clock { Clock::tokio() } else { Clock::System };
         let changed = Arc::new(Notify::new());
         let bounds = Bounds::for_node_timeout(self.node_timeout);
@@ -337,6 +383,15 @@ impl Builder {
         };
         let guard = Guard::new(max_ttl, self.drift, number())?;
         self.clock_guard.map_or(Ok(guard), |bound| guard.with_clock_bound(bound)).map(Some)
+    }
+
+    /// What the set of masters is known by.
+    fn fingerprint(&self, nodes: &[Arc<dyn Node>]) -> Fingerprint {
+        let address = |node: &Arc<dyn Node>| format!("{}/{}", node.name(), node.hello().database);
+        match &self.fleet {
+            Some(name) => Fingerprint::of_name(name),
+            None => Fingerprint::of_addresses(nodes.iter().map(address)),
+        }
     }
 
     fn nodes(&self) -> Result<Vec<Arc<dyn Node>>, BuildError> {
@@ -378,12 +433,14 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("masters", &self.masters.len())
             .field("ttl", &self.ttl)
+            .field("grace", &self.grace)
             .field("wait", &self.wait)
             .field("node_timeout", &self.node_timeout)
             .field("connect_timeout", &self.connect_timeout)
             .field("drift", &self.drift)
             .field("guard", &self.guard)
             .field("clock_guard", &self.clock_guard)
+            .field("fleet", &self.fleet)
             .finish_non_exhaustive()
     }
 }

@@ -114,6 +114,10 @@ impl ClaimCell {
                     step,
                     LinkInput::Settle { key: self.key.clone(), token, tag: self.tag(step) },
                 ),
+                Effect::Leave { node, token, until } => {
+                    // Answered by nobody.
+                    (node, Step::Release, LinkInput::Leave { token, until })
+                }
                 _ => {
                     decided = true;
                     continue;

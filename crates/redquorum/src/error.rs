@@ -108,6 +108,12 @@ impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, report, attempts) = match self {
             Self::Taken { report, attempts } => ("taken by another", report, attempts),
+            Self::NoQuorum { report, attempts } if is_of_another_fleet(report) => (
+                "no quorum: other locks use some of these masters and not all of them, so that both could be \
+                 granted",
+                report,
+                attempts,
+            ),
             Self::NoQuorum { report, attempts } if is_for_distrust(report) => (
                 "no quorum: masters that may have forgotten leases, or ended them too early, are \
                  distrusted until none of those can be alive; wait, or bless masters that are new",
@@ -126,6 +132,12 @@ impl fmt::Display for AcquireError {
         let plural = if *attempts == 1 { "" } else { "s" };
         write!(f, "{what} ({attempts} attempt{plural}; {report})")
     }
+}
+
+/// Whether a master has the marker of another set of masters, which refuses whatever the others say.
+fn is_of_another_fleet(report: &Report) -> bool {
+    let mut answers = report.masters().iter().map(|master| &master.answer);
+    answers.any(|answer| matches!(answer, Some(Answer::Unknown(cause)) if cause.refuses()))
 }
 
 /// Whether there would be a quorum if no master were distrusted.

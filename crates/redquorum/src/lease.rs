@@ -24,7 +24,9 @@ use crate::stats::count;
 /// [`run`](Lease::run) stops for you.
 ///
 /// Dropping it gives the resource back in the background and never blocks. It is deleted on the
-/// masters that can be reached, and expires on the others within one TTL.
+/// masters that can be reached, and expires on the others within one TTL. With a
+/// [grace](crate::Builder::grace) a dropped lease is freed when that is over: call
+/// [`release`](Lease::release), which frees it at once.
 #[must_use = "the resource is given back as soon as the lease is dropped"]
 pub struct Lease {
     claim: Arc<ClaimCell>,
@@ -196,6 +198,9 @@ impl Lease {
     /// # Errors
     /// [`Lost`] if the lease ended first.
     ///
+    /// When `work` is done, [release](Lease::release) the lease: with a [grace](crate::Builder::grace) a mere drop
+    /// keeps others out until that is over.
+    ///
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the lease as it is.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
@@ -217,7 +222,8 @@ impl Lease {
     /// reached. Returns as soon as the outcome is clear, after one node timeout at the latest;
     /// what is still owed then is paid in the background.
     ///
-    /// Releasing a lease that has expired is an answer, not an error.
+    /// Releasing a lease that has expired is an answer, not an error. With a [grace](crate::Builder::grace) no
+    /// master is asked then, and others are kept out until the grace is over.
     ///
     /// # Cancel safety
     /// Dropping the future, polled or not, gives the resource back all the same; only the

@@ -98,7 +98,8 @@ pub use redlock::Redlock;
 /// The largest fencing token: 2⁵³ − 2.
 pub use redquorum_protocol::MAX_NUMBER as MAX_FENCING_TOKEN;
 pub use redquorum_protocol::{
-    Answer, Backoff, BadOption, Cause, Distrust, Holder, LinkState, Loss, Outcome, Token,
+    Answer, Backoff, BadOption, Cause, Distrust, Fingerprint, Holder, LinkState, Loss, Outcome,
+    Token,
 };
 pub use report::{MasterReport, Report};
 pub use stats::{Latency, MasterStats, Stats};

@@ -142,7 +142,8 @@ impl Redlock {
     ///
     /// It waits for a master that is down only until the keys there have expired, one TTL at most.
     /// (A master that is stopped, not dead, may execute what is in its sockets when it goes on:
-    /// such a key lives for up to one TTL more.)
+    /// such a key lives for up to one TTL more.) Nor does it wait for the [grace](Builder::grace) of leases that
+    /// were lost or dropped: those keys expire by themselves.
     ///
     /// # Errors
     /// [`Unfinished`] if `timeout` passes first. What is left expires within one TTL.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use redquorum_protocol::{Drift, Guard, MAX_NODES};
+use redquorum_protocol::{Drift, Fingerprint, Guard, MAX_NODES};
 
 use super::Code;
 use super::list::Shape;
@@ -36,6 +36,10 @@ pub(super) struct DoctorOptions {
     /// The clock guard of a lock with one: markers are held against it
     #[arg(long, value_name = "TIME", value_parser = time, requires = "max_ttl")]
     clock_guard: Option<Duration>,
+    /// The name of the set of masters, if the lock is given one by `fleet`; else its addresses are, as
+    /// they are given here
+    #[arg(long, value_name = "NAME", requires = "max_ttl")]
+    fleet: Option<String>,
     /// The prefix of the lock's keys, where permissions are cut to it
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prefix: String,
@@ -102,6 +106,11 @@ fn wish(options: &DoctorOptions) -> Result<(Vec<Address>, Wish), (String, &'stat
         })?),
         (guard, _) => guard,
     };
+    let fleet = match &options.fleet {
+        Some(name) => Fingerprint::of_name(name),
+        None => Fingerprint::of_addresses(addresses.iter().map(|address| &address.spelled)),
+    };
+    let guard = guard.map(|guard| guard.over(fleet));
     let (node_timeout, prefix) = (options.node_timeout, options.prefix.clone());
     Ok((addresses, Wish { node_timeout, guard, prefix, init: options.init }))
 }

@@ -232,3 +232,28 @@ fn what_a_client_has_sent_comes_also_if_it_dies() {
         .find(|record| matches!(record.event, Event::Phase { phase: Phase::Heal }));
     assert!(healed.unwrap().ns >= 1_100 * MS, "it is waited for");
 }
+
+#[test]
+fn a_client_that_cannot_do_what_the_lock_is_to_do_is_refused_and_told_why() {
+    let client = "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"release L\"]";
+    for (option, can, why) in [
+        ("grace = \"1s\"", Can::Grace, "the client cannot `grace`"),
+        ("guard = \"2s\"", Can::Guard, "the client cannot `guard`"),
+    ] {
+        let scenario = scenario(&format!("[lock]\n{option}\n{client}"));
+        let director = Director::new(&scenario);
+        let with = |can: &[Can]| BTreeMap::from([("c1".into(), can.to_vec())]);
+        assert_eq!(director.missing(&with(&[Can::Wait])).as_deref(), Some(why));
+        assert_eq!(director.missing(&with(&[Can::Wait, can])), None);
+    }
+    let bare = Director::new(&scenario(client));
+    assert_eq!(bare.missing(&BTreeMap::from([("c1".into(), Vec::new())])), None);
+}
+
+#[test]
+fn what_is_left_has_the_grace_before_it_counts_as_left_for_good() {
+    let client = "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"release L\"]";
+    let longest = |lock: &str| super::longest_key(&scenario(&format!("[lock]\n{lock}\n{client}")));
+    assert_eq!(longest("ttl = \"1s\"").as_millis(), 1_000);
+    assert_eq!(longest("ttl = \"1s\"\ngrace = \"2s\"").as_millis(), 3_000);
+}

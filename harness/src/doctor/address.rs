@@ -9,6 +9,8 @@ use redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 pub(crate) struct Address {
     /// What it is called.
     pub(crate) name: String,
+    /// What a lock calls it in the fingerprint of its set.
+    pub(crate) spelled: String,
     /// Connects without a word, so that what is refused is told apart.
     pub(super) client: Client,
     pub(super) user: Option<String>,
@@ -53,18 +55,25 @@ impl Address {
             return Err(format!("a user without a password: {FORM}"));
         }
         let mut name = match info.addr() {
-            ConnectionAddr::Tcp(host, port) if host.contains(':') => format!("[{host}]:{port}"),
-            ConnectionAddr::Tcp(host, port) => format!("{}:{port}", host.to_ascii_lowercase()),
+            ConnectionAddr::Tcp(host, port) => {
+                let host = host.to_ascii_lowercase();
+                if host.contains(':') {
+                    format!("[{host}]:{port}")
+                } else {
+                    format!("{host}:{port}")
+                }
+            }
             ConnectionAddr::Unix(path) => path.display().to_string(),
             _ => return Err(format!("this kind of address is not supported: {FORM}")),
         };
+        let spelled = format!("{name}/{database}");
         if database != 0 {
             name = format!("{name}/{database}");
         }
         let bare = RedisConnectionInfo::default().set_skip_set_lib_name();
         let client = Client::open(info.set_redis_settings(bare))
             .map_err(|_| format!("not a Redis URL: {FORM}"))?;
-        Ok(Self { name, client, user, password, database })
+        Ok(Self { name, spelled, client, user, password, database })
     }
 
     /// Reads many, and gives those that are called alike a number.

@@ -12,6 +12,7 @@ mod latency;
 mod marker;
 
 pub(super) use fleet::of_all;
+pub(super) use marker::Trust;
 
 /// What is to be said of one master by itself.
 pub(super) fn of_master(said: &Said, wish: &Wish) -> Vec<Finding> {

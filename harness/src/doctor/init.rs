@@ -4,6 +4,7 @@ use redis::Value;
 use redquorum_protocol::Guard;
 use redquorum_protocol::wire::Command;
 
+use super::checks::Trust;
 use super::finding::Finding;
 use super::said::{Info, Unreached, Visit};
 use super::visit::Line;
@@ -38,12 +39,19 @@ pub(super) fn mark(line: &mut Line<'_>, guard: Guard, said: &Visit) -> Result<In
     })
 }
 
-/// What to say of it; `trusted`: whether a lock with the guard trusts the master now.
-pub(super) fn check(init: &Init, guard: Guard, trusted: bool) -> Finding {
+/// What to say of it; `trust`: whether a lock with the guard trusts the master now.
+pub(super) fn check(init: &Init, guard: Guard, trust: Trust) -> Finding {
     let max_ttl = guard.max_ttl();
     match init {
         Init::Marked => Finding::ok("init", format!("it is marked now, for leases of {max_ttl:?}")),
-        Init::Had if trusted => Finding::ok("init", "it had its marker already, and keeps it"),
+        Init::Had if trust == Trust::Now => {
+            Finding::ok("init", "it had its marker already, and keeps it")
+        }
+        Init::Had if trust == Trust::Never => Finding::error(
+            "init",
+            "it is not marked: it has another marker already, which no wait makes good",
+            "mend what is said of its marker, then run --init again",
+        ),
         Init::Had => Finding::error(
             "init",
             "it is not marked: it has another marker already",
@@ -73,10 +81,14 @@ mod tests {
     #[test]
     fn each_outcome_is_told_and_a_refusal_is_an_error() {
         let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
-        let level = |init, trusted| check(&init, guard, trusted).level;
-        assert_eq!(level(Init::Marked, true), Level::Ok);
-        assert_eq!(level(Init::Had, true), Level::Ok);
-        assert_eq!(level(Init::Had, false), Level::Error);
-        assert_eq!(level(Init::Impossible("NOPERM".into()), false), Level::Error);
+        let level = |init, trust| check(&init, guard, trust).level;
+        assert_eq!(level(Init::Marked, Trust::Now), Level::Ok);
+        assert_eq!(level(Init::Had, Trust::Now), Level::Ok);
+        assert_eq!(level(Init::Had, Trust::Later), Level::Error);
+        assert_eq!(level(Init::Impossible("NOPERM".into()), Trust::Later), Level::Error);
+        // Not to be waited for.
+        let never = check(&Init::Had, guard, Trust::Never);
+        assert_eq!(never.level, Level::Error);
+        assert!(!never.mend.unwrap().contains("leave it to the lock"));
     }
 }

@@ -361,19 +361,10 @@ impl<'a> Faults<'a> {
             let span = strike.span();
             Span::new(span.from, span.to.saturating_add(long)).touches(within)
         };
-        let forgot = self.strikes.iter().any(|strike| {
-            let may = match strike.harm {
-                Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }) => true,
-                Harm::Node(
-                    NodeHarm::Kill { .. }
-                    | NodeHarm::Stop { .. }
-                    | NodeHarm::Restart { .. }
-                    | NodeHarm::PowerLoss { .. },
-                ) => !self.durable,
-                _ => false,
-            };
-            may && strike.hits_node(node) && after(strike)
-        });
+        let forgot = self
+            .strikes
+            .iter()
+            .any(|strike| self.unmarks(strike) && strike.hits_node(node) && after(strike));
         let stepped =
             self.unnoticed.is_some_and(|unnoticed| self.clocks_apart(node, unnoticed).any(after));
         forgot || stepped || self.new && Span::new(Ns::MIN, long).touches(within)
@@ -389,6 +380,27 @@ impl<'a> Faults<'a> {
             Harm::Clock(ClockHarm::Rate { .. } | ClockHarm::Strobe { .. }) => true,
             _ => false,
         })
+    }
+
+    /// Whether clients with a guard distrust a master after it.
+    const fn unmarks(&self, strike: &Strike<'_>) -> bool {
+        match strike.harm {
+            Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }) => true,
+            Harm::Node(
+                NodeHarm::Kill { .. }
+                | NodeHarm::Stop { .. }
+                | NodeHarm::Restart { .. }
+                | NodeHarm::PowerLoss { .. },
+            ) => !self.durable,
+            _ => false,
+        }
+    }
+
+    /// Whether a guard may rightly refuse a process all that it asks, since one of its masters is in
+    /// another set of masters, too.
+    pub(super) fn refuses(&self, world: &World<'_>, process: &str) -> bool {
+        let lost = self.strikes.iter().any(|strike| self.unmarks(strike));
+        world.is_of_two_fleets(process, lost)
     }
 
     /// For how long a link may be down by a fault: also until the next try to connect.

@@ -59,7 +59,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         let lock = world.lock_of(process);
         for ((_, resource), (granted, last)) in asked.iter().filter(|((of, _), _)| *of == process) {
             any = true;
-            if *granted {
+            if *granted || case.faults.refuses(world, process) {
                 continue;
             }
             let story = format!("{process} asked for {resource} after the healing, and {last}");

@@ -128,6 +128,27 @@ impl<'a> World<'a> {
         self.locks.get(process).unwrap_or(&self.usual)
     }
 
+    /// Whether a guard may rightly refuse a process all that it asks, since one of its masters is in another
+    /// set of masters, too: as they are marked when the run begins, for the first process that knows them; or,
+    /// where those markers are `lost`, for any.
+    pub(super) fn is_of_two_fleets(&self, process: &str, lost: bool) -> bool {
+        let lock = &self.scenario.lock;
+        if lock.guard.is_none() {
+            return false;
+        }
+        let own = self.lock_of(process);
+        let is_other = |of: &Lock| of.list.name() != own.list.name();
+        own.masters.iter().any(|node| {
+            let all = self.scenario.processes().into_iter().map(|process| self.lock_of(process));
+            let mut knowing = all.filter(|of| of.masters.contains(node));
+            if lost || !lock.blessed {
+                knowing.any(is_other)
+            } else {
+                knowing.next().is_some_and(is_other)
+            }
+        })
+    }
+
     /// The process that a client lives in.
     pub(super) fn process(&self, client: &'a str) -> &'a str {
         self.processes.get(client).copied().unwrap_or(client)

@@ -18,9 +18,8 @@ use crate::director::processes_of;
 use crate::mutex::unpoisoned;
 use crate::name::Name;
 use crate::process::{ClientProcess, Word, shown};
-use crate::scenario::{ClientHarm, Fault, Harm, Lock, Scenario};
+use crate::scenario::{ClientHarm, Fault, Harm, Scenario};
 use crate::talk::{Can, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL, Said};
-use crate::units::millis;
 
 /// How long a client may take to be ready.
 const READY: Duration = Duration::from_secs(10);
@@ -38,18 +37,16 @@ pub(super) fn clients(
     network: &Network,
     signals: &Sender<Signal>,
 ) -> io::Result<(Processes, Clocks)> {
-    let options = serde_json::to_string(&options(&scenario.lock))?;
     let (mut processes, mut clocks) = (BTreeMap::new(), BTreeMap::new());
     for name in scenario.processes() {
+        let options = serde_json::to_string(&Options::of(scenario, name))?;
         let mut urls = Vec::new();
         // A master that it knows by two names has two addresses.
         for node in scenario.list_of(name).addresses() {
             urls.push(format!("redis://{}", network.listen(name, *node)?));
         }
-        let mut env: Vec<(&str, OsString)> = vec![
-            (NODES_VARIABLE, urls.join(",").into()),
-            (OPTIONS_VARIABLE, options.clone().into()),
-        ];
+        let mut env: Vec<(&str, OsString)> =
+            vec![(NODES_VARIABLE, urls.join(",").into()), (OPTIONS_VARIABLE, options.into())];
         if needs_clock(scenario, name) {
             let missing = || io::Error::other("the masters have no directory for a clock");
             let dir = cluster.scratch().ok_or_else(missing)?.join(format!("clock-of-{name}"));
@@ -69,10 +66,6 @@ pub(super) fn clients(
 /// Marks the masters for clients with a guard, so that they are old acquaintances, unless the scenario
 /// wants them new.
 pub(super) fn bless(scenario: &Scenario, cluster: &dyn Cluster) -> Result<(), String> {
-    let (lock, persistence) = (&scenario.lock, scenario.cluster.persistence);
-    if lock.marker("", persistence).is_none() {
-        return Ok(());
-    }
     let ask = |node, words: &[&[u8]]| {
         let why = |error| format!("master {node} cannot be marked: {error}");
         cluster.command(node, words).map_err(why)
@@ -80,11 +73,14 @@ pub(super) fn bless(scenario: &Scenario, cluster: &dyn Cluster) -> Result<(), St
     let info = |node, section: &[u8]| {
         Ok::<_, String>(ask(node, &[b"INFO", section])?.text().unwrap_or_default().into_owned())
     };
+    if scenario.lock.guard.is_none() || !scenario.lock.blessed {
+        return Ok(());
+    }
     let nodes = 1..=scenario.cluster.nodes;
     for node in nodes.clone() {
         let info = info(node, b"server")?;
         let run_id = info.lines().find_map(|line| line.trim().strip_prefix("run_id:"));
-        let marker = lock.marker(run_id.unwrap_or_default(), persistence).unwrap_or_default();
+        let marker = scenario.marker(node, run_id.unwrap_or_default()).unwrap_or_default();
         ask(node, &[b"SET", redquorum_protocol::wire::BOOT, marker.as_bytes()])?;
     }
     // Else a replica that is to lag would catch up first, and a fault strike late.
@@ -109,19 +105,6 @@ fn is_copied(info: &str) -> bool {
     let replica = info.lines().find(|line| line.starts_with("slave0:") && line.contains("online"));
     let has = replica.and_then(|line| after(line, ",offset="));
     has.is_some_and(|has| after(info, "master_repl_offset:").is_some_and(|all| has >= all))
-}
-
-/// The options of the lock as clients are told them: in whole milliseconds, which the scenario's are.
-fn options(lock: &Lock) -> Options {
-    Options {
-        ttl_ms: millis(lock.ttl.0),
-        node_timeout_ms: millis(lock.node_timeout.0),
-        drift_ppm: lock.drift_ppm,
-        drift_ms: millis(lock.drift.0),
-        fencing: lock.fencing,
-        guard_ms: lock.guard.map(|guard| millis(guard.0)),
-        clock_guard_ms: lock.clock_guard.map(|bound| millis(bound.0)),
-    }
 }
 
 /// Whether a fault sets the wall clock of this process.

@@ -13,8 +13,8 @@ use std::time::Duration;
 use redquorum_protocol::wire::Expect;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Answer as Vote, Bounds, Claim, Dice, Drift, Effect, Guard, Input, Key, Link, LinkEffect,
-    LinkInput, NodeId, Patience, Roster, RunId, Step, Terms, Time, Token,
+    Answer as Vote, Bounds, Claim, Dice, Drift, Effect, Fingerprint, Guard, Input, Key, Link,
+    LinkEffect, LinkInput, NodeId, Patience, Roster, RunId, Step, Terms, Time, Token,
 };
 
 use super::lease::{Lease, Whose};
@@ -27,12 +27,13 @@ use crate::talk::{Answer, Can, FENCING_MEMORY, Notice, Op, Options, Request, Why
 type Tag = (u64, Step);
 
 /// What a process can do.
-pub(crate) const CAN: [Can; 8] = [
+pub(crate) const CAN: [Can; 9] = [
     Can::Deadline,
     Can::Extend,
     Can::Fence,
     Can::Guard,
     Can::ClockGuard,
+    Can::Grace,
     Can::Wait,
     Can::KeepAlive,
     Can::Lost,
@@ -320,6 +321,9 @@ impl Process {
                     let input = LinkInput::Settle { key, token, tag: (number, step) };
                     self.link(node.index(), input, around);
                 }
+                Effect::Leave { node, token, until } => {
+                    self.link(node.index(), LinkInput::Leave { token, until }, around);
+                }
                 // Whoever waits for the claim looks at it after every input.
                 _ => {}
             }
@@ -481,11 +485,16 @@ impl Process {
         let max_ttl = Duration::from_millis(self.options.guard_ms?);
         let fixed = Duration::from_millis(self.options.drift_ms);
         // One that is too long is told with the terms of the first request.
-        let guard =
-            Guard::new(max_ttl, Drift { ppm: self.options.drift_ppm, fixed }, salt()).ok()?;
-        self.options
-            .clock_guard_ms
-            .map_or(Some(guard), |bound| guard.with_clock_bound(Duration::from_millis(bound)).ok())
+        let drift = Drift { ppm: self.options.drift_ppm, fixed };
+        let guard = Guard::new(max_ttl, drift, salt()).ok()?;
+        let guard = match self.options.clock_guard_ms.map(Duration::from_millis) {
+            Some(bound) => guard.with_clock_bound(bound).ok()?,
+            None => guard,
+        };
+        Some(match &self.options.fleet {
+            Some(name) => guard.over(Fingerprint::of_name(name)),
+            None => guard,
+        })
     }
 
     /// The terms of a request.
@@ -494,6 +503,7 @@ impl Process {
         let drift = self.lie.drift(Drift { ppm: self.options.drift_ppm, fixed });
         let ttl = Duration::from_millis(ttl_ms);
         let terms = Terms::new(self.links.len(), ttl, drift, self.node_timeout())?;
+        let terms = terms.with_grace(Duration::from_millis(self.options.grace_ms))?;
         let terms = match self.guard(|| 0) {
             Some(guard) => terms
                 .with_max_ttl(guard.max_ttl())?

@@ -28,6 +28,14 @@ impl NodeList {
         &self.0
     }
 
+    /// What the set is called, whatever its order: `1,2,3`.
+    pub fn name(&self) -> String {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let all: Vec<String> = sorted.iter().map(ToString::to_string).collect();
+        all.join(",")
+    }
+
     /// The masters behind it, each once, in the order of their numbers.
     pub fn masters(&self) -> Vec<usize> {
         let mut masters = self.0.clone();

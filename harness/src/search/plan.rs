@@ -95,6 +95,7 @@ fn lock(dice: &mut Dice) -> Lock {
     let timeout = 5 + dice.below(100) * ttl.min(1_000) / 300;
     Lock {
         ttl: of_millis(ttl),
+        grace: of_millis(0),
         node_timeout: of_millis(timeout),
         drift_ppm: dice.pick(&[500, 10_000, 50_000, 50_000]),
         drift: of_millis(dice.within(2, 5)),

@@ -14,30 +14,20 @@ use crate::name::Name;
 use crate::sabotage::Clocks;
 use crate::sabotage::process::{Around, Happening, Process, Wish};
 use crate::talk::{Notice, Options};
-use crate::units::millis;
 
 impl World {
     /// Starts the processes.
     pub(super) fn start(&mut self) {
-        let lock = &self.scenario.lock;
-        let options = Options {
-            ttl_ms: millis(lock.ttl.0),
-            node_timeout_ms: millis(lock.node_timeout.0),
-            drift_ppm: lock.drift_ppm,
-            drift_ms: millis(lock.drift.0),
-            fencing: lock.fencing,
-            guard_ms: lock.guard.map(|guard| millis(guard.0)),
-            clock_guard_ms: lock.clock_guard.map(|bound| millis(bound.0)),
-        };
         let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
         for (number, name) in names.into_iter().enumerate() {
             let mut wishes = Vec::new();
             let clocks = self.clocks(0, 0);
+            let options = Options::of(&self.scenario, &name);
             let list = self.scenario.list_of(&name);
             let nodes: Arc<[usize]> = list.addresses().iter().map(|node| node - 1).collect();
             let mut dice = self.seed.of_process(number);
             let mut around = Around { clocks, dice: &mut dice.claims, out: &mut wishes };
-            let process = Process::start(options.clone(), nodes.len(), self.lie, &mut around);
+            let process = Process::start(options, nodes.len(), self.lie, &mut around);
             self.actors.push(Actor {
                 name,
                 process,

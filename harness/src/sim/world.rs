@@ -171,9 +171,8 @@ impl World {
             let dice = seed.of_master(node);
             let mut server = Server::new(dice.id, scenario.cluster.persistence);
             let name = server::name_of(server.run_id());
-            let marker = scenario.lock.marker(&name.0, scenario.cluster.persistence);
-            if let Some(marker) = marker {
-                server.mark(Some(Arc::from(marker)));
+            if let Some(marker) = scenario.marker(node + 1, &name.0) {
+                server.mark(Some(marker));
             }
             Master {
                 server,

@@ -39,6 +39,8 @@ impl Client {
             fencing: false,
             guard_ms: None,
             clock_guard_ms: None,
+            grace_ms: 0,
+            fleet: None,
         };
         let options = serde_json::to_string(&options).unwrap();
         let env = [(NODES_VARIABLE, masters.urls().join(",")), (OPTIONS_VARIABLE, options)];

@@ -11,6 +11,7 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters: init_leaves_a_marker_of_an_earlier_process_alone,
         with_masters: markers_of_another_guard_are_an_error,
         with_masters: init_marks_for_a_clock_guard_and_another_one_is_an_error,
+        with_masters: markers_of_another_set_of_masters_are_an_error_and_name_it,
     ]
 }
 
@@ -101,4 +102,40 @@ fn init_marks_for_a_clock_guard_and_another_one_is_an_error() {
     let (code, said) = examine(&urls, &[]);
     assert_eq!(code, 1);
     said.has("error", "clock-guards", None, "no clock guard", "the same clock guard");
+}
+
+fn markers_of_another_set_of_masters_are_an_error_and_name_it() {
+    let masters = masters(Persistence::AofAlways);
+    let urls = masters.urls();
+    // Two lists that have the second master in common: it is the first one's.
+    assert_eq!(examine(&urls[..2], &INIT).0, 0);
+    let (code, said) = examine(&urls[1..], &INIT);
+    assert_eq!(code, 1);
+    let shared = name(&urls[1]);
+    said.has("error", "init", Some(&shared), "not marked", "mend what is said of its marker");
+    said.has("error", "marker", Some(&shared), "of locks over other masters", "--fleet NAME");
+    // Asked without a guard, they are still told apart.
+    let (code, said) = examine(&urls, &[]);
+    assert_eq!(code, 1);
+    said.has("error", "markers", None, &format!("{} over", name(&urls[2])), "the same list");
+
+    // One name for all of them, however they are spelled.
+    let fleet = [&INIT[..], &["--fleet", "jobs"]].concat();
+    (1..=3).for_each(|node| drop(masters.ask(node, "DEL redquorum:boot").unwrap()));
+    assert_eq!(examine(&urls, &fleet).0, 0);
+    let spelled = |url: &String| url.replace("127.0.0.1", "localhost");
+    let others: Vec<String> = urls.iter().map(spelled).collect();
+    assert_eq!(examine(&others, &fleet).0, 0);
+    assert_eq!(examine(&urls, &GUARD).0, 1, "the name counts, not the list");
+
+    // The library says the same of them.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let guard = std::time::Duration::from_secs(30);
+        let builder = || redquorum::Redlock::builder().urls(&others).guard(guard);
+        let lock = builder().fleet("jobs").build().await.unwrap();
+        lock.acquire("r").await.unwrap().release().await;
+        let stranger = builder().build().await.unwrap();
+        assert!(stranger.try_acquire("r").await.is_err());
+    });
 }

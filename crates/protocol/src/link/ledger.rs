@@ -1,6 +1,6 @@
 //! Ledger: every key that may be on the master because of us, until the master says it is gone.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::effect::Key;
@@ -13,6 +13,8 @@ pub(super) struct Ledger {
     entries: BTreeMap<Token, Entry>,
     /// What the keys take, all together.
     bytes: usize,
+    /// When keys that are left alone are owed.
+    ripe: BTreeSet<(Time, Token)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -27,10 +29,18 @@ struct Entry {
 enum State {
     /// The claim lives: its key is wanted.
     Claimed,
+    /// The claim is over, and its key shall not go yet.
+    Left,
     /// The key shall go; nothing that says so is under way.
     Owed,
     /// The compare-and-delete is under way on the current connection.
     Paying,
+}
+
+impl Entry {
+    const fn is_owed(&self) -> bool {
+        matches!(self.state, State::Owed | State::Paying)
+    }
 }
 
 impl Ledger {
@@ -47,6 +57,36 @@ impl Ledger {
     /// Whether the key shall go: nothing that may create it must be written any more.
     pub(super) fn is_settled(&self, token: Token) -> bool {
         self.entries.get(&token).is_some_and(|entry| entry.state != State::Claimed)
+    }
+
+    /// The key shall go, but is left alone until then; one that was never entered is no concern.
+    pub(super) fn leave(&mut self, token: Token, until: Time) {
+        if let Some(entry) = self.entries.get_mut(&token)
+            && entry.state == State::Claimed
+        {
+            entry.state = State::Left;
+            self.ripe.insert((until, token));
+        }
+    }
+
+    /// Owes what was left alone for long enough. Returns whether there was any.
+    pub(super) fn ripen(&mut self, now: Time) -> bool {
+        let mut any = false;
+        while let Some((_, token)) = self.ripe.first().copied().filter(|(until, _)| *until <= now) {
+            self.ripe.pop_first();
+            if let Some(entry) = self.entries.get_mut(&token)
+                && entry.state == State::Left
+            {
+                entry.state = State::Owed;
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// When the next key was left alone for long enough.
+    pub(super) fn next_ripe(&self) -> Option<Time> {
+        self.ripe.first().map(|(until, _)| *until)
     }
 
     /// The key shall go, and nothing says so yet.
@@ -102,14 +142,19 @@ impl Ledger {
         self.bytes
     }
 
-    /// Keys that shall go.
+    /// Keys that are wanted.
+    pub(super) fn claimed(&self) -> usize {
+        self.entries.values().filter(|entry| entry.state == State::Claimed).count()
+    }
+
+    /// Keys that shall go, and are not left alone.
     pub(super) fn owed(&self) -> usize {
-        self.entries.values().filter(|entry| entry.state != State::Claimed).count()
+        self.entries.values().filter(|entry| entry.is_owed()).count()
     }
 
     /// Keys that shall go and have not yet expired by themselves.
     pub(super) fn owed_and_alive(&self, now: Time) -> usize {
-        let counts = |entry: &&Entry| entry.state != State::Claimed && now < entry.expires;
+        let counts = |entry: &&Entry| entry.is_owed() && now < entry.expires;
         self.entries.values().filter(counts).count()
     }
 }

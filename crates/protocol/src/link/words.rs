@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::effect::{Ask, Key};
+use crate::time::Time;
 use crate::token::Token;
 use crate::vote::Answer;
 use crate::wire::{Command, Greeting};
@@ -68,6 +69,14 @@ pub enum LinkInput<T> {
         token: Token,
         /// Whom to tell.
         tag: T,
+    },
+    /// A claim is over, and what it has under way gets a grace: its key shall go, if it is still there
+    /// then. It is not owed until then, and nobody waits for it.
+    Leave {
+        /// Whose key.
+        token: Token,
+        /// Until when it is left alone.
+        until: Time,
     },
     /// Is the master alive?
     Probe(T),

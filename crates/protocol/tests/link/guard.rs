@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Answer, Bounds, Cause, Distrust, Drift, Guard, LinkEffect, LinkInput, RunId, Time,
+    Answer, Bounds, Cause, Distrust, Drift, Fingerprint, Guard, LinkEffect, LinkInput, RunId, Time,
 };
 
 use crate::bench::*;
@@ -218,4 +218,44 @@ fn a_blessing_is_trusted_as_soon_as_it_is_answered() {
     assert_eq!(bench.look(), [LinkEffect::Tell(5, Answer::Blessed)]);
     bench.set(1, 1);
     assert_eq!(bench.look(), [guarded_set(1)]);
+}
+
+#[test]
+fn a_master_of_another_fleet_is_looked_at_and_never_watched_until_its_marker_is_gone() {
+    let [ours, theirs] = ["ours", "theirs"].map(Fingerprint::of_name);
+    let own = format!("a 3000 fleet={ours}");
+    let other = format!("a 3000 fleet={theirs}");
+    let mut bench = Bench::with(Bounds::for_node_timeout(50 * MS));
+    bench.look();
+    bench.link = bench.link.clone().guarded_by(Some(guard().over(ours)));
+    bench.greet(1, with_boot(1, "a", Some(&other)));
+    let look = |bench: &mut Bench| match &bench.look()[..] {
+        [LinkEffect::Write(Command::Watch { begin, ended, marker, .. })] => {
+            assert_eq!((&**marker, ended), (&*own, &None));
+            begin.is_some()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert!(!look(&mut bench), "nobody shall mark it as ours by waiting");
+    bench.set(1, 1);
+    let why = Distrust::OtherFleet { marked: Some(theirs), ours };
+    assert_eq!(bench.look(), [unknown(1, Cause::Distrusted { why, left: None })]);
+    for _ in 0..10 {
+        bench.answer(1, shows(&other, ""));
+        bench.pass(guard().quarantine());
+        assert!(!look(&mut bench));
+    }
+    // Somebody deleted the marker: it is watched like any other.
+    bench.answer(1, shows("", ""));
+    bench.pass(S);
+    assert!(look(&mut bench));
+    bench.answer(1, shows(&own, ""));
+    bench.set(2, 2);
+    assert!(
+        matches!(&bench.look()[..], [LinkEffect::Write(Command::Guarded { marker, .. })] if **marker == *own)
+    );
+    // A marker that changes under a lock that trusted it is told by the very command that would grant.
+    bench.answer(1, shows(&other, ""));
+    let why = Distrust::OtherFleet { marked: Some(theirs), ours };
+    assert!(bench.look().contains(&unknown(2, Cause::Distrusted { why, left: None })));
 }

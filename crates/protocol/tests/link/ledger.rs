@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Bounds, Cause, Holder, LinkEffect, LinkInput, LinkState};
+use redquorum_protocol::{Answer, Bounds, Cause, Holder, LinkEffect, LinkInput, LinkState, Time};
 
 use crate::bench::*;
 
@@ -176,4 +176,67 @@ fn a_ledger_full_of_long_names_takes_no_new_token() {
     bench.set(3, 5);
     assert_eq!(bench.look().len(), 1, "what is paid makes room");
     assert_eq!(bench.link.claimed(), 2);
+}
+
+fn leave(bench: &mut Bench, number: u8, until: Time) {
+    bench.tell(LinkInput::Leave { token: token(number), until });
+}
+
+#[test]
+fn a_key_that_is_left_alone_is_nobodys_until_its_time_and_is_then_deleted() {
+    let mut bench = Bench::connected();
+    bench.set(1, 7);
+    bench.answer(1, Answer::Created);
+    bench.look();
+    let until = bench.now.plus(3_000 * MS);
+    leave(&mut bench, 1, until);
+    assert_eq!((bench.link.claimed(), bench.link.owed()), (0, 0), "nobody waits for it");
+    assert_eq!(bench.link.next_wake(), until);
+    // Nothing may create it any more.
+    bench.keep(1, 8);
+    assert_eq!(bench.look(), [unknown(8, Cause::GivenUp)]);
+    bench.pass(2_999 * MS);
+    assert_eq!(bench.look(), []);
+    bench.pass(MS);
+    assert_eq!((bench.look(), bench.link.owed()), (vec![write_delete(1)], 1));
+    bench.answer(1, Answer::Absent);
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+#[test]
+fn a_new_connection_pays_what_is_owed_and_leaves_alone_what_is_not_yet() {
+    let mut bench = Bench::connected();
+    for number in 1..=3 {
+        bench.set(number, 0);
+        bench.answer(1, Answer::Created);
+    }
+    let (soon, later) = (bench.now.plus(100 * MS), bench.now.plus(3_000 * MS));
+    leave(&mut bench, 1, soon);
+    leave(&mut bench, 2, later);
+    bench.close(1);
+    bench.settle(3, 0);
+    bench.pass(200 * MS);
+    bench.look();
+    assert_eq!(bench.link.owed(), 2, "the third, and the first, whose time came meanwhile");
+    bench.connect(2);
+    let mut said = bench.look();
+    said.retain(|effect| matches!(effect, LinkEffect::Write(_)));
+    assert_eq!(said, [write_delete(1), write_delete(3)]);
+    assert_eq!(bench.link.next_wake().min(later), bench.link.next_wake());
+    bench.answer(2, Answer::Deleted);
+    bench.answer(2, Answer::Deleted);
+    bench.pass(2_800 * MS);
+    assert_eq!(bench.look(), [write_delete(2)]);
+}
+
+#[test]
+fn a_token_of_which_nothing_was_sent_is_no_concern_and_neither_is_one_that_is_owed() {
+    let mut bench = Bench::connected();
+    let until = bench.now.plus(1_000 * MS);
+    leave(&mut bench, 1, until);
+    assert_eq!(bench.link.next_wake(), Time::NEVER);
+    bench.set(2, 0);
+    bench.settle(2, 0);
+    leave(&mut bench, 2, until);
+    assert_eq!(bench.link.owed(), 1);
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Ask, Claim, Effect, Failure, Holder, Input, Patience, Step, TOKEN_LEN, Time, Token,
+    Answer, Ask, Cause, Claim, Distrust, Effect, Failure, Fingerprint, Holder, Input, Patience,
+    Step, TOKEN_LEN, Time, Token,
 };
 
 use crate::play::*;
@@ -262,4 +263,45 @@ fn who_holds_it_is_waited_for_no_longer_than_for_the_last_clean_up() {
     (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
     play.wake_at(START.plus(50 * MS));
     assert_eq!(play.verdict(), Some(false));
+}
+
+fn of_another_fleet() -> Answer {
+    let [marked, ours] = ["theirs", "ours"].map(Fingerprint::of_name);
+    let why = Distrust::OtherFleet { marked: Some(marked), ours };
+    Answer::Unknown(Cause::Distrusted { why, left: None })
+}
+
+/// Three masters of which one is also in the list of others: the other two are a quorum, and may be in no
+/// quorum of theirs.
+#[test]
+fn one_master_of_another_fleet_refuses_the_attempt_whatever_the_others_say() {
+    for other in 0..3 {
+        let mut play = Play::acquire(3, ONCE);
+        (0..3).filter(|at| *at != other).take(1).for_each(|at| {
+            play.hear(Step::Attempt(1), at, Some(Answer::Created));
+        });
+        assert_eq!(play.verdict(), None);
+        play.hear(Step::Attempt(1), other, Some(of_another_fleet()));
+        assert_eq!(play.verdict(), Some(false), "{other}");
+        let Claim::Acquiring(acquire) = &play.claim else { unreachable!() };
+        assert_eq!(acquire.failure(), Some(Failure::NoQuorum));
+        assert_eq!(play.settled(3, 1), [1, 1, 1]);
+    }
+    // Any other distrust is a vote less, and no more: what the test above is about can be seen.
+    let mut play = Play::acquire(3, ONCE);
+    let unmarked = Answer::Unknown(Cause::Distrusted { why: Distrust::Unmarked, left: None });
+    play.hear(Step::Attempt(1), 0, Some(unmarked));
+    (1..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    assert_eq!(play.verdict(), Some(true));
+}
+
+#[test]
+fn a_master_of_another_fleet_that_says_so_before_the_lease_is_collected_refuses_it_too() {
+    let mut play = Play::acquire(3, ONCE);
+    (0..2).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    assert_eq!(play.verdict(), Some(true));
+    play.hear(Step::Attempt(1), 2, Some(of_another_fleet()));
+    play.tell(Input::Collect);
+    assert_eq!(play.verdict(), Some(false));
+    assert_eq!(play.settled(3, 1), [1, 1, 1]);
 }

@@ -8,5 +8,6 @@ mod acquire;
 mod clocks;
 mod extend;
 mod fencing;
+mod grace;
 mod play;
 mod release;

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use redquorum_protocol::{
     Answer, Ask, Backoff, Cause, Claim, Dice, Effect, Holder, Input, NodeId, Patience, Step,
-    TOKEN_LEN, Time, Token, quorum,
+    TOKEN_LEN, Terms, Time, Token, quorum,
 };
 
 use crate::time::*;
@@ -113,6 +113,14 @@ proptest! {
             if said[so_far..].iter().any(opens) {
                 opened = now;
             }
+            // A lease with a grace that ends by itself, or is dropped, is deleted by nobody.
+            if let Claim::Holding(was) = &before
+                && !was.terms().grace().is_zero()
+                && (input == Input::Abandon || was.lost().is_some() || now >= was.deadline() || matches!(&claim, Claim::Holding(_)))
+            {
+                let deletes = said[so_far..].iter().any(|said| matches!(said, Effect::Settle { .. }));
+                prop_assert!(!deletes, "{input:?}");
+            }
             match (&before, &claim) {
                 (Claim::Acquiring(_), Claim::Holding(hold)) => {
                     prop_assert_eq!(&input, &Input::Collect);
@@ -143,6 +151,48 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn a_grace_moves_no_deadline_and_delays_no_verdict(
+        terms in valid_terms(), inputs in any_inputs(), grace in 1..10_000_u64,
+    ) {
+        let bare = |terms: Terms| terms.with_grace(Duration::ZERO).unwrap();
+        let longer = |terms: Terms| terms.with_grace(Duration::from_millis(grace));
+        prop_assume!(longer(terms).is_ok());
+        let (mut dices, mut said) = ([Counted(0), Counted(0)], Vec::new());
+        let patience = Patience { wait: Duration::ZERO, explain: false };
+        let both = [bare(terms), longer(terms).unwrap()];
+        let mut claims: Vec<Claim> = both.into_iter().zip(&mut dices).map(|(terms, dice)| {
+            Claim::acquire(Time::ZERO, terms, patience, dice, &mut said)
+        }).collect();
+        for (now, input) in inputs {
+            let inputs = match input {
+                Input::Extend(terms) if longer(terms).is_err() => continue,
+                Input::Extend(terms) => [bare(terms), longer(terms).unwrap()].map(Input::Extend),
+                other => [other.clone(), other],
+            };
+            for ((claim, dice), input) in claims.iter_mut().zip(&mut dices).zip(inputs) {
+                claim.handle(now, input, dice, &mut said);
+            }
+            match &claims[..] {
+                [Claim::Holding(one), Claim::Holding(two)] => {
+                    prop_assert_eq!((one.deadline(), one.lost()), (two.deadline(), two.lost()));
+                    prop_assert_eq!((one.extension(), one.members()), (two.extension(), two.members()));
+                    prop_assert_eq!(claims[0].next_wake(), claims[1].next_wake());
+                }
+                // What a release is told depends on it: a lost lease with a grace asks nobody.
+                [Claim::Releasing(_), Claim::Releasing(_)] => {}
+                [one, two] => {
+                    prop_assert_eq!(std::mem::discriminant(one), std::mem::discriminant(two));
+                    prop_assert_eq!(one.next_wake(), two.next_wake());
+                }
+                _ => unreachable!(),
+            }
+        }
+    }
+}
+
 /// Per master and token: nothing is asked behind the settling, and all that was asked is settled.
 fn check_effects(said: &[Effect]) -> Result<(), TestCaseError> {
     let (mut asked, mut settled, mut set) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -156,7 +206,7 @@ fn check_effects(said: &[Effect]) -> Result<(), TestCaseError> {
                     prop_assert!(set.insert((*node, token)), "a token of two attempts");
                 }
             }
-            Effect::Settle { node, token, .. } => {
+            Effect::Settle { node, token, .. } | Effect::Leave { node, token, .. } => {
                 settled.insert((*node, *token));
             }
             _ => {}

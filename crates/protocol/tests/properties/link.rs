@@ -571,6 +571,7 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
     });
     prop_oneof![
         4 => ask.prop_map(|ask| LinkInput::Send { key: key(), ask, tag: 0 }),
+        2 => (0..4_u64, any_time()).prop_map(|(number, until)| LinkInput::Leave { token: token(number), until }),
         4 => (0..4_u64).prop_map(|number| LinkInput::Settle { key: key(), token: token(number), tag: 0 }),
         1 => Just(LinkInput::Probe(0)),
         1 => Just(LinkInput::Bless(0)),

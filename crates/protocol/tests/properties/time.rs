@@ -38,11 +38,15 @@ pub(crate) fn any_drift() -> impl Strategy<Value = Drift> {
 /// Terms for five masters: any that fit, or else the usual ones.
 pub(crate) fn valid_terms() -> impl Strategy<Value = Terms> {
     let ttl = prop_oneof![(0..5_000_000_000_u64).prop_map(Duration::from_nanos), Just(MAX_TTL)];
-    (ttl, any_drift(), 1..100_u32, any::<bool>()).prop_map(|(ttl, drift, ms, fenced)| {
-        let usual = || Terms::new(5, MS * 1_000, Drift::default(), MS * 50).expect("they fit");
-        let terms = Terms::new(5, ttl, drift, MS * ms).unwrap_or_else(|_| usual());
-        if fenced { terms.with_fencing(MAX_FENCING_MEMORY).expect("it fits") } else { terms }
-    })
+    let grace = prop_oneof![Just(Duration::ZERO), any_duration()];
+    (ttl, any_drift(), 1..100_u32, any::<bool>(), grace).prop_map(
+        |(ttl, drift, ms, fenced, grace)| {
+            let usual = || Terms::new(5, MS * 1_000, Drift::default(), MS * 50).expect("they fit");
+            let terms = Terms::new(5, ttl, drift, MS * ms).unwrap_or_else(|_| usual());
+            let terms = terms.with_grace(grace).unwrap_or(terms);
+            if fenced { terms.with_fencing(MAX_FENCING_MEMORY).expect("it fits") } else { terms }
+        },
+    )
 }
 
 proptest! {
@@ -65,7 +69,7 @@ proptest! {
         prop_assert!(deadline < end || drift_free(terms) || end == Time::NEVER);
         prop_assert!(deadline <= end);
         prop_assert!(terms.validity() > terms.node_timeout());
-        prop_assert!(terms.ttl_ms() >= 1 && terms.ttl() <= MAX_TTL);
+        prop_assert!(terms.key_ttl_ms() >= 1 && terms.ttl() <= MAX_TTL);
         prop_assert!(drift.of(ttl) >= drift.fixed);
         if let Ok(other) = terms.with_ttl(ttl) {
             prop_assert!(other.ttl() <= ttl && ttl < other.ttl().saturating_add(MS));

@@ -44,6 +44,12 @@ pub(crate) struct Cluster {
     claims: u64,
 }
 
+/// The same guard, with vigils of other names.
+fn salted(guard: Guard, salt: u64) -> Guard {
+    let other = Guard::new(guard.max_ttl(), Drift::default(), salt).expect("it was short");
+    guard.clock_bound().map_or(other, |bound| other.with_clock_bound(bound).expect("it was"))
+}
+
 impl Cluster {
     pub(crate) fn new(seed: u64, masters: usize, clients: usize) -> Self {
         Self::with(seed, masters, clients, None)
@@ -51,18 +57,34 @@ impl Cluster {
 
     /// The same with a guard of so long a TTL, on masters that are marked already.
     pub(crate) fn guarded(seed: u64, masters: usize, clients: usize, max_ttl: Duration) -> Self {
-        Self::with(seed, masters, clients, Some(max_ttl))
+        let guard = Guard::new(max_ttl, Drift::default(), 0).expect("it is short");
+        Self::with(seed, masters, clients, Some(guard))
     }
 
-    fn with(seed: u64, masters: usize, clients: usize, max_ttl: Option<Duration>) -> Self {
+    /// The same with a clock guard.
+    pub(crate) fn clock_guarded(
+        seed: u64,
+        masters: usize,
+        clients: usize,
+        (max_ttl, bound): (Duration, Duration),
+    ) -> Self {
+        let guard = Guard::new(max_ttl, Drift::default(), 0).expect("it is short");
+        let guard = guard.with_clock_bound(bound).expect("it is shorter");
+        Self::with(seed, masters, clients, Some(guard))
+    }
+
+    fn with(seed: u64, masters: usize, clients: usize, guard: Option<Guard>) -> Self {
         let terms = Terms::new(masters, MS * 400, Drift::default(), MS * 20)
             .and_then(|terms| terms.with_fencing(MS * 60_000))
+            .and_then(|terms| {
+                terms.with_clock_bound(guard.and_then(Guard::clock_bound).unwrap_or_default())
+            })
             .expect("they fit");
         let bounds =
             Bounds { retry_max: MS * 50, ..Bounds::for_node_timeout(terms.node_timeout()) };
         let mut world = World::new(seed, masters);
-        if let Some(max_ttl) = max_ttl {
-            world.mark_all(max_ttl);
+        if let Some(guard) = guard {
+            world.mark_all(guard);
         }
         let mut cluster = Self {
             world,
@@ -76,9 +98,7 @@ impl Cluster {
         };
         for client in 0..clients {
             let mut out = vec![Vec::new(); masters];
-            let guard = max_ttl.map(|max_ttl| {
-                Guard::new(max_ttl, Drift::default(), client as u64).expect("it is short")
-            });
+            let guard = guard.map(|guard| salted(guard, client as u64));
             let links = out.iter_mut().map(|out| Link::start(bounds, out).guarded_by(guard));
             let links = links.collect();
             cluster.clients.push(Client { links, claims: BTreeMap::new() });
@@ -119,6 +139,7 @@ impl Cluster {
                 Effect::Settle { node, step, token } => {
                     (node, LinkInput::Settle { key, token, tag: (number, step) })
                 }
+                Effect::Leave { node, token, until } => (node, LinkInput::Leave { token, until }),
                 _ => {
                     self.world.enter(self.world.now, Event::Decided(client, number));
                     continue;

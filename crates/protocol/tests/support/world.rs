@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Markers};
-use redquorum_protocol::{Answer, Dice, Fence, Holder, Input, Key, RunId, TOKEN_LEN, Time, Token};
+use redquorum_protocol::{
+    Answer, Dice, Fence, Guard, Holder, Input, Key, RunId, TOKEN_LEN, Time, Token,
+};
 
 /// splitmix64: small, and the same for ever, so that a seed always means the same run.
 #[derive(Clone)]
@@ -56,6 +58,8 @@ pub(crate) struct Master {
     /// How far the counter of each key is.
     pub(crate) counters: BTreeMap<Key, u64>,
     pub(crate) markers: Markers,
+    /// By how much its clock was set ahead.
+    pub(crate) ahead: Duration,
     stopped: bool,
     down: bool,
     restarts: u64,
@@ -288,7 +292,9 @@ impl World {
                     self.drop_wires(id.1, |wire| wire.client_id == client_id);
                     Reply::Answer(Answer::Alive)
                 }
-                Request::Run(command) => Reply::Answer(master.execute(self.now, &command)),
+                Request::Run(command) => {
+                    Reply::Answer(master.execute(self.now.plus(master.ahead), &command))
+                }
             };
             self.reply(id, reply);
         }
@@ -342,10 +348,10 @@ impl World {
     }
 
     /// Somebody has blessed all masters.
-    pub(crate) fn mark_all(&mut self, max_ttl: Duration) {
+    pub(crate) fn mark_all(&mut self, guard: Guard) {
         for (number, master) in self.masters.iter_mut().enumerate() {
-            let marker = format!("{number}-{} {}", master.restarts, max_ttl.as_millis());
-            master.markers.set_boot(Some(Arc::from(marker)));
+            let run_id = RunId(Arc::from(format!("{number}-{}", master.restarts)));
+            master.markers.set_boot(Some(guard.marker(&run_id, false)));
         }
     }
 

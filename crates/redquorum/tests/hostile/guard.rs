@@ -14,7 +14,12 @@ const S: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(5);
 const NAME: &str = "bad";
 /// As the scripted master is called, so its process is.
-const MARKER: &str = "bad 5000";
+const MARKER: &str = "bad 5000 fleet=ca9baebb92353c04";
+/// That of another process.
+const OTHER: &str = "other 5000 fleet=ca9baebb92353c04";
+/// What the set of masters is called, of which the markers show the fingerprint: one of another set would
+/// refuse the attempt, and not only its vote.
+const FLEET: &str = "jobs";
 
 /// What it says to a question of the guard.
 #[derive(Clone, Default)]
@@ -56,7 +61,7 @@ async fn with(says: Says) -> (u64, LinkState, usize) {
     let script = move |args: Option<&Args<'_>>| args.map_or(Say::Well, |args| says.to(args));
     let bad = Scripted::new(NAME, script);
     let seen = bad.seen();
-    let lock = good.builder().node(bad).ttl(TTL).guard(TTL).build().await.unwrap();
+    let lock = good.builder().node(bad).ttl(TTL).guard(TTL).fleet(FLEET).build().await.unwrap();
     lock.bless_new_masters().await;
     for _ in 0..60 {
         let lease = lock.acquire("r").await.unwrap_or_else(|error| panic!("{error}"));
@@ -72,16 +77,9 @@ async fn with(says: Says) -> (u64, LinkState, usize) {
 #[tokio::test(start_paused = true)]
 async fn markers_that_are_none_are_never_trusted() {
     let of = |text: &str| Says { get: Some(bulk(text)), ..Says::default() };
-    for text in [
-        "bad",
-        "bad x",
-        "bad 5001",
-        " 5000",
-        "bad -1",
-        "bad  5000",
-        "\u{1b}[31m 5000",
-        "other 5000",
-    ] {
+    for text in
+        ["bad", "bad x", "bad 5001", " 5000", "bad -1", "bad  5000", "\u{1b}[31m 5000", OTHER]
+    {
         let (granted, ..) = with(of(text)).await;
         assert_eq!(granted, 0, "{text:?}");
     }
@@ -112,7 +110,8 @@ async fn what_is_not_rediss_ends_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn settings_that_make_no_sense_are_no_reason_to_trust() {
-    let marker = Some(bulk("other 5000 always"));
+    let always_marked = format!("{OTHER} always");
+    let marker = Some(bulk(&always_marked));
     let always = ["appendonly", "yes", "appendfsync", "always", "no-appendfsync-on-rewrite", "no"];
     let config = |words: &[&str]| {
         let words: Vec<String> = words.iter().map(|word| bulk(word)).collect();
@@ -121,7 +120,7 @@ async fn settings_that_make_no_sense_are_no_reason_to_trust() {
     let says = |words: &[&str]| Says {
         get: marker.clone(),
         config: Some(config(words)),
-        watch: Some(pair("other 5000 always", "x.1")),
+        watch: Some(pair(&always_marked, "x.1")),
         ..Says::default()
     };
     for words in [&always[..5], &always[..4], &always[1..], &["appendonly"], &[""]] {
@@ -134,7 +133,7 @@ async fn settings_that_make_no_sense_are_no_reason_to_trust() {
 
 #[tokio::test(start_paused = true)]
 async fn a_master_that_shows_another_marker_at_each_grant_is_not_counted_and_not_asked_in_a_spin() {
-    for shown in ["", "x", MARKER, "other 5000"] {
+    for shown in ["", "x", MARKER, OTHER] {
         let grant = Some(format!("*1\r\n{}", bulk(shown)));
         let says = Says {
             get: Some(bulk(MARKER)),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{
-    AcquireError, Answer, BadOption, BuildError, Cause, Distrust, ExtendError, Outcome, Redlock,
+    AcquireError, Answer, BadOption, BuildError, Cause, Distrust, ExtendError, Fingerprint,
+    Outcome, Redlock,
 };
 use tokio::time::{Instant, sleep};
 
@@ -177,6 +178,67 @@ async fn locks_with_different_guards_are_told_whose_is_which() {
     (1..=3).for_each(|number| masters.forget(number));
     other.bless_new_masters().await;
     take(&other, "r").await.release().await;
+}
+
+async fn of_fleet(masters: &Masters, name: &str) -> Redlock {
+    masters.builder().guard(TTL).fleet(name).build().await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn locks_over_different_sets_of_masters_are_told_and_one_name_makes_them_one() {
+    let masters = Masters::new(3);
+    let first = of_fleet(&masters, "first").await;
+    first.bless_new_masters().await;
+    let ours = Fingerprint::of_name("second");
+    let marked = Some(Fingerprint::of_name("first"));
+    let second = of_fleet(&masters, "second").await;
+    let error = second.try_acquire("r").await.unwrap_err();
+    assert_eq!(distrust(&error)[0], Distrust::OtherFleet { marked, ours });
+    let text = error.to_string();
+    for part in
+        ["other locks use some of these masters", "the same list of masters", "`fleet` name"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    settle().await;
+    assert!((1..=3).all(|number| masters.value(number, "r").is_none()));
+    // One that says nothing of its name has the list for one.
+    assert!(guarded(&masters).await.try_acquire("r").await.is_err());
+    take(&of_fleet(&masters, "first").await, "r").await.release().await;
+    // It does not pass by itself, but when the set was changed on purpose.
+    sleep(10 * QUARANTINE).await;
+    assert!(second.try_acquire("r").await.is_err());
+    drop(first);
+    (1..=3).for_each(|number| masters.forget(number));
+    second.acquire("r").wait(60 * S).await.unwrap().release().await;
+}
+
+/// One shared master is enough, though the others are a quorum.
+#[tokio::test(start_paused = true)]
+async fn one_master_of_another_set_refuses_and_one_of_another_process_does_not() {
+    let (masters, lock) = bed(3).await;
+    let marker = String::from_utf8(masters.value(3, "redquorum:boot").unwrap()).unwrap();
+    let [run_id, max_ttl, fleet] = marker.split(' ').collect::<Vec<_>>()[..] else {
+        panic!("{marker}")
+    };
+    let set = |text: String| masters.set(3, "redquorum:boot", text, None);
+    set(format!("{run_id}x {max_ttl} {fleet}"));
+    take(&guarded(&masters).await, "r").await.release().await;
+    for other in
+        [format!("{run_id} {max_ttl} fleet=0123456789abcdef"), format!("{run_id} {max_ttl}")]
+    {
+        set(other);
+        let error = guarded(&masters).await.try_acquire("r").await.unwrap_err();
+        assert!(matches!(distrust(&error)[..], [Distrust::OtherFleet { .. }]), "{error}");
+    }
+    // Under a lock that trusted the master before, it is the attempt that finds out.
+    let error = lock.acquire("r").wait(Duration::ZERO).await;
+    drop(error);
+    settle().await;
+    assert!(lock.try_acquire("r").await.is_err());
+    set(marker.clone());
+    sleep(2 * S).await;
+    take(&lock, "r").await.release().await;
 }
 
 #[tokio::test(start_paused = true)]

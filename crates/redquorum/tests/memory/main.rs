@@ -6,6 +6,7 @@ mod contention;
 mod extend;
 mod faults;
 mod fencing;
+mod grace;
 mod guard;
 mod lease;
 mod shutdown;

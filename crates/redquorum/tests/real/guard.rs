@@ -15,6 +15,8 @@ pub(crate) fn cases() -> Vec<Case> {
         a_flush_is_noticed_on_the_open_connection_and_nothing_is_set,
         new_masters_are_refused_and_blessed_ones_are_not,
         another_guard_is_told,
+        lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_holder,
+        one_list_spelled_in_two_ways_is_one_fleet_by_name,
         a_master_that_syncs_every_write_is_trusted_over_its_restart,
         a_kill_under_everysec_is_distrusted,
         permissions_that_are_missing_are_made_do_without_or_told,
@@ -111,6 +113,55 @@ async fn another_guard_is_told() {
     let other = built(brisk(&masters).ttl(TTL).guard(2 * TTL)).await;
     let text = refused(&other).await;
     assert!(text.contains("a guard of 600ms, and this lock has 1.2s"), "{text}");
+}
+
+/// A lock over these masters, under this name of their host.
+fn over(masters: &Masters, host: &str, nodes: &[usize]) -> redquorum::Builder {
+    let url = |node: &usize| format!("redis://{host}:{}", masters.port(*node));
+    let builder = Redlock::builder().urls(nodes.iter().map(url)).node_timeout(100 * MS);
+    builder.ttl(TTL).guard(TTL)
+}
+
+async fn lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_holder() {
+    let masters = own(5);
+    let first = built(over(&masters, "127.0.0.1", &[1, 2, 3])).await;
+    first.bless_new_masters().await;
+    let lease = first.acquire("r").await.unwrap();
+    let second = built(over(&masters, "127.0.0.1", &[3, 4, 5])).await;
+    // The two that nobody else uses are its own, and a quorum of its list.
+    let report = second.bless_new_masters().await;
+    let blessed = report.masters().iter().filter(|m| m.answer == Some(Answer::Blessed)).count();
+    assert_eq!(blessed, 2, "{report}");
+    let text = refused(&second).await;
+    for part in ["other locks use some of these", "its marker is of locks over other masters"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(lease.is_lost().is_none());
+    // The same list in another order is the same, and the first is none the worse.
+    let again = built(over(&masters, "127.0.0.1", &[3, 1, 2])).await;
+    lease.release().await;
+    works(&again).await;
+    works(&first).await;
+    // Without a guard both win: what is told above can be seen.
+    let bare = |nodes: &'static [usize]| {
+        let url = |node: &usize| format!("redis://127.0.0.1:{}", masters.port(*node));
+        built(Redlock::builder().urls(nodes.iter().map(url)).node_timeout(100 * MS))
+    };
+    let one = bare(&[1, 2, 3]).await.try_acquire("s").await.unwrap().unwrap();
+    let two = bare(&[3, 4, 5]).await.try_acquire("s").await.unwrap();
+    assert!(two.is_some() && one.is_lost().is_none());
+}
+
+async fn one_list_spelled_in_two_ways_is_one_fleet_by_name() {
+    let masters = own(3);
+    let nodes = [1, 2, 3];
+    built(over(&masters, "127.0.0.1", &nodes).fleet("jobs")).await.bless_new_masters().await;
+    works(&built(over(&masters, "localhost", &nodes).fleet("jobs")).await).await;
+    let text = refused(&built(over(&masters, "localhost", &nodes)).await).await;
+    assert!(text.contains("one `fleet` name"), "{text}");
+    let marker = marker(&masters, 2).unwrap();
+    let marker = String::from_utf8(marker).unwrap();
+    assert!(marker.contains(" fleet=") && !marker.contains("jobs"), "{marker}");
 }
 
 fn with_file(persistence: Persistence) -> Masters {

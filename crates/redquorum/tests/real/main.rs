@@ -25,6 +25,8 @@ mod faults;
 #[cfg(unix)]
 mod fencing;
 #[cfg(unix)]
+mod grace;
+#[cfg(unix)]
 mod guard;
 #[cfg(unix)]
 mod pitfalls;
@@ -48,6 +50,7 @@ fn main() -> std::process::ExitCode {
         zombies::cases(),
         faults::cases(),
         fencing::cases(),
+        grace::cases(),
         guard::cases(),
         clock::cases(),
         storm::cases(),

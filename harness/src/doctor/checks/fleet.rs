@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::quorum;
+use redquorum_protocol::{Fingerprint, fleet_of, quorum};
 
 use super::{clocks, marker};
 use crate::doctor::finding::Finding;
@@ -101,14 +101,34 @@ fn markers(all: &[Said]) -> Option<Finding> {
         let text = "no master has a marker: a lock without a guard needs none";
         return none.then(|| Finding::ok("markers", text));
     };
-    let other = lengths.iter().find(|(_, other)| other != length);
-    Some(match other {
-        None => Finding::ok("markers", format!("all markers are of a guard of {length:?}")),
-        Some((else_name, other)) => Finding::error(
+    if let Some((else_name, other)) = lengths.iter().find(|(_, other)| other != length) {
+        return Some(Finding::error(
             "markers",
             format!("{name} has the marker of a guard of {length:?}, {else_name} of {other:?}"),
             "give all clients the same guard, then delete `redquorum:boot` where it is wrong",
+        ));
+    }
+    let fleets = all.iter().filter_map(|said| Some((&*said.name, fleet_of(said.marker()?))));
+    let fleets: Vec<(&str, Option<Fingerprint>)> = fleets.collect();
+    let told = |fleet: Option<Fingerprint>| {
+        fleet.map_or_else(
+            || "a set that it does not name".to_owned(),
+            |fleet| format!("the set {fleet}"),
+        )
+    };
+    let differs = fleets.iter().find(|(_, fleet)| *fleet != fleets[0].1);
+    Some(match differs {
+        Some((else_name, other)) => Finding::error(
+            "markers",
+            format!(
+                "{name} has the marker of locks over {}, {else_name} over {}: both can be granted",
+                told(fleets[0].1),
+                told(*other)
+            ),
+            "give all clients the same list of masters, or one `fleet` name; stop those that have another, \
+             then delete `redquorum:boot` where it is wrong",
         ),
+        None => Finding::ok("markers", format!("all markers are of a guard of {length:?}")),
     })
 }
 

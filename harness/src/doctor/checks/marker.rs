@@ -18,20 +18,31 @@ pub(super) fn clock_bound(marker: &str) -> Option<Duration> {
     bound.parse().ok().map(Duration::from_millis)
 }
 
+/// Whether a lock with a guard trusts a master.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::doctor) enum Trust {
+    /// It does.
+    Now,
+    /// After a quarantine.
+    Later,
+    /// Not until somebody mends something.
+    Never,
+}
+
 /// What is to be said, and whether the master is trusted. Without a guard the marker is held against
 /// itself; that there is none is then told of all masters together.
-pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, bool) {
+pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, Trust) {
     let marker = match &visit.marker {
         Ok(marker) => marker.as_deref(),
         Err(text) => {
             let level = if guard.is_some() { Level::Error } else { Level::Warn };
             let text = format!("its marker `redquorum:boot` cannot be read: {text}");
             let mend = "allow +get on the key redquorum:boot; delete the key if it holds no text";
-            return (Some(Finding::bad(level, "marker", text, mend)), false);
+            return (Some(Finding::bad(level, "marker", text, mend)), Trust::Never);
         }
     };
     if marker.is_none() && guard.is_none() {
-        return (None, false);
+        return (None, Trust::Later);
     }
     let own = || Guard::new(max_ttl(marker?)?, Drift::default(), 0).ok();
     // Unless it is asked for, whether locks look at clocks is told of all masters together.
@@ -40,11 +51,14 @@ pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, bo
         bound.and_then(|bound| guard.with_clock_bound(bound).ok()).unwrap_or(guard)
     };
     let Some(guard) = guard.or_else(own).map(alike) else {
-        return (Some(distrusted(&Distrust::Garbled, None)), false);
+        return (Some(distrusted(&Distrust::Garbled, None)), Trust::Later);
     };
     match guard.judge(marker, visit.run_id().as_ref(), visit.durable()) {
-        Ok(()) => (Some(Finding::ok("marker", "a lock with a guard trusts it")), true),
-        Err(why) => (Some(distrusted(&why, Some(guard))), false),
+        Ok(()) => (Some(Finding::ok("marker", "a lock with a guard trusts it")), Trust::Now),
+        Err(why) => {
+            let trust = if why.passes() { Trust::Later } else { Trust::Never };
+            (Some(distrusted(&why, Some(guard))), trust)
+        }
     }
 }
 
@@ -64,6 +78,12 @@ fn distrusted(why: &Distrust, guard: Option<Guard>) -> Finding {
             "give all clients the same clock guard, then delete `redquorum:boot` where it is wrong"
                 .to_owned()
         }
+        Distrust::OtherFleet { .. } => {
+            "give all clients the same list of masters, or one `fleet` name, and this program the same \
+             (--fleet NAME); if the list was changed on purpose, stop the old clients, then delete \
+             `redquorum:boot` where it is wrong"
+                .to_owned()
+        }
         Distrust::Nameless => "allow +info".to_owned(),
         _ => format!("nothing: a lock with a guard watches it for {quarantine}, then trusts it"),
     };
@@ -73,6 +93,8 @@ fn distrusted(why: &Distrust, guard: Option<Guard>) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use redquorum_protocol::Fingerprint;
+
     use super::*;
     use crate::doctor::said::{Info, Settings};
 
@@ -99,9 +121,10 @@ mod tests {
         info: &str,
         always: bool,
         guarded: bool,
-    ) -> (Option<Level>, bool) {
+    ) -> (Option<Level>, Trust) {
         let visit = visit(marker, info, always);
         let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
+        let guard = guard.over(Fingerprint::of_name("f"));
         let (finding, trusted) = check(&visit, guarded.then_some(guard));
         (finding.map(|finding| finding.level), trusted)
     }
@@ -111,9 +134,9 @@ mod tests {
         let guard = Guard::new(Duration::from_secs(30), Drift::default(), 0).unwrap();
         let guard = guard.with_clock_bound(Duration::from_millis(500)).unwrap();
         for (marker, wanted) in [
-            ("a 30000 clock=500", (Some(Level::Ok), true)),
-            ("a 30000 clock=501", (Some(Level::Error), false)),
-            ("a 30000", (Some(Level::Error), false)),
+            ("a 30000 clock=500", (Some(Level::Ok), Trust::Now)),
+            ("a 30000 clock=501", (Some(Level::Error), Trust::Never)),
+            ("a 30000", (Some(Level::Error), Trust::Never)),
         ] {
             let (finding, trusted) =
                 check(&visit(Some(marker), "run_id:a\r\n", false), Some(guard));
@@ -124,22 +147,31 @@ mod tests {
     #[test]
     fn a_marker_is_judged_as_the_lock_does() {
         let (ours, other) = ("run_id:a\r\n", "run_id:b\r\n");
+        let of = |name| Fingerprint::of_name(name).to_string();
+        let (f, g) = (format!("fleet={}", of("f")), format!("fleet={}", of("g")));
+        let (plain, always) = (format!("a 30000 {f}"), format!("a 30000 {f} always"));
+        let (clock, no_clock) = (format!("{plain} clock=500"), format!("{plain} clock=x"));
+        let (else_length, else_fleet) = (format!("a 10000 {f}"), format!("a 30000 {g} always"));
         let table = [
-            (Some("a 30000"), ours, false, true, Some(Level::Ok), true),
-            (Some("a 30000 always"), other, true, true, Some(Level::Ok), true),
-            (Some("a 30000 always"), other, false, true, Some(Level::Warn), false),
-            (Some("a 30000"), other, true, true, Some(Level::Warn), false),
-            (Some("a 30000 clock=500"), ours, false, true, Some(Level::Ok), true),
-            (Some("a 30000 clock=x"), ours, false, true, Some(Level::Warn), false),
-            (Some("a 10000"), ours, false, true, Some(Level::Error), false),
-            (Some("?"), ours, false, true, Some(Level::Warn), false),
-            (Some("a 30000"), "", false, true, Some(Level::Error), false),
-            (None, ours, false, true, Some(Level::Warn), false),
+            (Some(&*plain), ours, false, true, Some(Level::Ok), Trust::Now),
+            (Some(&*always), other, true, true, Some(Level::Ok), Trust::Now),
+            (Some(&*always), other, false, true, Some(Level::Warn), Trust::Later),
+            (Some(&*plain), other, true, true, Some(Level::Warn), Trust::Later),
+            (Some(&*else_length), ours, false, true, Some(Level::Error), Trust::Never),
+            (Some(&*else_fleet), ours, true, true, Some(Level::Error), Trust::Never),
+            (Some(&*clock), ours, false, true, Some(Level::Ok), Trust::Now),
+            (Some(&*no_clock), ours, false, true, Some(Level::Warn), Trust::Later),
+            // Of an earlier version.
+            (Some("a 30000"), ours, true, true, Some(Level::Error), Trust::Never),
+            (Some("?"), ours, false, true, Some(Level::Warn), Trust::Later),
+            (Some(&*plain), "", false, true, Some(Level::Error), Trust::Never),
+            (None, ours, false, true, Some(Level::Warn), Trust::Later),
             // Without a guard: against itself.
-            (Some("a 10000"), ours, false, false, Some(Level::Ok), true),
-            (Some("a 10000"), other, false, false, Some(Level::Warn), false),
-            (Some("?"), ours, false, false, Some(Level::Warn), false),
-            (None, ours, false, false, None, false),
+            (Some("a 10000"), ours, false, false, Some(Level::Ok), Trust::Now),
+            (Some(&*else_fleet), ours, false, false, Some(Level::Ok), Trust::Now),
+            (Some("a 10000"), other, false, false, Some(Level::Warn), Trust::Later),
+            (Some("?"), ours, false, false, Some(Level::Warn), Trust::Later),
+            (None, ours, false, false, None, Trust::Later),
         ];
         for (marker, info, always, guarded, level, trusted) in table {
             let said = found(marker, info, always, guarded);

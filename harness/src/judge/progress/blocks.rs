@@ -43,6 +43,9 @@ impl Blocks {
         within: Span,
         counting: bool,
     ) -> Option<Ns> {
+        if case.faults.refuses(&case.world, request.process) {
+            return None;
+        }
         let lock = case.world.lock_of(request.process);
         let counting = counting && case.world.scenario.lock.fencing;
         let mut free: Vec<Ns> = lock

@@ -4,7 +4,8 @@ use crate::judge::maps::Map;
 
 use crate::history::Ns;
 use crate::judge::Case;
-use crate::judge::time::Span;
+use crate::judge::leases::Ending;
+use crate::judge::time::{self, Span};
 
 /// When a resource was asked for, held or being released, and by whom.
 #[derive(Default)]
@@ -51,9 +52,13 @@ impl<'a> Occupants<'a> {
                 occupants.held.entry(resource).or_default().spans.push((span, number));
             }
         }
+        // What is not given back keeps others out for so much longer.
+        let grace = grace(case);
         for lease in &case.leases {
             for hold in lease.holds.iter().filter(|hold| !hold.outer.is_empty()) {
-                let span = Span::new(hold.outer.from, hold.outer.to.saturating_add(slack));
+                let kept = if lease.ending == Ending::Release { 0 } else { grace };
+                let to = hold.outer.to.saturating_add(kept).saturating_add(slack);
+                let span = Span::new(hold.outer.from, to);
                 let (client, resource) = (lease.client, lease.resource);
                 let number = occupants.add(client, resource, lease.request, span, span);
                 occupants.held.entry(resource).or_default().spans.push((span, number));
@@ -116,6 +121,17 @@ impl<'a> Occupants<'a> {
         let own = self.own.get(&(client, resource)).and_then(|own| own.until(within, request));
         others.max(own)
     }
+}
+
+/// How long the keys of a lease may stay after its end that was not released: with what the lock allows
+/// for clocks. Nothing, where there is no grace.
+fn grace(case: &Case<'_>) -> Ns {
+    let lock = &case.world.scenario.lock;
+    if lock.grace.is_zero() {
+        return 0;
+    }
+    let longest = case.world.scenario.longest_ttl().saturating_add(lock.grace.0);
+    time::of(lock.grace.0.saturating_add(lock.deducted_from(longest)))
 }
 
 impl Occupied {

@@ -295,3 +295,44 @@ fn who_looks_at_clocks_may_distrust_those_that_stepped_and_no_others() {
         assert_eq!(run.judge().seen(PROGRESS), seen, "{more} {nodes:?} {by}");
     }
 }
+
+/// A lease that is lost, dropped or dies keeps others out for its grace, and no longer; a release for nothing.
+#[test]
+fn a_grace_is_in_the_way_of_others_unless_the_lease_was_released() {
+    let held = |more: &str, release: Option<f64>, at| {
+        let mut run = Run::with(more);
+        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
+        if let Some(at) = release {
+            run.release("c1", "t1", at, &[1, 2, 3]);
+        }
+        refused_at(&mut run, at)
+    };
+    let grace = "[lock]\ngrace = \"1s\"";
+    // 1 s, 1 % of 3 s and 2 ms, and what a clean-up may take.
+    assert_eq!(held(grace, None, 3150.0), Seen::Safe);
+    assert_eq!(held(grace, None, 3172.0), Seen::Violated);
+    assert_eq!(held("", None, 2150.0), Seen::Violated);
+    assert_eq!(held(grace, Some(500.0), 651.0), Seen::Violated);
+}
+
+#[test]
+fn a_guard_may_refuse_who_shares_a_master_with_another_list_and_only_that_one() {
+    let refused = |more: &str, who: &str, first: &str, second: &str| {
+        let mut run = Run::with(more);
+        for (client, nodes) in run.scenario.clients.iter_mut().zip([first, second]) {
+            client.nodes = Some(nodes.split(',').map(|node| node.parse().unwrap()).collect());
+        }
+        run.refused(who, 10.0, 20.0, 0, Why::NoQuorum);
+        run.phase(50_000.0, Phase::Heal).judge().seen(PROGRESS)
+    };
+    let guard = "[lock]\nguard = \"2s\"";
+    assert_eq!(refused(guard, "c2", "1,2,3", "3,4,5"), Seen::Safe);
+    // The masters that both know have the marker of the first.
+    assert_eq!(refused(guard, "c1", "1,2,3", "3,4,5"), Seen::Violated);
+    assert_eq!(refused(guard, "c2", "1,2", "3,4,5"), Seen::Violated, "no master in common");
+    assert_eq!(refused(guard, "c2", "1,2,3", "3,2,1"), Seen::Violated, "the same");
+    assert_eq!(refused("", "c2", "1,2,3", "3,4,5"), Seen::Violated, "no guard");
+    // New masters are marked by whoever comes first.
+    let new = "[lock]\nguard = \"100ms\"\nttl = \"100ms\"\nblessed = false";
+    assert_eq!(refused(new, "c1", "1,2,3", "3,4,5"), Seen::Safe);
+}

@@ -12,9 +12,12 @@ use crate::scenario::read::tree::Place;
 impl Run<'_> {
     pub(super) fn options(&mut self) {
         let (place, lock) = self.lock.clone();
-        for (key, length) in
-            [("ttl", lock.ttl), ("node-timeout", lock.node_timeout), ("drift", lock.drift)]
-        {
+        for (key, length) in [
+            ("ttl", lock.ttl),
+            ("grace", lock.grace),
+            ("node-timeout", lock.node_timeout),
+            ("drift", lock.drift),
+        ] {
             self.whole(&place.key(key), length);
         }
         if let Some(bound) = lock.clock_guard {
@@ -50,7 +53,8 @@ impl Run<'_> {
         let lock = self.lock.1;
         let nodes = self.cluster.1.nodes.clamp(1, MOST_NODES);
         let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
-        let terms = Terms::new(nodes, ttl, drift, lock.node_timeout.0);
+        let terms = Terms::new(nodes, ttl, drift, lock.node_timeout.0)
+            .and_then(|terms| terms.with_grace(lock.grace.0));
         let guarded = |terms: Terms| match (lock.guard, lock.clock_guard) {
             (Some(max_ttl), None) => Guard::new(max_ttl.0, drift, 0)
                 .and_then(|guard| terms.with_max_ttl(guard.max_ttl())),
@@ -68,6 +72,7 @@ impl Run<'_> {
             BadOption::ClockBound { .. } | BadOption::ClockBoundWithoutGuard => {
                 options.key("clock-guard")
             }
+            BadOption::GraceTooLong { .. } => options.key("grace"),
             BadOption::TtlTooLong { ttl: long } if long != ttl => options.key("guard"),
             _ => at.clone(),
         };
