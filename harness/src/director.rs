@@ -156,11 +156,11 @@ impl Director {
     pub fn missing(&self, can: &BTreeMap<Name, Vec<Can>>) -> Option<String> {
         for client in &self.scenario.clients {
             let guards = can.get(client.process()).is_some_and(|can| can.contains(&Can::Guard));
-            if self.scenario.lock.guard.is_some() && !guards {
+            if client.options(&self.scenario.lock).guard.is_some() && !guards {
                 return Some("the client cannot `guard`".to_owned());
             }
             let looks = can.get(client.process()).is_some_and(|can| can.contains(&Can::ClockGuard));
-            if self.scenario.lock.clock_guard.is_some() && !looks {
+            if client.options(&self.scenario.lock).clock_guard.is_some() && !looks {
                 return Some("the client cannot `clock_guard`".to_owned());
             }
             let graces = can.get(client.process()).is_some_and(|can| can.contains(&Can::Grace));

@@ -38,6 +38,7 @@ mod votes;
 mod world;
 
 use case::Case;
+pub(crate) use outcome::DISTRUSTED;
 
 /// What was seen of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

@@ -203,6 +203,14 @@ pub struct Client {
     /// addresses. Default all, in their order. Clients of one process know the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<usize>>,
+    /// Its own guard: `false` for none, or another longest TTL than the others'. Default the lock's.
+    /// Clients of one process have the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<OwnGuard>,
+    /// Whether its leases carry a fencing token. Default as the lock says. Clients of one process have the
+    /// same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fencing: Option<bool>,
     /// When it begins, counted from the start of the run. Default at once.
     #[serde(default, skip_serializing_if = "Length::is_zero")]
     pub start: Length,
@@ -218,6 +226,16 @@ pub struct Client {
     /// The pause between two rounds. Default none.
     #[serde(default, skip_serializing_if = "Length::is_zero")]
     pub think: Length,
+}
+
+/// A client's guard in place of the lock's: old clients among new ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "`false` for no guard, or another longest TTL such as \"3s\"")]
+pub enum OwnGuard {
+    /// `false`: none. `true`: the lock's.
+    Whether(bool),
+    /// Of leases of up to this TTL.
+    UpTo(Length),
 }
 
 const fn one() -> usize {
@@ -349,6 +367,12 @@ impl Scenario {
         NodeList::of(client, self.cluster.nodes)
     }
 
+    /// The options of the lock of a process: the lock's, but for what its clients have of their own.
+    pub(crate) fn options_of(&self, process: &str) -> Lock {
+        let own = self.clients.iter().find(|client| client.process() == process);
+        own.map_or_else(|| self.lock.clone(), |client| client.options(&self.lock))
+    }
+
     /// The longest TTL that any client asks for.
     pub fn longest_ttl(&self) -> Duration {
         let asked = self.clients.iter().flat_map(|client| &client.script).filter_map(Step::ttl);
@@ -360,6 +384,18 @@ impl Client {
     /// The process it lives in.
     pub fn process(&self) -> &Name {
         self.process.as_ref().unwrap_or(&self.id)
+    }
+
+    /// The options of its lock, among clients whose lock has these.
+    pub(crate) fn options(&self, lock: &Lock) -> Lock {
+        let guard = match self.guard {
+            None | Some(OwnGuard::Whether(true)) => lock.guard,
+            Some(OwnGuard::Whether(false)) => None,
+            Some(OwnGuard::UpTo(max_ttl)) => Some(max_ttl),
+        };
+        let clock_guard = lock.clock_guard.filter(|_| guard.is_some());
+        let fencing = self.fencing.unwrap_or(lock.fencing);
+        Lock { guard, clock_guard, fencing, ..lock.clone() }
     }
 
     /// The names that it stands for.

@@ -4,6 +4,7 @@
 //! plan ─▶ chance ─▶ Found ─▶ shrink ─▶ story: a scenario file that a person reads
 //!           └ goals: what was reached
 //! exhaustive: all schedules of a few faults on a few lessons
+//! defences: what a defended lock is, for both
 //! ```
 //!
 //! All of it is in virtual time, and repeats itself from a seed. `plan` makes scenarios by chance;
@@ -20,6 +21,7 @@ use crate::scenario::{Cause, Expect, Layer, Scenario};
 use crate::sim;
 
 pub mod chance;
+mod defences;
 pub mod exhaustive;
 mod fenced;
 mod lengths;

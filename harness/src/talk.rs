@@ -283,7 +283,7 @@ impl Said {
 impl Options {
     /// What a process of a scenario is told: in whole milliseconds, which a scenario's lengths are.
     pub fn of(scenario: &Scenario, process: &str) -> Self {
-        let lock = &scenario.lock;
+        let lock = scenario.options_of(process);
         Self {
             ttl_ms: millis(lock.ttl.0),
             node_timeout_ms: millis(lock.node_timeout.0),

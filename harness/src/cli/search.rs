@@ -35,6 +35,10 @@ pub(super) struct SearchOptions {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(0..=9),
         conflicts_with_all = ["runs", "seed", "outside", "require_coverage"])]
     faults: Option<u8>,
+    /// With --faults: the same schedules once more with the lock's defences switched on, and a table of
+    /// what they change. The files are of what they do not prevent
+    #[arg(long, requires = "faults")]
+    defended: bool,
     /// For how long, such as 90s or 10m. Default: 60s; with --faults until
     /// all is done
     #[arg(long = "for", value_name = "TIME", value_parser = time, conflicts_with = "runs")]

@@ -64,9 +64,11 @@ impl Witness {
         }
         // Its end is the first: tasks are taken from there.
         tasks.reverse();
-        // A master that a fault made distrusted votes again after its quarantine.
-        let patience =
-            longest_key(scenario).max(scenario.lock.quarantine()).saturating_add(PATIENCE);
+        // A master that a fault made distrusted votes again after its quarantine, or after another one if a
+        // vigil was found that expires before.
+        let own = scenario.clients.iter().map(|client| client.options(&scenario.lock).quarantine());
+        let quarantine = own.max().unwrap_or_default();
+        let patience = longest_key(scenario).max(2 * quarantine).saturating_add(PATIENCE);
         Self { tasks, ttl: scenario.lock.ttl.0, patience, state: State::Fresh }
     }
 

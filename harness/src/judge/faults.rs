@@ -10,14 +10,14 @@ use crate::scenario::{
 use super::time::{self, MS, Span};
 use super::world::World;
 
+mod distrust;
 mod losses;
 
+use distrust::Guards;
 pub(super) use losses::Loss;
 
 /// How long after a cure a link may still be down: the back-off of reconnects is at most a second.
 const RECONNECT: Ns = 1_200 * MS;
-/// How long a distrusted master may be left alone before it is looked at again.
-const LOOK: Ns = 1_200 * MS;
 /// How long after a cure that broke no connection.
 const GO_ON: Ns = 100 * MS;
 
@@ -136,14 +136,7 @@ pub(super) struct Faults<'a> {
     /// Whose messages were held back at a gate, while its fault struck.
     gates: Vec<(&'a str, Span)>,
     forgets: bool,
-    /// For how long a master is distrusted that may have forgotten; none: it is not.
-    quarantine: Option<Ns>,
-    /// By how much a clock may step unnoticed by anybody; none: nobody looks.
-    unnoticed: Option<Ns>,
-    /// Whether masters are distrusted as the run begins.
-    new: bool,
-    /// Whether a master loses nothing by an end, and says so.
-    durable: bool,
+    guards: Guards<'a>,
     /// What masters kept: over which fault, which master, until when.
     kept: Vec<(usize, usize, Window)>,
     node_timeout: Ns,
@@ -199,15 +192,7 @@ impl<'a> Faults<'a> {
             strikes,
             kept,
             forgets: world.scenario.cluster.persistence == Persistence::None,
-            quarantine: world
-                .scenario
-                .lock
-                .guard
-                .map(|_| time::of(world.scenario.lock.quarantine())),
-            // Who has not watched a master for long compares it with others, by half of the bound.
-            unnoticed: world.scenario.lock.clock_guard.map(|bound| time::of(bound.0) / 2),
-            new: !world.scenario.lock.blessed,
-            durable: world.scenario.cluster.persistence == Persistence::AofAlways,
+            guards: Guards::of(world.scenario),
             node_timeout: world.node_timeout,
         }
     }
@@ -350,57 +335,6 @@ impl<'a> Faults<'a> {
                 matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_))) || strike.delay().is_some();
             harmless && (late == 0 || late.saturating_mul(2) + JITTER <= self.node_timeout)
         })
-    }
-
-    /// Whether clients may rightly distrust a master some time in a span, so that its grants do not count.
-    pub(super) fn distrusted(&self, node: usize, within: Span) -> bool {
-        let Some(quarantine) = self.quarantine else { return false };
-        // A client begins to count when it is there again, and looks once a second.
-        let long = quarantine.saturating_add(RECONNECT).saturating_add(LOOK);
-        let after = |strike: &Strike<'_>| {
-            let span = strike.span();
-            Span::new(span.from, span.to.saturating_add(long)).touches(within)
-        };
-        let forgot = self
-            .strikes
-            .iter()
-            .any(|strike| self.unmarks(strike) && strike.hits_node(node) && after(strike));
-        let stepped =
-            self.unnoticed.is_some_and(|unnoticed| self.clocks_apart(node, unnoticed).any(after));
-        forgot || stepped || self.new && Span::new(Ns::MIN, long).touches(within)
-    }
-
-    /// The faults by which a master's clock comes to be ahead of another's by more than this.
-    fn clocks_apart(&self, node: usize, unnoticed: Ns) -> impl Iterator<Item = &Strike<'a>> {
-        self.strikes.iter().filter(move |strike| match strike.harm {
-            // All others are ahead of one that was set back.
-            Harm::Clock(ClockHarm::Step { by, .. }) => {
-                time::of(by.by.0) > unnoticed && (by.back || strike.hits_node(node))
-            }
-            Harm::Clock(ClockHarm::Rate { .. } | ClockHarm::Strobe { .. }) => true,
-            _ => false,
-        })
-    }
-
-    /// Whether clients with a guard distrust a master after it.
-    const fn unmarks(&self, strike: &Strike<'_>) -> bool {
-        match strike.harm {
-            Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }) => true,
-            Harm::Node(
-                NodeHarm::Kill { .. }
-                | NodeHarm::Stop { .. }
-                | NodeHarm::Restart { .. }
-                | NodeHarm::PowerLoss { .. },
-            ) => !self.durable,
-            _ => false,
-        }
-    }
-
-    /// Whether a guard may rightly refuse a process all that it asks, since one of its masters is in
-    /// another set of masters, too.
-    pub(super) fn refuses(&self, world: &World<'_>, process: &str) -> bool {
-        let lost = self.strikes.iter().any(|strike| self.unmarks(strike));
-        world.is_of_two_fleets(process, lost)
     }
 
     /// For how long a link may be down by a fault: also until the next try to connect.

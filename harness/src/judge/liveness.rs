@@ -73,13 +73,20 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
                 ));
             }
             let counts = |node: &&usize| !case.faults.is_spent(**node, resource, to);
-            if world.scenario.lock.fencing
+            if world.scenario.options_of(process).fencing
                 && lock.masters.iter().filter(counts).count() < lock.q
                 && lock.n >= lock.q
                 && !found.causes.is_empty()
             {
                 found.causes = vec![Cause::NodeCounter];
                 found.story.push(progress::spent(case, process, resource, to));
+            }
+            if case.faults.is_at_odds(process) && !found.causes.is_empty() {
+                found.causes = vec![Cause::MaxTtl];
+                found.story.push(format!(
+                    "the guard of {process} has another longest TTL than that of others, who marked \
+                     the masters"
+                ));
             }
             findings.push(found);
         }

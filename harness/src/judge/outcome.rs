@@ -106,7 +106,7 @@ fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
 }
 
 /// How a client says that it distrusts a master.
-const DISTRUSTED: &str = "distrusted";
+pub(crate) const DISTRUSTED: &str = "distrusted";
 
 /// Whether a client is the one that a scenario names, or one of several of that kind.
 fn is_named(client: &str, name: &str) -> bool {

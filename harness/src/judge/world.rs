@@ -2,6 +2,7 @@
 //! reads it; it judges nothing.
 
 use crate::judge::maps::{Map, Set};
+use crate::name::Name;
 
 use crate::history::{Event, History, Ns, Phase, Record};
 use crate::scenario::{NodeList, Scenario, Step};
@@ -132,17 +133,18 @@ impl<'a> World<'a> {
     /// set of masters, too: as they are marked when the run begins, for the first process that knows them; or,
     /// where those markers are `lost`, for any.
     pub(super) fn is_of_two_fleets(&self, process: &str, lost: bool) -> bool {
-        let lock = &self.scenario.lock;
-        if lock.guard.is_none() {
+        let guarded = |process: &str| self.scenario.options_of(process).guard.is_some();
+        if !guarded(process) {
             return false;
         }
         let own = self.lock_of(process);
         let is_other = |of: &Lock| of.list.name() != own.list.name();
         own.masters.iter().any(|node| {
-            let all = self.scenario.processes().into_iter().map(|process| self.lock_of(process));
-            let mut knowing = all.filter(|of| of.masters.contains(node));
-            if lost || !lock.blessed {
-                knowing.any(is_other)
+            let all = self.scenario.processes().into_iter();
+            let mut knowing = all.filter(|of| self.lock_of(of).masters.contains(node));
+            let is_other = |process: &Name| is_other(self.lock_of(process));
+            if lost || !self.scenario.lock.blessed {
+                knowing.any(|process| guarded(process) && is_other(process))
             } else {
                 knowing.next().is_some_and(is_other)
             }
@@ -175,7 +177,7 @@ impl<'a> World<'a> {
 
     /// Whether the leases of a process shall have fencing tokens.
     pub(super) fn is_fenced(&self, process: &str) -> bool {
-        self.scenario.lock.fencing && self.fencers.contains(process)
+        self.fencers.contains(process) && self.scenario.options_of(process).fencing
     }
 
     /// When a process was seen to be broken, and when it last was seen to live.

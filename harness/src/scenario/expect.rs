@@ -201,6 +201,9 @@ pub enum Cause {
     /// than its quorum.
     #[serde(rename = "node-lists")]
     NodeLists,
+    /// A client has a guard of another longest TTL than others, and so distrusts masters that they marked.
+    #[serde(rename = "max-ttl")]
+    MaxTtl,
     /// A client wrote after its lease had ended, awake: it did not look.
     #[serde(rename = "late-write")]
     LateWrite,
@@ -229,6 +232,7 @@ impl Cause {
             Self::ClientPause => "client.pause",
             Self::ResourceDelay => "resource.delay",
             Self::NodeLists => "node-lists",
+            Self::MaxTtl => "max-ttl",
             Self::LateWrite => "late-write",
             Self::Bug => "bug",
             Self::Unknown => "unknown",

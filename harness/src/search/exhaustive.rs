@@ -2,7 +2,7 @@
 //! faults and places. What it finds are scenarios, which can be run anywhere.
 //!
 //! `lessons.rs` has what is played, `vocabulary.rs` what can go wrong in it, `walk.rs` the way through
-//! all of it, `assumptions.rs` and `classes.rs` what a run shows, `tally.rs` what is counted, `table.rs` how few faults it takes. Nothing
+//! all of it, `assumptions.rs` and `classes.rs` what a run shows, `tally.rs` what is counted, `table.rs` how few faults it takes, `defended.rs` what the lock's defences change. Nothing
 //! here is left to chance: the result is the same each time, on any number of threads.
 
 use std::collections::BTreeMap;
@@ -15,6 +15,7 @@ use crate::sabotage::Lie;
 
 mod assumptions;
 mod classes;
+mod defended;
 mod lessons;
 mod listing;
 mod table;
@@ -25,6 +26,7 @@ mod vocabulary;
 mod walk;
 
 pub use classes::Class;
+pub use defended::{Row, defences};
 pub use lessons::{Lesson, lessons};
 pub use listing::listing;
 pub use table::{protection, table};
@@ -53,6 +55,12 @@ impl Plan {
     pub fn new(nodes: usize, faults: usize) -> Self {
         let (lessons, symmetry) = (lessons(nodes), Symmetry::Folded);
         Self { lessons, faults, symmetry, lie: Lie::None, threads: 1 }
+    }
+
+    /// The same lessons and faults, with every defence of the lock switched on.
+    #[must_use]
+    pub fn defended(self) -> Self {
+        Self { lessons: self.lessons.into_iter().map(Lesson::defended).collect(), ..self }
     }
 
     /// Runs all schedules. Whoever is asked whether to go on is told how many of the parts are done,

@@ -1,8 +1,8 @@
 //! All the times of a scenario, wherever they stand: for whoever rounds them or scales them.
 
 use crate::scenario::{
-    Ahead, ClientHarm, ClockHarm, Harm, Length, NetHarm, NodeHarm, ResourceHarm, Rounds, Scenario,
-    Step, When,
+    Ahead, ClientHarm, ClockHarm, Harm, Length, NetHarm, NodeHarm, OwnGuard, ResourceHarm, Rounds,
+    Scenario, Step, When,
 };
 
 /// What a time is for.
@@ -20,8 +20,12 @@ pub(super) fn each(scenario: &mut Scenario, see: &mut dyn FnMut(Use, &mut Length
     see(Use::Plan, &mut scenario.lock.ttl);
     see(Use::Option, &mut scenario.lock.node_timeout);
     see(Use::Option, &mut scenario.lock.drift);
+    scenario.lock.guard.iter_mut().for_each(|guard| see(Use::Plan, guard));
     let mut plan = |length: &mut Length| see(Use::Plan, length);
     for client in &mut scenario.clients {
+        if let Some(OwnGuard::UpTo(guard)) = &mut client.guard {
+            plan(guard);
+        }
         plan(&mut client.start);
         plan(&mut client.think);
         if let Some(Rounds::For(length)) = &mut client.rounds {

@@ -1,6 +1,6 @@
 //! Scenarios by chance: a number in, a scenario out.
 //!
-//! Who locks what is drawn in `people.rs`, under fencing tokens or not in `fences.rs`, what goes wrong in `trouble.rs` and `forgets.rs`, when and where in
+//! Who locks what is drawn in `people.rs`, under fencing tokens or not in `fences.rs`, with which defences in `guards.rs`, what goes wrong in `trouble.rs` and `forgets.rs`, when and where in
 //! `aims.rs`, what is outside and no fault of masters and links in `beyond.rs`. Each family of faults is left out of every other scenario: where all happen at once
 //! nothing gets far enough to go wrong in an interesting way. Faults are cured in whatever order
 //! their times come, and many not before the end.
@@ -20,6 +20,7 @@ mod beyond;
 mod dice;
 mod fences;
 mod forgets;
+mod guards;
 mod people;
 #[cfg(test)]
 mod tests;
@@ -62,15 +63,18 @@ impl Space {
         };
         // From chance of its own, as below. Before the faults, some of which strike at a step.
         fences::add(&mut Dice::new(number ^ fences::CHANCE), &mut scenario);
+        guards::add(&mut Dice::new(number ^ guards::CHANCE), &mut scenario, self.inside);
         let families = Families::draw(&mut dice, self.inside);
         for _ in 0..dice.below(FAULTS) {
             let fault = families.fault(&mut dice, &scenario);
             scenario.faults.extend(fault);
         }
-        if !self.inside {
+        if !self.inside || guards::all_see_amnesia(&scenario) {
             // From chance of its own, so that all else is as it would be without. Before the clients'
             // lists of masters, to which parts are cut down.
-            forgets::add(&mut Dice::new(number ^ forgets::CHANCE), &mut scenario);
+            forgets::add(&mut Dice::new(number ^ forgets::CHANCE), &mut scenario, self.inside);
+        }
+        if !self.inside {
             beyond::draw(&mut dice, &mut scenario);
         }
         scenario

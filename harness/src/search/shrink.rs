@@ -62,6 +62,8 @@ pub fn shrink_to(
     progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Found {
     let mut trial = Trial {
+        // What breaks a lock with defences is another lesson than what breaks one without.
+        defended: found.scenario.lock.guard.is_some(),
         best: found.clone(),
         masters: found.scenario.cluster.nodes.min(3),
         kind: kind.clone(),
@@ -98,6 +100,8 @@ struct Trial<'a> {
     /// So many masters must be left: with fewer than three there is nothing to agree on.
     masters: usize,
     kind: Kind,
+    /// Whether the lock's defences stay.
+    defended: bool,
     /// Whether it went wrong while the clients worked: then it must not be the witnesses, who come after
     /// all is cured, that show it.
     early: bool,

@@ -107,6 +107,17 @@ fn all_schedules_are_told_with_what_they_were_made_of() {
     let (code, stdout, stderr) = ask(&folder, &[&words[..], &lies[..]].concat());
     assert_eq!(code, 1, "{stdout}{stderr}");
     assert!(fs::read_dir(folder.join("out/found")).unwrap().count() > 0, "{stdout}");
+    let words = ["search", "--nodes", "3", "--faults", "0", "--defended", "--out", "out"];
+    let (code, stdout, stderr) = ask(&folder, &words);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    for part in [
+        "without defences: 13 schedules",
+        "with all defences: 13 schedules",
+        "| nothing | 12 / 12 | 0 | 0 |",
+    ] {
+        assert!(stdout.contains(part), "{part}: {stdout}");
+    }
+    assert_eq!(ask(&folder, &["search", "--defended"]).0, 64);
     // It is one search or the other.
     assert_eq!(ask(&folder, &["search", "--faults", "1", "--runs", "5"]).0, 64);
 }

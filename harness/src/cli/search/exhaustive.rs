@@ -15,7 +15,7 @@ use crate::real::interrupted;
 use crate::report::Out;
 use crate::sabotage::Lie;
 use crate::scenario::Scenario;
-use crate::search::exhaustive::{Class, Plan, SEED, Tally, listing, protection, table};
+use crate::search::exhaustive::{Class, Plan, SEED, Tally, defences, listing, protection, table};
 use crate::search::{Found, Kind};
 use crate::sim;
 
@@ -43,22 +43,20 @@ pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
         }
     }
     let start = Instant::now();
-    let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos} of {len}, {eta} left")
-    {
-        bar.set_style(style);
+    let run = |plan: &Plan| search(options, plan, start);
+    if options.defended {
+        let without = run(&asked);
+        let asked = asked.defended();
+        let with = run(&asked);
+        let took = start.elapsed();
+        return compared(options, (nodes, faults), (&without, &with), took, out);
     }
-    let tally = asked.search(&|done, all| {
-        bar.set_length(wide(all));
-        bar.set_position(wide(done));
-        !interrupted() && options.time.is_none_or(|time| start.elapsed() < time)
-    });
-    bar.finish_and_clear();
+    let tally = run(&asked);
     let took = start.elapsed();
     if human {
         say(&told(nodes, faults, &tally, took));
     } else {
-        say(&json(nodes, faults, &tally, took));
+        say(&json(nodes, faults, &tally, (took, false)));
     }
     if interrupted() {
         return Code::Interrupted;
@@ -73,10 +71,64 @@ pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
         }
     }
     match wrongs(options, &tally, out) {
-        Ok(()) if tally.broken + tally.unexplained > 0 => Code::Differs,
+        Ok(()) if is_wrong(&tally) => Code::Differs,
         Ok(()) => Code::AsExpected,
         Err(code) => code,
     }
+}
+
+/// The same schedules without the lock's defences and with them: what is still violated is told, and
+/// written.
+fn compared(
+    options: &SearchOptions,
+    (nodes, faults): (usize, usize),
+    (without, with): (&Tally, &Tally),
+    took: Duration,
+    out: &Out,
+) -> Code {
+    if options.format == Shape::Human {
+        say(&format!("without defences: {}", told(nodes, faults, without, took)));
+        say(&format!("with all defences: {}", told(nodes, faults, with, took)));
+    } else {
+        say(&json(nodes, faults, without, (took, false)));
+        say(&json(nodes, faults, with, (took, true)));
+    }
+    if interrupted() {
+        return Code::Interrupted;
+    }
+    if options.lie == Lie::None
+        && faults > 0
+        && let Err(code) = classes(options, with, out)
+    {
+        return code;
+    }
+    if options.format == Shape::Human {
+        say(&defences(without, with));
+    }
+    match wrongs(options, without, out).and_then(|()| wrongs(options, with, out)) {
+        Ok(()) if is_wrong(without) || is_wrong(with) => Code::Differs,
+        Ok(()) => Code::AsExpected,
+        Err(code) => code,
+    }
+}
+
+const fn is_wrong(tally: &Tally) -> bool {
+    tally.broken + tally.unexplained > 0
+}
+
+fn search(options: &SearchOptions, plan: &Plan, start: Instant) -> Tally {
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {bar:24} {pos} of {len}, {eta} left")
+    {
+        bar.set_style(style);
+    }
+    let tally = plan.search(&|done, all| {
+        bar.set_length(wide(all));
+        bar.set_position(wide(done));
+        !interrupted() && options.time.is_none_or(|time| start.elapsed() < time)
+    });
+    bar.finish_and_clear();
+    tally
 }
 
 /// What was counted.
@@ -137,7 +189,11 @@ fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code
             say(&format!("{class}: only where all links are alike"));
             continue;
         };
-        let file = finds::write(class.name(), &found, &kind, out)?;
+        let name = match options.defended {
+            true => format!("defended-{}", class.name()),
+            false => class.name().to_owned(),
+        };
+        let file = finds::write(&name, &found, &kind, out)?;
         if options.format == Shape::Human {
             let names = found.scenario.faults.iter().map(|fault| fault.harm.name());
             let names: Vec<&str> = names.collect();
@@ -226,6 +282,7 @@ struct Line {
     event: &'static str,
     nodes: usize,
     faults: usize,
+    defended: bool,
     schedules: Vec<u64>,
     inside: u64,
     violated: u64,
@@ -245,7 +302,7 @@ struct Smallest {
     masters: usize,
 }
 
-fn json(nodes: usize, faults: usize, tally: &Tally, took: Duration) -> String {
+fn json(nodes: usize, faults: usize, tally: &Tally, (took, defended): (Duration, bool)) -> String {
     let smallest = tally.smallest.iter().map(|((class, bare), found)| Smallest {
         class: class.name(),
         bare_quorum: *bare,
@@ -256,6 +313,7 @@ fn json(nodes: usize, faults: usize, tally: &Tally, took: Duration) -> String {
         event: "exhaustive",
         nodes,
         faults,
+        defended,
         schedules: tally.schedules.clone(),
         inside: tally.inside,
         violated: tally.violated,

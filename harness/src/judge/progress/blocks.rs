@@ -47,14 +47,18 @@ impl Blocks {
             return None;
         }
         let lock = case.world.lock_of(request.process);
-        let counting = counting && case.world.scenario.lock.fencing;
+        let counting = counting && case.world.scenario.options_of(request.process).fencing;
+        let asked = |since: Ns| {
+            let own = case.requests.iter().filter(|own| own.process == request.process);
+            own.filter(|own| own.is_acquire() && own.asked >= since).map(|own| own.asked).min()
+        };
         let mut free: Vec<Ns> = lock
             .masters
             .iter()
             .copied()
             .filter(|node| case.faults.reachable(request.process, *node, within))
             .filter(|node| !counting || !case.faults.is_spent(*node, resource, within.to))
-            .filter(|node| !case.faults.distrusted(*node, within))
+            .filter(|node| !case.faults.distrusted(request.process, *node, within, asked))
             .filter(|node| request.wait_ms > 0 || !self.is_late(case, *node, request, within))
             .map(|node| self.of_master(case, node, request, resource, within))
             .collect();

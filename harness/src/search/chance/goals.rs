@@ -4,9 +4,9 @@
 use std::fmt;
 
 use crate::history::{Act, Event, History, Ns, Outcome, Phase};
-use crate::judge::Verdict;
+use crate::judge::{DISTRUSTED, Verdict};
 use crate::name::Name;
-use crate::scenario::{Harm, Scenario};
+use crate::scenario::{Harm, NodeHarm, Persistence, Scenario};
 use crate::talk::Why;
 
 /// A situation.
@@ -55,11 +55,15 @@ pub enum Goal {
     FencedOff,
     /// An extension of a lease with a fencing token found a key missing and made it anew.
     FencedRepair,
+    /// An acquire failed, and a master that might have granted it is distrusted.
+    Distrusted,
+    /// A master that had forgotten, and was distrusted for it, granted to a client with a guard.
+    TrustedAgain,
 }
 
 impl Goal {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::BareQuorum,
         Self::HollowHold,
         Self::Orphan,
@@ -81,6 +85,8 @@ impl Goal {
         Self::Certified,
         Self::FencedOff,
         Self::FencedRepair,
+        Self::Distrusted,
+        Self::TrustedAgain,
     ];
 
     /// Its name, for people and for programs.
@@ -107,6 +113,8 @@ impl Goal {
             Self::Certified => "certified",
             Self::FencedOff => "fenced-off",
             Self::FencedRepair => "fenced-repair",
+            Self::Distrusted => "distrusted",
+            Self::TrustedAgain => "trusted-again",
         }
     }
 
@@ -134,6 +142,8 @@ impl Goal {
             Self::Certified => "a fencing token certified in a second round",
             Self::FencedOff => "a register that refused a fencing token",
             Self::FencedRepair => "a repair of a lease with a fencing token",
+            Self::Distrusted => "an acquire that failed, with a master that is distrusted",
+            Self::TrustedAgain => "a grant of a master that had been distrusted",
         }
     }
 }
@@ -150,6 +160,7 @@ pub(super) fn reached(history: &History, verdict: &Verdict) -> Vec<Goal> {
         scenario: &history.header.scenario,
         requests: Vec::new(),
         granted: Vec::new(),
+        forgot: Vec::new(),
         goals: Vec::new(),
     };
     let scenario = seen.scenario;
@@ -200,6 +211,8 @@ struct Seen<'a> {
     requests: Vec<Request<'a>>,
     /// The tokens of leases that came with a fencing token.
     granted: Vec<&'a Name>,
+    /// Which masters may have forgotten, and when.
+    forgot: Vec<(usize, Ns)>,
     goals: Vec<Goal>,
 }
 
@@ -224,8 +237,11 @@ impl<'a> Seen<'a> {
                     answered: Ns::MAX,
                     deadline: None,
                 }),
-                Event::Answered { id, ok, why, deadline, token, fence, .. } => {
+                Event::Answered { id, ok, why, deadline, token, fence, text, .. } => {
                     self.granted.extend(token.as_ref().filter(|_| fence.is_some()));
+                    if !ok && text.as_ref().is_some_and(|text| text.contains(DISTRUSTED)) {
+                        self.reach(Goal::Distrusted);
+                    }
                     let asked = self.requests.iter_mut().rev().find(|request| request.id == *id);
                     let Some(request) = asked else { continue };
                     request.answered = ns;
@@ -275,7 +291,10 @@ impl<'a> Seen<'a> {
                         self.reach(Goal::Orphan);
                     }
                 }
-                Event::Struck { fault, harm, failed: None, .. } => {
+                Event::Struck { fault, harm, nodes, at, failed: None, .. } => {
+                    if self.forgets(harm) {
+                        self.forgot.extend(nodes.iter().map(|node| (*node, at.to)));
+                    }
                     if matches!(**harm, Harm::Node(_))
                         && !["node.slow", "node.lag"].contains(&harm.name())
                     {
@@ -289,6 +308,13 @@ impl<'a> Seen<'a> {
                 _ => {}
             }
         }
+    }
+
+    /// Whether masters that this hits are distrusted by who has a guard.
+    fn forgets(&self, harm: &Harm) -> bool {
+        let durable = self.scenario.cluster.persistence == Persistence::AofAlways;
+        harm.starts_again() && !durable
+            || matches!(harm, Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }))
     }
 
     fn process(&self, client: &str) -> &'a str {
@@ -334,6 +360,11 @@ impl<'a> Seen<'a> {
                     set.push((token, *node, *connection));
                     let quorum = || self.scenario.list_of(process).quorum();
                     note(&mut attempts, token, key, (*sent, done), quorum);
+                    let forgot = |(known, at): &(usize, Ns)| known == node && sent > at;
+                    let guarded = || self.scenario.options_of(process).guard.is_some();
+                    if done && self.forgot.iter().any(forgot) && guarded() {
+                        self.reach(Goal::TrustedAgain);
+                    }
                     if done && !self.is_asking(process, key, *sent) {
                         self.reach(Goal::Zombie);
                     }
@@ -343,7 +374,7 @@ impl<'a> Seen<'a> {
                 }
                 (Act::Keep { .. }, Outcome::Created) => {
                     self.reach(Goal::Repair);
-                    if self.scenario.lock.fencing {
+                    if self.scenario.options_of(process).fencing {
                         self.reach(Goal::FencedRepair);
                     }
                 }

@@ -3,17 +3,27 @@
 
 use super::lessons::{Lesson, TTL};
 use crate::judge::{Finding, Verdict};
-use crate::scenario::{Cause, ClockHarm, Fault, Harm, Layer, NodeHarm, Persistence};
-use crate::search::{Kind, contradictions};
+use crate::scenario::{Cause, ClockHarm, Fault, Harm, Layer, NodeHarm, Persistence, Scenario};
+use crate::search::{Kind, contradictions, defences, fenced};
 
 /// Whether nothing that a schedule does is outside the assumptions. In doubt it is outside.
 pub(super) fn inside(lesson: &Lesson, faults: &[Fault]) -> bool {
     let rates = faults.iter().filter(|fault| matches!(fault.harm, Harm::Clock(_))).count();
     // The rates of one clock add up.
-    !lesson.parted && rates <= 1 && faults.iter().all(|fault| is_assumed(lesson, fault))
+    let sees = defences::sees_amnesia(&lesson.scenario.lock);
+    let is_assumed = |fault: &Fault| is_assumed(lesson, fault) || sees && is_seen(fault);
+    !lesson.parted && rates <= 1 && faults.iter().all(is_assumed)
 }
 
-fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
+/// Whether a guard notices that masters may have forgotten (A2). Lessons with replicas have no files: of
+/// a replica that syncs every write it does not.
+fn is_seen(fault: &Fault) -> bool {
+    fault.harm.starts_again()
+        || matches!(fault.harm, Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }))
+}
+
+/// Whether a fault is inside the assumptions of a lock without defences.
+pub(super) fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
     match &fault.harm {
         harm if harm.starts_again() => {
             let ttl = super::lessons::length(TTL);
@@ -38,8 +48,14 @@ fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
 }
 
 /// What is wrong with a run whose faults are all inside, a line each.
-pub(super) fn wrong_inside(lesson: &Lesson, verdict: &Verdict) -> Vec<String> {
-    let bad = verdict.findings.iter().filter(|finding| !is_by_design(lesson, finding));
+pub(super) fn wrong_inside(lesson: &Lesson, scenario: &Scenario, verdict: &Verdict) -> Vec<String> {
+    // A guard keeps leases apart, and gives no counter back.
+    let counters = fenced::may_fail(scenario);
+    let lost = |finding: &Finding| counters && Kind::of(finding).is_by_design();
+    let excused = |finding: &Finding| {
+        is_by_design(lesson, finding) || finding.layer == Layer::FencedResource && lost(finding)
+    };
+    let bad = verdict.findings.iter().filter(|finding| !excused(finding));
     bad.map(line).chain(contradictions(verdict).cloned()).collect()
 }
 

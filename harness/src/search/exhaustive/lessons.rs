@@ -9,6 +9,7 @@ use crate::scenario::{
     Client, Clients, Cluster, Expect, Fault, Harm, Length, Lock, NetHarm, NodeHarm, Nodes,
     Persistence, Scenario, Side, Step, Way, When,
 };
+use crate::search::defences::defend;
 
 /// How long a master keeps a key.
 pub(super) const TTL: u64 = 1_000;
@@ -46,6 +47,22 @@ impl Lesson {
     /// Whether a schedule of these faults is no other lesson's.
     pub(super) fn is_its_own<'a>(&self, mut faults: impl Iterator<Item = &'a Fault>) -> bool {
         !self.restarts || faults.any(|fault| fault.harm.starts_again())
+    }
+
+    /// The same with every defence of the lock switched on. Who waits does so until masters that forgot
+    /// as it asked are trusted again: what they grant then is looked at, too.
+    #[must_use]
+    pub fn defended(mut self) -> Self {
+        let Scenario { clients, lock, .. } = &mut self.scenario;
+        defend(lock, length(TTL).0);
+        for step in clients.iter_mut().flat_map(|client| &mut client.script) {
+            if let Step::Acquire { wait, .. } = step
+                && !wait.is_zero()
+            {
+                wait.0 += lock.quarantine();
+            }
+        }
+        self
     }
 
     /// Its scenario with these faults.
@@ -264,6 +281,8 @@ fn client(id: &str, start: u64, script: Vec<Step>) -> Client {
         id: id.into(),
         process: None,
         nodes: None,
+        guard: None,
+        fencing: None,
         start: length(start),
         script,
         count: 1,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use super::assumptions::{inside, wrong_inside, wrong_outside};
 use super::classes::Class;
+use super::defended::{self, Row};
 use super::lessons::Lesson;
 use super::walk::Ground;
 use crate::history::History;
@@ -64,6 +65,9 @@ pub struct Tally {
     pub wrong: Vec<Wrong>,
     /// How many schedules of each family of faults broke what.
     pub families: BTreeMap<Family, Broken>,
+    /// The same by what of them is outside the assumptions of a lock without defences, of the schedules of
+    /// which every fault struck.
+    pub rows: BTreeMap<Row, Broken>,
 }
 
 /// What the faults of a schedule have in common.
@@ -139,11 +143,18 @@ impl Tally {
         self.schedules[size] += 1;
         let inside = inside(lesson, faults);
         self.inside += u64::from(inside);
-        let mut lines = if inside { wrong_inside(lesson, verdict) } else { wrong_outside(verdict) };
+        let mut lines = if inside {
+            wrong_inside(lesson, &history.header.scenario, verdict)
+        } else {
+            wrong_outside(verdict)
+        };
         let scenario = &history.header.scenario;
         lines.extend(fenced::refuted(scenario, verdict));
         let of = self.families.entry(family(scenario, lesson, faults)).or_default();
         of.add(verdict);
+        if defended::all_struck(lesson, history) {
+            self.rows.entry(Row::of(lesson, faults)).or_default().add(verdict);
+        }
         if !lines.is_empty() {
             let count = if inside { &mut self.broken } else { &mut self.unexplained };
             *count += 1;
@@ -195,6 +206,9 @@ impl Tally {
         }
         for (family, broken) in other.families {
             self.families.entry(family).or_default().append(broken);
+        }
+        for (row, broken) in other.rows {
+            self.rows.entry(row).or_default().append(broken);
         }
         for (key, all) in other.smallest {
             let known = self.smallest.entry(key).or_default();

@@ -28,7 +28,9 @@ fn replayed(history: &History) -> History {
 #[test]
 fn what_is_forked_is_what_is_replayed_to_the_byte() {
     let mut count = 0;
-    for lesson in lessons(3) {
+    let defended = some(3, &["bare", "extends", "cleared-bare", "replicas-bare"]);
+    let defended = defended.into_iter().map(Lesson::defended);
+    for lesson in lessons(3).into_iter().chain(defended) {
         let ground = Ground { vocabulary: vocabulary(&lesson, Symmetry::Folded), lesson };
         let mut same = |faults: &[usize], history: &History| {
             count += 1;
@@ -81,6 +83,43 @@ fn as_many_masters_must_forget_as_the_margin_says() {
     for line in text.lines().filter(|line| !line.contains("---")) {
         assert!(stands.contains(line), "docs/safety.md has another table than\n{text}");
     }
+}
+
+#[test]
+fn defences_keep_leases_apart_where_masters_forget_and_are_not_blind_to_the_rest() {
+    let plan = || Plan { threads: 2, ..Plan::new(3, 1) };
+    let (without, with) = (search(&plan()), search(&plan().defended()));
+    if let Some(wrong) = with.wrong.first() {
+        panic!("{}\n{}", wrong.lines.join("\n"), toml::to_string(&wrong.scenario).unwrap());
+    }
+    // What a guard sees is inside its assumptions.
+    assert!(with.inside > without.inside + 500, "{} and {}", with.inside, without.inside);
+    let of = |tally: &Tally, row| tally.rows.get(&row).copied().unwrap_or_default();
+    for class in [
+        Class::Restart,
+        Class::EarlyReturn,
+        Class::Flush,
+        Class::PowerLoss,
+        Class::Failover,
+        Class::Evict,
+        Class::ClockStep,
+        Class::ClockRate,
+        Class::ClockStrobe,
+    ] {
+        let (before, after) = (of(&without, Row::Of(class)), of(&with, Row::Of(class)));
+        assert!(before.exclusion > 0, "{class}: nothing to defend against");
+        assert!(after.schedules > 40, "{class}: {after:?}");
+        let unseen = matches!(
+            class,
+            Class::Evict | Class::ClockStep | Class::ClockRate | Class::ClockStrobe
+        );
+        // Where one is not zero, a scenario in `tests/found` shows it.
+        assert_eq!(after.exclusion > 0, unseen, "{class}: {after:?}");
+    }
+    let lists = of(&with, Row::NodeLists);
+    assert_eq!((lists.schedules, lists.exclusion), (1, 1));
+    assert_eq!(of(&with, Row::Nothing).exclusion, 0);
+    assert!(defences(&without, &with).contains("| `FLUSHALL` | 77 / 77 | 15 | 0 |"));
 }
 
 #[test]

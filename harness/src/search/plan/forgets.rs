@@ -1,19 +1,23 @@
 //! Masters that forget by other ways than a restart: cleared by a command, by eviction, by a loss of
-//! power, by a failover; or whose counters somebody sets. All of it is outside the assumptions.
+//! power, by a failover; or whose counters somebody sets. All of it is outside the assumptions, but of
+//! locks with a guard that sees it.
 
 use super::aims;
 use super::dice::Dice;
 use crate::name::Name;
-use crate::scenario::{Ahead, Fault, Harm, Length, NodeHarm, Nodes, Scenario, Step, When};
+use crate::scenario::{
+    Ahead, Fault, Harm, Length, NodeHarm, Nodes, Persistence, Scenario, Step, When,
+};
 use crate::search::lengths::of_millis;
 
 /// Makes another number of a scenario's, so that its other faults do not hang on these.
 pub(super) const CHANCE: u64 = 0x666f_7267_6574;
 
-/// Adds such faults to every other scenario.
-pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
+/// Adds such faults to every other scenario; `inside` the assumptions only what a guard sees.
+pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario, inside: bool) {
     let kind = dice.below(8);
-    if kind > 4 {
+    let unseen = [1, 4].contains(&kind);
+    if kind > 4 || inside && unseen {
         return;
     }
     let nodes = aims::nodes(dice, scenario);
@@ -40,7 +44,9 @@ pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
             // A master with a replica is not started again, and has no clock to set.
             let other =
                 |fault: &Fault| fault.harm.starts_again() || matches!(fault.harm, Harm::Clock(_));
-            if scenario.faults.iter().any(other) {
+            // A replica that says that it syncs every write is taken for its master come back.
+            let unseen = scenario.cluster.persistence == Persistence::AofAlways;
+            if scenario.faults.iter().any(other) || inside && unseen {
                 return;
             }
             scenario.cluster.replicas = true;

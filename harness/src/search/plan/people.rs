@@ -31,6 +31,8 @@ fn client(dice: &mut Dice, lock: &Lock, number: usize, shared: bool) -> Client {
         id: format!("c{number}").into(),
         process: dice.maybe(u64::from(shared), 2, |_| "shared".into()),
         nodes: None,
+        guard: None,
+        fencing: None,
         start: of_millis(match dice.below(6) {
             0 | 1 => 0,
             2 => dice.below(4_000),

@@ -1,7 +1,7 @@
 //! What is drawn can be run, and says the same as a file.
 
 use super::Space;
-use crate::scenario::{Scenario, makes_sense};
+use crate::scenario::{Fault, Harm, NodeHarm, Persistence, Scenario, makes_sense};
 
 #[test]
 fn what_is_drawn_makes_sense_and_can_be_written() {
@@ -31,6 +31,56 @@ fn every_fault_is_drawn() {
     names.dedup();
     // All that there are: node 12, clock 3, net 8, client 4, resource 1.
     assert_eq!(names.len(), 28, "{names:?}");
+}
+
+#[test]
+fn defences_are_drawn_for_whole_fleets_and_for_parts_of_them() {
+    // Guarded, with an unguarded client, with two guards, with a client that takes no tokens.
+    let count = |space: Space| {
+        let mut seen = [0; 4];
+        for number in 0..1_000 {
+            let scenario = space.draw(number);
+            let own = scenario.clients.iter().map(|client| client.options(&scenario.lock));
+            let own: Vec<_> = own.collect();
+            let guards: Vec<_> = own.iter().filter_map(|lock| lock.guard).collect();
+            seen[0] += usize::from(!guards.is_empty());
+            seen[1] += usize::from(!guards.is_empty() && guards.len() < own.len());
+            seen[2] += usize::from(guards.iter().any(|guard| *guard != guards[0]));
+            seen[3] += usize::from(own.iter().any(|lock| lock.fencing != own[0].fencing));
+        }
+        seen
+    };
+    let (inside, outside) = (count(Space::INSIDE), count(Space::OUTSIDE));
+    for [guarded, parts, guards, tokens] in [inside, outside] {
+        assert!((400..600).contains(&guarded), "{guarded}");
+        assert!(parts > 20 && tokens > 20, "{parts}, {tokens}");
+        assert!(guards <= parts, "{guards}");
+    }
+    assert_eq!(inside[2], 0);
+    assert!(outside[2] > 5, "{outside:?}");
+}
+
+#[test]
+fn inside_the_assumptions_masters_forget_only_where_all_clients_see_it() {
+    let mut seen = 0;
+    for number in 0..2_000 {
+        let scenario = Space::INSIDE.draw(number);
+        let forgets = scenario.cluster.persistence == Persistence::None;
+        let careless = |fault: &Fault| match &fault.harm {
+            Harm::Node(
+                NodeHarm::Flush { .. } | NodeHarm::PowerLoss { .. } | NodeHarm::Failover { .. },
+            ) => true,
+            harm if harm.starts_again() && forgets => {
+                fault.lasts.is_none_or(|lasts| lasts.0 <= scenario.longest_ttl())
+            }
+            _ => false,
+        };
+        if scenario.faults.iter().any(careless) {
+            seen += 1;
+            assert!(super::guards::all_see_amnesia(&scenario), "{number}: {scenario:#?}");
+        }
+    }
+    assert!(seen > 100, "{seen}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::dice::Dice;
-use super::{aims, shortest_ttl};
+use super::{aims, guards, shortest_ttl};
 use crate::scenario::{
     ClientHarm, Clients, ClockHarm, End, Fault, Harm, Length, NetHarm, NodeHarm, Nodes,
     Persistence, Scenario, Shift, Side, Which,
@@ -93,7 +93,7 @@ impl Families {
     fn death(&self, dice: &mut Dice, scenario: &Scenario, lasts: Option<Length>) -> Option<Drawn> {
         let forgets = scenario.cluster.persistence == Persistence::None;
         let nodes = aims::nodes(dice, scenario);
-        let careful = self.inside && forgets;
+        let careful = self.inside && forgets && !guards::all_see_amnesia(scenario);
         // One only: the cure of one would end the time for which the other must stay down.
         let deadly = |fault: &Fault| {
             matches!(fault.harm, Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }))

@@ -3,9 +3,10 @@
 use super::Trial;
 use crate::name::Name;
 use crate::scenario::{
-    Class, Clients, Fault, Harm, Length, Lock, Moment, NetHarm, NodeHarm, Nodes, Persistence,
-    ResourceHarm, Rounds, Scenario, Side, Step, Touches, When, Which,
+    Class, Client, Clients, Fault, Harm, Length, Lock, Moment, NetHarm, NodeHarm, Nodes,
+    Persistence, ResourceHarm, Rounds, Scenario, Side, Step, Touches, When, Which,
 };
+use crate::search::defences::defend;
 
 pub(super) fn all(trial: &mut Trial<'_>) {
     faults(trial);
@@ -178,10 +179,19 @@ fn steps(trial: &mut Trial<'_>) {
 }
 
 fn options(trial: &mut Trial<'_>) {
-    let usual = Lock::default();
+    let mut usual = Lock::default();
+    if trial.defended {
+        let ttl = usual.ttl.0;
+        defend(&mut usual, ttl);
+    }
     let power = |fault: &Fault| matches!(fault.harm, Harm::Node(NodeHarm::PowerLoss { .. }));
-    let changes: [&dyn Fn(&mut Scenario); 7] = [
+    let changes: [&dyn Fn(&mut Scenario); 9] = [
         &|less| less.lock = usual.clone(),
+        &|less| {
+            less.lock = usual.clone();
+            own_locks(less, |client| (client.guard, client.fencing) = (None, None));
+        },
+        &|less| less.lock.blessed = true,
         &|less| less.lock.ttl = usual.ttl,
         &|less| less.lock.node_timeout = usual.node_timeout,
         &|less| less.lock.drift = usual.drift,
@@ -200,7 +210,9 @@ fn options(trial: &mut Trial<'_>) {
         trial.offer(less);
     }
     for index in 0..trial.scenario().clients.len() {
-        let changes: [fn(&mut crate::scenario::Client); 3] = [
+        let changes: [fn(&mut Client); 5] = [
+            |client| client.guard = None,
+            |client| client.fencing = None,
             |client| client.process = None,
             |client| client.start = Length::default(),
             |client| client.think = Length::default(),
@@ -218,6 +230,10 @@ fn options(trial: &mut Trial<'_>) {
             }
         }
     }
+}
+
+fn own_locks(scenario: &mut Scenario, change: fn(&mut Client)) {
+    scenario.clients.iter_mut().for_each(change);
 }
 
 /// A step without one of its options. That a client looks at its lease before it writes is none: who

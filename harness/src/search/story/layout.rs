@@ -5,6 +5,10 @@ use toml::{Table, Value};
 
 use crate::scenario::{Cluster, Lock, Scenario};
 
+/// What a client has, in the order in which one would write it.
+const CLIENT: [&str; 10] =
+    ["id", "process", "nodes", "guard", "fencing", "start", "count", "loop", "think", "script"];
+
 /// The text.
 pub(super) fn toml(scenario: &Scenario) -> String {
     let Ok(root) = Table::try_from(scenario) else {
@@ -20,7 +24,7 @@ pub(super) fn toml(scenario: &Scenario) -> String {
     unusual(&mut text, "lock", root.get("lock"), Table::try_from(Lock::default()).ok());
     for client in tables(&root, "client") {
         text.push_str("\n[[client]]\n");
-        for key in ["id", "process", "nodes", "start", "count", "loop", "think", "script"] {
+        for key in CLIENT {
             if let Some(value) = client.get(key) {
                 line(&mut text, key, value);
             }

@@ -6,7 +6,7 @@ use super::{Found, MOST_NODES, Run};
 use crate::name::Name;
 use crate::scenario::near::guess;
 use crate::scenario::read::tree::Place;
-use crate::scenario::{Client, NodeList, Rounds, Step, Way};
+use crate::scenario::{Client, NodeList, OwnGuard, Rounds, Step, Way};
 
 /// The most clients of a kind.
 pub(super) const MOST: usize = 64;
@@ -24,6 +24,7 @@ impl<'a> Run<'a> {
         for (index, (place, client)) in self.clients.clone().into_iter().enumerate() {
             self.client(&place, client);
             self.list(&place, client);
+            self.own(&place, client);
             self.shares(index, &place, client);
             if client.count > MOST {
                 continue;
@@ -76,7 +77,7 @@ impl<'a> Run<'a> {
         }
         for (index, step) in client.script.iter().enumerate() {
             let at = place.key("script").index(index);
-            self.step(&at, step, &client.script[..index], &client.id);
+            self.step(&at, step, &client.script[..index], client);
         }
         self.time(place, client);
     }
@@ -125,6 +126,33 @@ impl<'a> Run<'a> {
         });
     }
 
+    /// What it has of its own in place of the lock's.
+    fn own(&mut self, place: &Place, client: &Client) {
+        let (lock, at) = (self.lock.1.clone(), place.key("guard"));
+        if let Some(OwnGuard::UpTo(guard)) = client.guard {
+            self.whole(&at, guard);
+            if lock.guard.is_none() {
+                let message = format!("`{}` has a guard, and the lock has none", client.id);
+                let mend = "write `guard = \"2s\"` under `[lock]`, and `guard = false` for clients \
+                            that have none: masters are marked for the lock's";
+                self.wrong(&at, message, mend);
+            }
+            self.terms(&self.lock.0.clone(), lock.ttl.0, &at, Some(guard));
+        }
+        let mut others = self.clients.iter().map(|(_, other)| *other);
+        let other = others.find(|other| other.process() == client.process());
+        let same = |other: &Client| other.options(&lock) == client.options(&lock);
+        if let Some(other) = other.filter(|other| !same(other)) {
+            let message = format!(
+                "`{}` and `{}` live in one process and have different locks",
+                other.id, client.id
+            );
+            let mend = "write the same `guard` and `fencing` for both, or give each a process of its \
+                        own";
+            self.wrong(&place.key("id"), message, mend);
+        }
+    }
+
     fn called(&mut self, what: &str, place: &Place, name: &str) {
         let good = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
         if name == "all" {
@@ -136,11 +164,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn step(&mut self, at: &Place, step: &Step, before: &[Step], id: &str) {
+    fn step(&mut self, at: &Place, step: &Step, before: &[Step], client: &Client) {
+        let (id, lock) = (&client.id, client.options(self.lock.1));
         if let Some(ttl) = step.ttl() {
             self.whole(at, crate::scenario::Length(ttl));
             let options = self.lock.0.clone();
-            self.terms(&options, ttl, at);
+            self.terms(&options, ttl, at, lock.guard);
         }
         match step {
             Step::Acquire { wait, cancel, .. } => {
@@ -173,7 +202,8 @@ impl<'a> Run<'a> {
             self.wrong(&at.word(resource), message, mend);
         }
         if let Step::Touch { register, way, under, .. } = step {
-            self.fenced(at, register, *way, under.as_ref(), before);
+            let under = under.as_ref().map(|lease| (lease, lock.fencing));
+            self.fenced(at, register, *way, under, before);
         }
         if let Step::Touch { register, way: Way::Write, .. } = step {
             let read: Vec<&str> = before.iter().filter_map(read_by).collect();
@@ -195,10 +225,10 @@ impl<'a> Run<'a> {
         at: &Place,
         register: &Name,
         way: Way,
-        under: Option<&Name>,
+        under: Option<(&Name, bool)>,
         before: &[Step],
     ) {
-        let Some(lease) = under else {
+        let Some((lease, fencing)) = under else {
             let scripts = self.clients.iter().flat_map(|(_, client)| &client.script);
             let mut others = scripts.filter_map(|step| match step {
                 Step::Touch { register: other, under, .. } if other == register => under.as_ref(),
@@ -214,8 +244,12 @@ impl<'a> Run<'a> {
             }
             return;
         };
-        if !self.lock.1.fencing {
-            let mend = "write `fencing = true` in `[lock]`";
+        if !fencing {
+            let mend = if self.lock.1.fencing {
+                "leave out the client's `fencing = false`"
+            } else {
+                "write `fencing = true` in `[lock]`"
+            };
             self.wrong(&at.word("under"), "leases have no fencing tokens here", mend);
         }
         let presents = |step: &Step| matches!(step, Step::Touch { register: other, way: Way::Present, under: Some(other_lease), .. } if other == register && other_lease == lease);

@@ -2,7 +2,7 @@
 //! itself.
 
 use super::Run;
-use crate::scenario::{Acquires, Cause, NodeList, Step};
+use crate::scenario::{Acquires, Cause, Client, NodeList, Step};
 
 impl Run<'_> {
     pub(super) fn expectation(&mut self) {
@@ -30,16 +30,28 @@ impl Run<'_> {
                 let mend = "give two clients `nodes` that differ enough, or name another cause";
                 self.wrong(&at, message, mend);
             }
+            if *cause == Cause::MaxTtl && !self.guards_differ() {
+                let message = "all clients that have a guard have the same";
+                let mend = "give one a `guard` of its own, or name another cause";
+                self.wrong(&at, message, mend);
+            }
         }
         for (name, acquires) in &expect.acquires {
             let at = place.key("acquires").key(name.as_str()).itself();
             if let Some(client) = self.known(&at, name) {
                 self.acquires(&at, client, name);
             }
-            if *acquires == Acquires::Distrusted && self.lock.1.guard.is_none() {
+            let is = |client: &Client| client.names().iter().any(|known| known == name.as_str());
+            let own = self.clients.iter().find(|(_, client)| is(client));
+            let lock = own.map_or_else(|| self.lock.1.clone(), |own| own.1.options(self.lock.1));
+            if *acquires == Acquires::Distrusted && lock.guard.is_none() {
                 let message =
                     format!("`{name}` is to distrust a master, and its lock has no guard");
-                let mend = "add `guard = \"2s\"` under `[lock]`, or expect `refused`";
+                let mend = if self.lock.1.guard.is_none() {
+                    "add `guard = \"2s\"` under `[lock]`, or expect `refused`"
+                } else {
+                    "leave out its `guard = false`, or expect `refused`"
+                };
                 self.wrong(&at, message, mend);
             }
             if *acquires != Acquires::Granted
@@ -79,6 +91,13 @@ impl Run<'_> {
         lists.iter().any(|one| parts(one) || one.masters().len() < one.quorum())
     }
 
+    /// Whether two clients have guards, and of different TTLs.
+    fn guards_differ(&self) -> bool {
+        let guards = self.clients.iter().filter_map(|own| own.1.options(self.lock.1).guard);
+        let guards: Vec<_> = guards.collect();
+        guards.windows(2).any(|two| two[0] != two[1])
+    }
+
     fn acquires(&mut self, at: &crate::scenario::read::tree::Place, client: usize, name: &str) {
         if !self.script(client).iter().any(|step| matches!(step, Step::Acquire { .. })) {
             let mend = "add an `acquire` to its script, or leave it out here";
@@ -102,6 +121,6 @@ fn causing(cause: Cause) -> &'static [&'static str] {
         Cause::ClientClock => &["client.clock"],
         Cause::ClientPause => &["client.pause", "client.suspend"],
         Cause::ResourceDelay => &["resource.delay"],
-        Cause::NodeLists | Cause::LateWrite | Cause::Bug | Cause::Unknown => &[],
+        Cause::NodeLists | Cause::MaxTtl | Cause::LateWrite | Cause::Bug | Cause::Unknown => &[],
     }
 }

@@ -30,7 +30,7 @@ impl Run<'_> {
             let at = place.key("blessed").itself();
             self.wrong(&at, "only a guard distrusts masters that are new", mend);
         }
-        self.terms(&place, lock.ttl.0, &place.key("ttl"));
+        self.terms(&place, lock.ttl.0, &place.key("ttl"), lock.guard);
     }
 
     /// Options are handed to clients in milliseconds.
@@ -48,14 +48,22 @@ impl Run<'_> {
     }
 
     /// Whether the library takes a TTL with the other options; what is wrong with the TTL is told
-    /// at its place, which may be in a script.
-    pub(super) fn terms(&mut self, options: &Place, ttl: Duration, at: &Place) {
+    /// at its place, which may be in a script. A client may have a `guard` of its own.
+    pub(super) fn terms(
+        &mut self,
+        options: &Place,
+        ttl: Duration,
+        at: &Place,
+        guard: Option<Length>,
+    ) {
         let lock = self.lock.1;
         let nodes = self.cluster.1.nodes.clamp(1, MOST_NODES);
         let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
         let terms = Terms::new(nodes, ttl, drift, lock.node_timeout.0)
             .and_then(|terms| terms.with_grace(lock.grace.0));
-        let guarded = |terms: Terms| match (lock.guard, lock.clock_guard) {
+        // Who has no guard of its own among others does not look at clocks either.
+        let looks = lock.clock_guard.filter(|_| guard.is_some() || lock.guard.is_none());
+        let guarded = |terms: Terms| match (guard, looks) {
             (Some(max_ttl), None) => Guard::new(max_ttl.0, drift, 0)
                 .and_then(|guard| terms.with_max_ttl(guard.max_ttl())),
             (Some(max_ttl), Some(bound)) => Guard::new(max_ttl.0, drift, 0)

@@ -1,0 +1,109 @@
+//! What the lock's defences change: the same schedules without them and with them, by what of their
+//! faults is outside the assumptions of a lock without any.
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+
+use super::assumptions::is_assumed;
+use super::classes::Class;
+use super::lessons::Lesson;
+use super::tally::{Broken, Tally};
+use crate::history::{Event, History};
+use crate::scenario::{ClockHarm, Fault, Harm, NodeHarm};
+
+/// What of a schedule's faults is outside the assumptions of a lock without defences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Row {
+    /// Nothing.
+    Nothing,
+    /// Nothing, but clients know different masters.
+    NodeLists,
+    /// Faults that make for this class, and no others.
+    Of(Class),
+    /// Clocks that are set back, and nothing else.
+    ClockBack,
+    /// Faults of several of these.
+    Several,
+}
+
+impl Row {
+    pub(super) fn of(lesson: &Lesson, faults: &[Fault]) -> Self {
+        let outside = faults.iter().filter(|fault| !is_assumed(lesson, fault));
+        let rows: BTreeSet<Self> = outside.filter_map(Self::of_fault).collect();
+        match (rows.len(), rows.first()) {
+            (0, _) if lesson.parted => Self::NodeLists,
+            // Two rates of one clock add up.
+            (0, _) => Self::Nothing,
+            (1, Some(row)) => *row,
+            _ => Self::Several,
+        }
+    }
+
+    /// Of a fault that is outside; none: none of these is.
+    fn of_fault(fault: &Fault) -> Option<Self> {
+        Some(match &fault.harm {
+            Harm::Clock(ClockHarm::Step { by, .. }) if by.back => Self::ClockBack,
+            Harm::Clock(ClockHarm::Step { .. }) => Self::Of(Class::ClockStep),
+            Harm::Clock(ClockHarm::Rate { .. }) => Self::Of(Class::ClockRate),
+            Harm::Clock(ClockHarm::Strobe { .. }) => Self::Of(Class::ClockStrobe),
+            Harm::Node(NodeHarm::Restart { .. }) => Self::Of(Class::Restart),
+            Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }) => {
+                Self::Of(Class::EarlyReturn)
+            }
+            Harm::Node(NodeHarm::Flush { .. }) => Self::Of(Class::Flush),
+            Harm::Node(NodeHarm::Evict { .. }) => Self::Of(Class::Evict),
+            Harm::Node(NodeHarm::PowerLoss { .. }) => Self::Of(Class::PowerLoss),
+            Harm::Node(NodeHarm::Failover { .. }) => Self::Of(Class::Failover),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.pad("nothing"),
+            Self::NodeLists => Class::NodeLists.fmt(f),
+            Self::Of(class) => class.fmt(f),
+            Self::ClockBack => f.pad("clock set back"),
+            Self::Several => f.pad("several of these"),
+        }
+    }
+}
+
+/// Whether every fault of a schedule struck: else it shows nothing of what it is there for.
+pub(super) fn all_struck(lesson: &Lesson, history: &History) -> bool {
+    let own = lesson.scenario.faults.len();
+    let struck = |fault: usize| {
+        history.records.iter().any(|record| {
+            matches!(&record.event, Event::Struck { fault: of, failed: None, .. } if *of == fault)
+        })
+    };
+    (own + 1..=history.header.scenario.faults.len()).all(struck)
+}
+
+/// The table of two searches, without the lock's defences and with them. In Markdown, as it stands in
+/// `docs/safety.md`.
+pub fn defences(without: &Tally, with: &Tally) -> String {
+    let mut text = "| outside the assumptions | schedules | two held at once | defended | an update lost | \
+                    defended | under fencing tokens | defended |\n|---|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    let rows: BTreeSet<Row> = without.rows.keys().chain(with.rows.keys()).copied().collect();
+    for row in rows {
+        let of = |tally: &Tally| tally.rows.get(&row).copied().unwrap_or_default();
+        let (one, two): (Broken, Broken) = (of(without), of(with));
+        let _ = writeln!(
+            text,
+            "| {row} | {} / {} | {} | {} | {} | {} | {} | {} |",
+            one.schedules,
+            two.schedules,
+            one.exclusion,
+            two.exclusion,
+            one.unfenced,
+            two.unfenced,
+            one.fenced,
+            two.fenced
+        );
+    }
+    text
+}

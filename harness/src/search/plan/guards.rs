@@ -1,0 +1,60 @@
+//! Locks with every defence, in every other scenario: all clients of most fleets have them, in others some
+//! have not. And clients that take no fencing tokens among others that do.
+
+use std::time::Duration;
+
+use super::dice::Dice;
+use crate::name::Name;
+use crate::scenario::{Client, OwnGuard, Scenario, Step};
+use crate::search::defences;
+use crate::search::lengths::of_millis;
+
+/// Makes another number of a scenario's, so that all else of a number is the same with defences and
+/// without.
+pub(super) const CHANCE: u64 = 0x0067_7561_7264;
+
+/// Before the faults: those that a guard sees are inside the assumptions of who has one.
+pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario, inside: bool) {
+    if dice.chance(1, 2) {
+        let spare = if dice.chance(1, 2) { 0 } else { dice.within(1, 500) };
+        let longest = scenario.longest_ttl() + Duration::from_millis(spare);
+        defences::defend(&mut scenario.lock, longest);
+        scenario.lock.blessed = !dice.chance(1, 8);
+        if dice.chance(1, 4) {
+            for process in some(dice, scenario) {
+                let own = match !inside && dice.chance(1, 3) {
+                    // The masters are marked for the others: it gets nothing, and says why.
+                    true => OwnGuard::UpTo(of_millis(dice.within(6_001, 7_000))),
+                    false => OwnGuard::Whether(false),
+                };
+                clients(scenario, &process, |client| client.guard = Some(own));
+            }
+        }
+    }
+    if scenario.lock.fencing && dice.chance(1, 4) {
+        for process in some(dice, scenario) {
+            clients(scenario, &process, without_tokens);
+        }
+    }
+}
+
+/// Some of the processes, or none.
+fn some(dice: &mut Dice, scenario: &Scenario) -> Vec<Name> {
+    let all = scenario.processes().into_iter().cloned();
+    all.filter(|_| dice.chance(1, 2)).collect()
+}
+
+fn clients(scenario: &mut Scenario, process: &Name, change: impl FnMut(&mut Client)) {
+    let own = scenario.clients.iter_mut().filter(|client| client.process() == process);
+    own.for_each(change);
+}
+
+fn without_tokens(client: &mut Client) {
+    client.fencing = Some(false);
+    client.script.retain(|step| !matches!(step, Step::Touch { under: Some(_), .. }));
+}
+
+/// Whether every client notices masters that may have forgotten.
+pub(super) fn all_see_amnesia(scenario: &Scenario) -> bool {
+    scenario.clients.iter().all(|client| defences::sees_amnesia(&client.options(&scenario.lock)))
+}
