@@ -36,6 +36,8 @@ pub struct Replica(Stored);
 pub struct Server {
     seed: u64,
     persistence: Persistence,
+    /// It was a replica, and took over.
+    promoted: bool,
     up: bool,
     paused: bool,
     /// How often another process took over.
@@ -54,6 +56,7 @@ impl Server {
         Self {
             seed: seed_of_run_id,
             persistence,
+            promoted: false,
             up: true,
             paused: false,
             starts: 0,
@@ -122,7 +125,7 @@ impl Server {
                 client_id,
                 run_id: self.run_id(),
                 boot: self.keys.marker().cloned(),
-                durable: self.persistence == Persistence::AofAlways,
+                durable: self.persistence == Persistence::AofAlways && !self.promoted,
             },
             Err(error) => Reply::Error(error),
         }
@@ -216,6 +219,8 @@ impl Server {
     /// disk. What expired meanwhile, by the wall clock, is gone. One that runs goes on.
     pub fn start(&mut self, wall: Wall) {
         if !self.up {
+            // Its file does not say that it was a replica.
+            self.promoted = false;
             self.begin();
             self.synced_at = wall / 1_000_000_000;
             // What it finds on the disk it takes for synced.
@@ -292,6 +297,7 @@ impl Server {
     pub fn fail_over(&mut self, replica: Replica, out: &mut Vec<Event>) {
         self.end(out);
         self.begin();
+        self.promoted = true;
         self.keys.out_of_memory = false;
         self.synced.clone_from(&replica.0);
         self.keys.replace(replica.0);

@@ -39,7 +39,8 @@ pub struct Greeting {
     pub run_id: Option<RunId>,
     /// Its marker, if it has one and a [`Guard`](crate::Guard) asked for it.
     pub boot: Option<Arc<str>>,
-    /// Whether it says that it syncs every write before it answers; `false` where ACLs forbid to ask.
+    /// Whether it says that it syncs every write before it answers, and was no replica before: one that
+    /// took over has its master's marker, and not all of its data. `false` where ACLs forbid to ask.
     pub durable: bool,
 }
 
@@ -55,6 +56,7 @@ enum Asked {
     Info,
     Boot,
     Durable,
+    Origin,
     Load(super::Script),
 }
 
@@ -77,7 +79,7 @@ impl Hello {
         }
         asked.extend([Asked::ClientId, Asked::Info]);
         if guarded {
-            asked.extend([Asked::Boot, Asked::Durable]);
+            asked.extend([Asked::Boot, Asked::Durable, Asked::Origin]);
         }
         asked.extend(super::scripts(guarded).map(Asked::Load));
         Handshake { hello: self, asked }
@@ -120,6 +122,7 @@ impl Handshake<'_> {
                 Asked::Info => write_command(out, &[b"INFO", b"server"]),
                 Asked::Boot => write_command(out, &[b"GET", super::BOOT]),
                 Asked::Durable => write_command(out, &[b"CONFIG", b"GET", b"*append*"]),
+                Asked::Origin => write_command(out, &[b"INFO", b"replication"]),
                 Asked::Load(script) => Command::Load(script).encode(out),
             }
         }
@@ -177,6 +180,14 @@ impl Handshake<'_> {
                 greeting.durable = is_durable(parts);
                 Ok(())
             }
+            (Asked::Origin, Frame::Bulk(text)) => {
+                greeting.durable &= was_no_replica(text);
+                Ok(())
+            }
+            (Asked::Origin, Frame::Error(_)) => {
+                greeting.durable = false;
+                Ok(())
+            }
             // A key that cannot be read is not a marker, as the first look at it will tell. Settings
             // that may not be read are not known.
             (Asked::Boot | Asked::Durable, Frame::Error(_)) => Ok(()),
@@ -225,9 +236,20 @@ fn is_durable(settings: &[Frame<'_>]) -> bool {
         && says(b"no-appendfsync-on-rewrite", b"no")
 }
 
-fn run_id(info: &[u8]) -> Option<RunId> {
+/// What `INFO` says of a field.
+fn field<'a>(info: &'a [u8], name: &str) -> Option<&'a str> {
     let text = core::str::from_utf8(info).ok()?;
-    let id = text.lines().find_map(|line| line.trim().strip_prefix("run_id:"))?;
+    text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
+}
+
+/// Whether a process was never promoted: else it knows its old master's replication by a second name.
+fn was_no_replica(info: &[u8]) -> bool {
+    let second = field(info, "master_replid2");
+    second.is_some_and(|name| !name.is_empty() && name.bytes().all(|digit| digit == b'0'))
+}
+
+fn run_id(info: &[u8]) -> Option<RunId> {
+    let id = field(info, "run_id")?;
     (!id.is_empty() && id.len() <= 64).then(|| RunId(Arc::from(id)))
 }
 
@@ -272,14 +294,16 @@ mod tests {
             )
         };
         let (hello, denied) = (Hello::default(), Frame::Error(b"NOPERM no permissions"));
-        let greet = |boot: Frame<'_>, settings: Frame<'_>| {
+        let never = Frame::Bulk(b"role:master\r\nmaster_replid:6c2a\r\nmaster_replid2:0000\r\n");
+        let told = |boot: Frame<'_>, settings: Frame<'_>, origin: Frame<'_>| {
             let mut greeting = Greeting::default();
-            let frames = [Frame::Integer(7), denied.clone(), boot, settings];
+            let frames = [Frame::Integer(7), denied.clone(), boot, settings, origin];
             for (index, frame) in frames.iter().enumerate() {
                 hello.handshake(true).read(index, frame, &mut greeting).unwrap();
             }
             (greeting.boot.as_deref().map(alloc::borrow::ToOwned::to_owned), greeting.durable)
         };
+        let greet = |boot, settings| told(boot, settings, never.clone());
         assert_eq!(greet(Frame::Bulk(b"a 1"), settings(b"no")), (Some("a 1".into()), true));
         assert_eq!(greet(Frame::Null, settings(b"yes")), (None, false));
         assert_eq!(greet(denied.clone(), denied.clone()), (None, false));
@@ -287,6 +311,12 @@ mod tests {
             greet(Frame::Bulk(b"\xff"), Frame::Array(Vec::new())),
             (Some("?".into()), false)
         );
+        // One that took over from its master, and one of which nobody knows.
+        for origin in [&b"master_replid2:6c2a\r\n"[..], b"master_replid2:\r\n", b"", b"\xff"] {
+            let (_, durable) = told(Frame::Null, settings(b"no"), Frame::Bulk(origin));
+            assert!(!durable, "{origin:?}");
+        }
+        assert!(!told(Frame::Null, settings(b"no"), denied.clone()).1);
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl Scripted {
             [b"AUTH" | b"SELECT", ..] => b"+OK\r\n".to_vec(),
             [b"CLIENT", b"ID"] => format!(":{id}\r\n").into_bytes(),
             [b"CLIENT", b"KILL", ..] => b":1\r\n".to_vec(),
-            [b"INFO", ..] => bulk(&format!("run_id:{}", self.name)),
+            [b"INFO", ..] => bulk(&format!("run_id:{}\r\nmaster_replid2:00\r\n", self.name)),
             [b"SCRIPT", b"LOAD", source] => {
                 let known = scripts(true).find(|s| s.source.as_bytes() == *source);
                 bulk(known.expect("one of the lock's scripts").sha1)

@@ -15,8 +15,7 @@ pub(super) fn inside(lesson: &Lesson, faults: &[Fault]) -> bool {
     !lesson.parted && rates <= 1 && faults.iter().all(is_assumed)
 }
 
-/// Whether a guard notices that masters may have forgotten (A2). Lessons with replicas have no files: of
-/// a replica that syncs every write it does not.
+/// Whether a guard notices that masters may have forgotten (A2).
 fn is_seen(fault: &Fault) -> bool {
     fault.harm.starts_again()
         || matches!(fault.harm, Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }))
