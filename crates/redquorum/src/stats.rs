@@ -137,6 +137,7 @@ impl Tally {
             Answer::Created | Answer::Granted { .. } => self.granted += 1,
             Answer::Taken(_) => self.refused += 1,
             Answer::Unknown(_) => self.unknown += 1,
+            Answer::Timed { answer, .. } => self.count(answer),
             _ => {}
         }
     }

@@ -16,6 +16,7 @@
 //! }
 //! ```
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -61,6 +62,21 @@ pub fn with_containers(name: &str, test: impl FnOnce() + Send + 'static) -> Case
 /// A test that needs none.
 pub fn plain(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
     Case { name: name.to_owned(), needs: Need::Nothing, test: Box::new(test) }
+}
+
+/// A test in real time, up to three times until it holds: what a machine that stalls for a moment has
+/// spoilt is not spoilt each time, and what is wrong is wrong each time.
+///
+/// # Panics
+/// With the last try's panic.
+pub fn thrice(test: impl Fn()) {
+    for _ in 1..3 {
+        if catch_unwind(AssertUnwindSafe(&test)).is_ok() {
+            return;
+        }
+        eprintln!("that was in real time, on a machine that may have stalled: once more");
+    }
+    test();
 }
 
 /// Runs the tests as the arguments of the process say, which are those of Rust's own harness.
@@ -146,5 +162,20 @@ impl Case {
             }
         })
         .with_ignored_flag(ignored)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn what_holds_in_the_end_holds_and_what_never_does_fails() {
+        let tries = AtomicUsize::new(0);
+        thrice(|| assert_eq!(tries.fetch_add(1, Ordering::Relaxed), 2));
+        assert_eq!(tries.load(Ordering::Relaxed), 3);
+        assert!(catch_unwind(|| thrice(|| panic!("it is wrong each time"))).is_err());
     }
 }

@@ -7,7 +7,7 @@ use redquorum_harness::sabotage::Lie;
 use redquorum_harness::search::chance::Search;
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::search::{shrink, story};
-use redquorum_rig::trials::{Case, with_masters};
+use redquorum_rig::trials::{Case, thrice, with_masters};
 
 use crate::support::{ask_text, folder};
 
@@ -24,8 +24,10 @@ pub(crate) fn cases() -> Vec<Case> {
             let on = &mut |_: shrink::Progress<'_>| ControlFlow::Continue(());
             let small = shrink::shrink_to(&found, &kind, shrink::EFFORT, on);
             let (name, text) = (story::name(&kind, Lie::None), story::file_of(&small, &kind));
-            let ended = ask_text(&folder(&format!("find-{number}")), &name, &text, &[]);
-            assert_eq!(ended.code, Some(0), "{}\n{text}", ended.said);
+            thrice(|| {
+                let ended = ask_text(&folder(&format!("find-{number}")), &name, &text, &[]);
+                assert_eq!(ended.code, Some(0), "{}\n{text}", ended.said);
+            });
         })
     });
     finds.into_iter().collect()

@@ -2,7 +2,7 @@
 //! the same shell, is not. `just mutants` prints the whole table.
 
 use redquorum_harness::sabotage::Lie;
-use redquorum_rig::trials::{Case, with_masters};
+use redquorum_rig::trials::{Case, thrice, with_masters};
 
 use crate::support::{Ended, ask, folder};
 
@@ -37,8 +37,10 @@ const CAUGHT: [(Lie, &str); 24] = [
 pub(crate) fn cases() -> Vec<Case> {
     let caught = CAUGHT.map(|(lie, scenario)| {
         with_masters(&format!("{lie}_is_caught_by_{scenario}"), move || {
-            let ended = run(lie, scenario);
-            assert_eq!(ended.code, Some(1), "{}", ended.said);
+            thrice(|| {
+                let ended = run(lie, scenario);
+                assert_eq!(ended.code, Some(1), "{}", ended.said);
+            });
         })
     });
     let mut scenarios: Vec<&str> = CAUGHT.map(|(_, scenario)| scenario).to_vec();
@@ -46,8 +48,10 @@ pub(crate) fn cases() -> Vec<Case> {
     scenarios.dedup();
     let honest = scenarios.into_iter().map(|scenario| {
         with_masters(&format!("the_honest_mutant_passes_{scenario}"), move || {
-            let ended = run(Lie::None, scenario);
-            assert_eq!(ended.code, Some(0), "{}", ended.said);
+            thrice(|| {
+                let ended = run(Lie::None, scenario);
+                assert_eq!(ended.code, Some(0), "{}", ended.said);
+            });
         })
     });
     caught.into_iter().chain(honest).collect()

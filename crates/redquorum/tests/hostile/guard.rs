@@ -34,8 +34,11 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}", text.len())
 }
 
+/// The master's time, with which answers end.
+const TIME: &str = ":1700000000000000";
+
 fn pair(boot: &str, vigil: &str) -> String {
-    format!("*2\r\n{}\r\n{}", bulk(boot), bulk(vigil))
+    format!("*3\r\n{}\r\n{}\r\n{TIME}", bulk(boot), bulk(vigil))
 }
 
 impl Says {
@@ -49,7 +52,9 @@ impl Says {
             [b"EVALSHA", sha, ..] if *sha == WATCH.sha1.as_bytes() => {
                 of(&self.watch, &pair("", "x"))
             }
-            [b"EVALSHA", sha, ..] if *sha == GUARDED.sha1.as_bytes() => of(&self.grant, ":1"),
+            [b"EVALSHA", sha, ..] if *sha == GUARDED.sha1.as_bytes() => {
+                of(&self.grant, &format!("*2\r\n:1\r\n{TIME}"))
+            }
             _ => Say::Well,
         }
     }
@@ -134,7 +139,7 @@ async fn settings_that_make_no_sense_are_no_reason_to_trust() {
 #[tokio::test(start_paused = true)]
 async fn a_master_that_shows_another_marker_at_each_grant_is_not_counted_and_not_asked_in_a_spin() {
     for shown in ["", "x", MARKER, OTHER] {
-        let grant = Some(format!("*1\r\n{}", bulk(shown)));
+        let grant = Some(format!("*2\r\n{}\r\n{TIME}", bulk(shown)));
         let says = Says {
             get: Some(bulk(MARKER)),
             watch: Some(pair(MARKER, "")),

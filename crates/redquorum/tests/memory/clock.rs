@@ -78,6 +78,9 @@ async fn a_rival_that_watches_does_not_count_the_grant_of_a_master_that_stepped(
     sleep(WINDOW).await;
     assert_eq!(distrust(&rival, 1), None);
     take(&rival, "r").await.release().await;
+    let of = |number: usize| rival.stats().masters[number - 1].clone();
+    assert!(of(1).granted >= 1 && of(1).unknown >= 2, "{:?}", of(1));
+    assert!(of(2).refused >= 2 && of(2).granted >= 1, "{:?}", of(2));
 }
 
 /// Without the clock guard it is granted twice: what the tests here are about can be seen.

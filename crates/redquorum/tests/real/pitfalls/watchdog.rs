@@ -34,12 +34,14 @@ const LATE: Duration = Duration::from_millis(150);
 
 async fn a_watched_lease_is_renewed() {
     let masters = shared();
-    let lock = built(brisk(masters).ttl(TTL)).await;
+    // Long enough for a machine that stalls between two renewals.
+    let ttl = 3 * TTL;
+    let lock = built(brisk(masters).ttl(ttl)).await;
     let r = unique("watched");
     let lease = lock.acquire(&r).await.unwrap();
     let first = lease.deadline();
     lease.keep_alive(10 * CALM);
-    assert!(timeout(2 * TTL, lease.lost()).await.is_err(), "it is lost");
+    assert!(timeout(2 * ttl, lease.lost()).await.is_err(), "it is lost");
     assert!(first.has_passed() && lease.deadline() > first);
     assert_eq!(holders(masters, &r).len(), 5);
     assert!(lock.try_acquire(&r).await.unwrap().is_none());
