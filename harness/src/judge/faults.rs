@@ -1,6 +1,6 @@
 //! The faults as they struck: whom they hit, from when to when.
 
-use crate::history::{Event, Ns, Window};
+use crate::history::{Act, Event, Ns, Window};
 use crate::name::Name;
 use crate::scenario::{
     Ahead, ClientHarm, Clients, ClockHarm, Harm, NetHarm, NodeHarm, Nodes, Persistence, Side, Way,
@@ -139,13 +139,15 @@ pub(super) struct Faults<'a> {
     guards: Guards<'a>,
     /// What masters kept: over which fault, which master, until when.
     kept: Vec<(usize, usize, Window)>,
+    /// Which masters were asked to raise the counter of a key to that of others, and when.
+    certified: Vec<(usize, &'a str, Ns)>,
     node_timeout: Ns,
 }
 
 impl<'a> Faults<'a> {
     pub(super) fn of(world: &World<'a>) -> Self {
         let mut strikes: Vec<Strike<'a>> = Vec::new();
-        let mut kept = Vec::new();
+        let (mut kept, mut certified) = (Vec::new(), Vec::new());
         for record in world.records {
             match &record.event {
                 Event::Struck { fault, harm, nodes, processes, at, failed } => {
@@ -163,6 +165,9 @@ impl<'a> Faults<'a> {
                         nodes,
                         processes: hit,
                     });
+                }
+                Event::Command { node, act: Act::Certify { key, .. }, sent, .. } => {
+                    certified.push((*node, &**key, *sent));
                 }
                 Event::Kept { fault, node, until } => {
                     kept.push((*fault, *node, time::tidy(*until)));
@@ -191,6 +196,7 @@ impl<'a> Faults<'a> {
             gates: gates.collect(),
             strikes,
             kept,
+            certified,
             forgets: world.scenario.cluster.persistence == Persistence::None,
             guards: Guards::of(world.scenario),
             node_timeout: world.node_timeout,
@@ -274,13 +280,24 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// Whether the fencing counter of a resource on a master may have been at its end by an instant.
+    /// Whether the fencing counter of a resource on a master may have been at its end by an instant: since
+    /// it was set there, or since a lease took the last number that another master gave, and had it
+    /// certified here.
     pub(super) fn is_spent(&self, node: usize, resource: &str, by: Ns) -> bool {
-        self.strikes.iter().any(|strike| {
-            matches!(strike.harm, Harm::Node(NodeHarm::Counter { resource: of, ahead: Ahead::Last | Ahead::End, .. })
-                if of == resource)
-                && strike.hits_node(node)
-                && strike.at.from <= by
+        self.strikes.iter().filter(|strike| strike.at.from <= by).any(|strike| {
+            let Harm::Node(NodeHarm::Counter { resource: of, ahead, .. }) = strike.harm else {
+                return false;
+            };
+            let since = strike.at.from;
+            let carried = |(of, key, sent): &(usize, &str, Ns)| {
+                *of == node && key.ends_with(resource) && (since..=by).contains(sent)
+            };
+            of == resource
+                && match ahead {
+                    Ahead::End => strike.hits_node(node),
+                    Ahead::Last => strike.hits_node(node) || self.certified.iter().any(carried),
+                    Ahead::By(_) => false,
+                }
         })
     }
 
