@@ -31,19 +31,6 @@ const USAGE: u8 = 64;
 /// How long a connection may take. It is the library's own default, as users have it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What it can do.
-const CAN: [Can; 9] = [
-    Can::Deadline,
-    Can::Extend,
-    Can::Fence,
-    Can::Guard,
-    Can::ClockGuard,
-    Can::Grace,
-    Can::Wait,
-    Can::KeepAlive,
-    Can::Lost,
-];
-
 /// Runs the client until the end of standard input.
 pub fn main() -> ExitCode {
     match start() {
@@ -70,7 +57,7 @@ fn start() -> Result<std::convert::Infallible, String> {
         let lock = build(&nodes, &options).await?;
         Voice.tell(&Notice::Ready {
             protocol: PROTOCOL,
-            can: CAN.to_vec(),
+            can: Can::ALL.to_vec(),
             name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
         });
         let desk = Desk::new(lock, options.fencing);

@@ -88,7 +88,7 @@ impl World {
         let can = self
             .actors
             .iter()
-            .map(|actor| (actor.name.clone(), crate::sabotage::process::CAN.to_vec()));
+            .map(|actor| (actor.name.clone(), crate::talk::Can::ALL.to_vec()));
         let can = can.collect();
         for order in self.director.gates() {
             self.carry_out(order);

@@ -159,6 +159,21 @@ pub enum Can {
     Lost,
 }
 
+impl Can {
+    /// Everything: what the built-in client can, and those of the simulation.
+    pub const ALL: [Self; 9] = [
+        Self::Deadline,
+        Self::Extend,
+        Self::Fence,
+        Self::Guard,
+        Self::ClockGuard,
+        Self::Grace,
+        Self::Wait,
+        Self::KeepAlive,
+        Self::Lost,
+    ];
+}
+
 /// Why a client did not do what it was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -21,23 +21,10 @@ use super::lease::{Lease, Whose};
 use super::numbers::Numbers;
 use super::{Clocks, Lie, LyingClaim};
 use crate::name::Name;
-use crate::talk::{Answer, Can, FENCING_MEMORY, Notice, Op, Options, Request, Why};
+use crate::talk::{Answer, FENCING_MEMORY, Notice, Op, Options, Request, Why};
 
 /// What a link gets back with an answer: the number of the claim, and what was asked.
 type Tag = (u64, Step);
-
-/// What a process can do.
-pub(crate) const CAN: [Can; 9] = [
-    Can::Deadline,
-    Can::Extend,
-    Can::Fence,
-    Can::Guard,
-    Can::ClockGuard,
-    Can::Grace,
-    Can::Wait,
-    Can::KeepAlive,
-    Can::Lost,
-];
 
 /// What happens to a process.
 #[derive(Clone, Debug)]

@@ -16,12 +16,12 @@ use redquorum_protocol::{Answer, Backoff, Cause, Dice, TOKEN_LEN, Time, Token};
 
 use super::claim::Clocks;
 use super::lie::Lie;
-use super::process::{Around, CAN, Happening, Process, Wish};
+use super::process::{Around, Happening, Process, Wish};
 use super::wires::{Wire, dial, send_again};
 use crate::client::settings;
 use crate::client::voice::Voice;
 use crate::stamp;
-use crate::talk::{Notice, PROTOCOL};
+use crate::talk::{Can, Notice, PROTOCOL};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ impl Shell {
             if !ready && self.process.is_ready() {
                 ready = true;
                 let name = Some(format!("mutant {}", self.lie));
-                Voice.tell(&Notice::Ready { protocol: PROTOCOL, can: CAN.to_vec(), name });
+                Voice.tell(&Notice::Ready { protocol: PROTOCOL, can: Can::ALL.to_vec(), name });
             }
             let clocks = clocks();
             let wake = self.process.next_wake(clocks);
