@@ -85,10 +85,8 @@ impl World {
     pub(super) fn begin(&mut self) {
         self.began = true;
         self.origin = self.now;
-        let can = self
-            .actors
-            .iter()
-            .map(|actor| (actor.name.clone(), crate::talk::Can::ALL.to_vec()));
+        let can =
+            self.actors.iter().map(|actor| (actor.name.clone(), crate::talk::Can::ALL.to_vec()));
         let can = can.collect();
         for order in self.director.gates() {
             self.carry_out(order);
