@@ -155,29 +155,23 @@ impl Director {
     /// Why a client that can do only this cannot play this scenario, if so.
     pub fn missing(&self, can: &BTreeMap<Name, Vec<Can>>) -> Option<String> {
         for client in &self.scenario.clients {
-            let guards = can.get(client.process()).is_some_and(|can| can.contains(&Can::Guard));
-            if client.options(&self.scenario.lock).guard.is_some() && !guards {
-                return Some("the client cannot `guard`".to_owned());
-            }
-            let looks = can.get(client.process()).is_some_and(|can| can.contains(&Can::ClockGuard));
-            if client.options(&self.scenario.lock).clock_guard.is_some() && !looks {
-                return Some("the client cannot `clock_guard`".to_owned());
-            }
-            let graces = can.get(client.process()).is_some_and(|can| can.contains(&Can::Grace));
-            if !self.scenario.lock.grace.0.is_zero() && !graces {
-                return Some("the client cannot `grace`".to_owned());
-            }
-            for step in &client.script {
-                let needed = match step {
-                    Step::Extend { .. } => (Can::Extend, "extend"),
-                    Step::Keep { .. } => (Can::KeepAlive, "keep_alive"),
-                    Step::Touch { under: Some(_), .. } => (Can::Fence, "fence"),
-                    _ => continue,
-                };
-                let known = can.get(client.process()).is_some_and(|can| can.contains(&needed.0));
-                if !known {
-                    return Some(format!("the client cannot `{}`", needed.1));
-                }
+            let lock = client.options(&self.scenario.lock);
+            let of_lock = [
+                (lock.guard.is_some(), (Can::Guard, "guard")),
+                (lock.clock_guard.is_some(), (Can::ClockGuard, "clock_guard")),
+                (!lock.grace.0.is_zero(), (Can::Grace, "grace")),
+            ];
+            let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
+            let of_steps = client.script.iter().filter_map(|step| match step {
+                Step::Extend { .. } => Some((Can::Extend, "extend")),
+                Step::Keep { .. } => Some((Can::KeepAlive, "keep_alive")),
+                Step::Touch { under: Some(_), .. } => Some((Can::Fence, "fence")),
+                _ => None,
+            });
+            let known = can.get(client.process()).map_or(&[][..], Vec::as_slice);
+            let mut needs = of_lock.chain(of_steps);
+            if let Some((_, name)) = needs.find(|(needed, _)| !known.contains(needed)) {
+                return Some(format!("the client cannot `{name}`"));
             }
         }
         None
