@@ -18,6 +18,7 @@ mod lease;
 mod lie;
 mod numbers;
 pub(crate) mod process;
+mod rooms;
 #[cfg(all(unix, feature = "real"))]
 mod shell;
 #[cfg(test)]

@@ -2,14 +2,15 @@
 //!
 //! One attempt is a round of `SET NX PX` with a fresh token (R4), its verdict (R1–R3), and,
 //! unless it is won, its clean-up (R5). With fencing, an attempt whose grants do not show one number
-//! is followed by rounds that certify one ([`fence`](crate::fence)). Driven by [`Claim`](crate::Claim), which turns a won
+//! is followed by rounds that certify one ([`fence`](crate::fence)). What lies between two attempts stands in
+//! `acquire/wait.rs`. Driven by [`Claim`](crate::Claim), which turns a won
 //! attempt into a [`Hold`](crate::Hold).
 
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::effect::{Ask, Dice, Effect, Step};
+use crate::effect::{Ask, Call, Dice, Effect, Step};
 use crate::fence;
 use crate::guard::Distrust;
 use crate::quorum::{NodeId, NodeSet};
@@ -20,8 +21,11 @@ use crate::token::Token;
 use crate::vote::{Answer, Ballot, Cause, Holder, verdict};
 
 mod certify;
+mod wait;
+mod watch;
 
 use certify::Certification;
+use wait::Wait;
 
 /// Why an acquire ended without a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -44,6 +48,23 @@ pub struct Patience {
     /// Before reporting that the resource is taken, wait up to one node timeout for the
     /// clean-up to say who holds it.
     pub explain: bool,
+    /// Whether masters are asked to say when the resource becomes free. Else it is tried again and again.
+    pub wake_ups: bool,
+    /// Whose turn it was before.
+    pub turn: Turn,
+}
+
+/// How an acquire comes to its turn, where claims of one process wait for each other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Turn {
+    /// Nobody of this process was before it.
+    First,
+    /// One of this process gives the lease back in the same instant, and has called nobody. Whoever takes
+    /// over calls, if nothing comes of it.
+    Heir,
+    /// The same, but it has called: those of other processes come first.
+    Guest,
 }
 
 /// The machine.
@@ -61,6 +82,12 @@ pub struct Acquire {
     certification: Option<Certification>,
     /// The fencing token, once it is won.
     fencing_token: Option<u64>,
+    /// The master that is asked first, until it has answered.
+    first: Option<NodeId>,
+    ask: Ask,
+    /// Nobody was called as the resource became free: whoever does not win calls.
+    heir: bool,
+    wait: Wait,
     /// Masters that answered the clean-up of this attempt, whatever they said.
     cleaned: NodeSet,
     state: State,
@@ -74,8 +101,8 @@ enum State {
     Certifying,
     /// A quorum granted; the caller has not come for it yet.
     Won,
-    /// The attempt failed; the next one starts then.
-    Pausing { until: Time },
+    /// The attempt failed, and there will be another one.
+    Waiting,
     /// The last attempt was refused; who holds the key is on its way.
     Explaining { until: Time },
     /// It is over.
@@ -91,26 +118,53 @@ impl Acquire {
         dice: &mut dyn Dice,
         out: &mut Vec<Effect>,
     ) -> Self {
+        let token = dice.token();
         let mut acquire = Self {
             terms,
             give_up: now.plus(patience.wait),
             explain: patience.explain,
             attempt: 0,
-            token: dice.token(),
+            token,
             ballot: Ballot::open(terms.nodes(), now),
             clocks: Vec::new(),
             certification: None,
             fencing_token: None,
+            first: None,
+            ask: Ask::Set { token, ttl_ms: terms.key_ttl_ms(), fence: None },
+            heir: patience.turn == Turn::Heir,
+            wait: Wait::new(patience, terms.nodes()),
             cleaned: NodeSet::EMPTY,
             state: State::Voting,
         };
-        acquire.ask(now, dice, out);
+        if patience.turn == Turn::Guest && !patience.wait.is_zero() {
+            acquire.step_back(now, dice, out);
+        } else {
+            acquire.ask(now, None, dice, out);
+        }
         acquire
     }
 
-    /// Asks all masters, in a new round. `now` becomes t0: nothing of this attempt was sent
-    /// before it (R1).
-    fn ask(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+    /// Asks anew, under a fresh token (R4).
+    fn again(
+        &mut self,
+        now: Time,
+        first: Option<NodeId>,
+        dice: &mut dyn Dice,
+        out: &mut Vec<Effect>,
+    ) {
+        self.token = dice.token();
+        self.ask(now, first, dice, out);
+    }
+
+    /// Asks all masters in a new round, or the first of them. `now` becomes t0: nothing of this attempt was
+    /// sent before it (R1).
+    fn ask(
+        &mut self,
+        now: Time,
+        first: Option<NodeId>,
+        dice: &mut dyn Dice,
+        out: &mut Vec<Effect>,
+    ) {
         // Around once in four thousand million attempts, of which no late answer is left by then.
         self.attempt = self.attempt.wrapping_add(1);
         self.ballot = Ballot::open(self.terms.nodes(), now);
@@ -120,12 +174,42 @@ impl Acquire {
         self.certification = None;
         self.fencing_token = None;
         self.cleaned = NodeSet::EMPTY;
+        self.wait.forget();
         self.state = State::Voting;
         // The same hint for all masters: most of them then show the same number.
         let fence = if self.terms.is_fenced() { self.terms.fence(dice.hint()) } else { None };
-        let ask = Ask::Set { token: self.token, ttl_ms: self.terms.key_ttl_ms(), fence };
-        let step = Step::Attempt(self.attempt);
-        out.extend(NodeId::all(self.terms.nodes()).map(|node| Effect::Send { node, step, ask }));
+        self.ask = Ask::Set { token: self.token, ttl_ms: self.terms.key_ttl_ms(), fence };
+        self.first = first;
+        match first {
+            Some(node) => out.push(self.send(node)),
+            None => out.extend(NodeId::all(self.terms.nodes()).map(|node| self.send(node))),
+        }
+    }
+
+    /// Asks the masters that were not asked with the first.
+    fn ask_others(&mut self, out: &mut Vec<Effect>) {
+        if let Some(first) = self.first.take() {
+            let others = NodeId::all(self.terms.nodes()).filter(|node| *node != first);
+            out.extend(others.map(|node| self.send(node)));
+        }
+    }
+
+    const fn send(&self, node: NodeId) -> Effect {
+        Effect::Send { node, step: Step::Attempt(self.attempt), ask: self.ask }
+    }
+
+    /// What the first master says decides whether the others are asked.
+    fn hear_first(&mut self, node: NodeId, out: &mut Vec<Effect>) {
+        if self.first == Some(node) {
+            match &self.ballot.votes()[node.index()].answer {
+                Some(Answer::Taken(_)) => self.wait.refused(node),
+                Some(Answer::Unknown(_)) => {
+                    self.wait.silent(node);
+                    self.ask_others(out);
+                }
+                _ => self.ask_others(out),
+            }
+        }
     }
 
     pub(crate) fn answered(
@@ -141,6 +225,7 @@ impl Acquire {
             Step::Attempt(attempt) if attempt == self.attempt => {
                 if self.ballot.record(now, node, answer) && self.state == State::Voting {
                     self.compare_clocks(node, reading);
+                    self.hear_first(node, out);
                     self.judge(now, dice, out);
                 }
             }
@@ -157,7 +242,7 @@ impl Acquire {
                 if let Answer::Taken(holder) = answer {
                     self.ballot.explain(node, holder);
                 }
-                self.cleaned.insert(node);
+                self.looked(now, node, &answer, dice, out);
                 self.check_explained(out);
             }
             // An answer to an earlier attempt: its clean-up is in the links' hands.
@@ -171,17 +256,20 @@ impl Acquire {
                 self.ballot.close(now);
                 self.judge(now, dice, out);
             }
-            State::Voting if now >= self.voting_ends() => self.judge(now, dice, out),
+            State::Voting if now >= self.voting_ends() => {
+                if let Some(first) = self.first {
+                    self.wait.silent(first);
+                    self.ask_others(out);
+                }
+                self.judge(now, dice, out);
+            }
             State::Certifying if now >= self.round_ends() => {
                 if let Some(certification) = &mut self.certification {
                     certification.ballot.close(now);
                 }
                 self.judge_number(now, dice, out);
             }
-            State::Pausing { until } if now >= until => {
-                self.token = dice.token();
-                self.ask(now, dice, out);
-            }
+            State::Waiting => self.wake_waiting(now, dice, out),
             State::Explaining { until } if now >= until => {
                 self.state = State::Failed(Failure::Taken);
                 out.push(Effect::Decided);
@@ -195,7 +283,8 @@ impl Acquire {
         match self.state {
             State::Voting => self.voting_ends(),
             State::Certifying => self.round_ends(),
-            State::Pausing { until } | State::Explaining { until } => until,
+            State::Waiting => self.waits_until(),
+            State::Explaining { until } => until,
             State::Won | State::Failed(_) => Time::NEVER,
         }
     }
@@ -226,7 +315,7 @@ impl Acquire {
     /// The caller is gone: whatever the attempt may have set is owed its clean-up.
     pub(crate) fn abandon(&mut self, out: &mut Vec<Effect>) {
         if matches!(self.state, State::Voting | State::Certifying | State::Won) {
-            self.clean_up(out);
+            self.clean_up(self.heir || self.state == State::Won, out);
         }
     }
 
@@ -257,7 +346,13 @@ impl Acquire {
             return self.fail(now, Failure::NoQuorum, dice, out);
         }
         let granted = self.ballot.which(Answer::creates).len();
-        match verdict(granted, self.ballot.awaited().len(), self.terms.quorum()) {
+        // If the first refuses, the others are not asked.
+        let awaited = if self.first.is_some_and(|first| !self.ballot.awaited().contains(first)) {
+            0
+        } else {
+            self.ballot.awaited().len()
+        };
+        match verdict(granted, awaited, self.terms.quorum()) {
             Some(true) if now < self.deadline() => {
                 if !self.terms.is_fenced() {
                     return self.win(out);
@@ -295,13 +390,14 @@ impl Acquire {
     }
 
     fn fail(&mut self, now: Time, why: Failure, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
-        self.clean_up(out);
-        if now < self.give_up && !self.is_shut_down() {
-            // The pause is cut at the end of the wait, where one last attempt is made.
-            let until = now.plus(dice.pause(self.attempt)).min(self.give_up);
-            self.state = State::Pausing { until };
-            // Its next wake lies before the end of the round, for which its driver waits.
-            out.push(Effect::Decided);
+        let goes_on = now < self.give_up && !self.is_shut_down();
+        if goes_on && why == Failure::Taken {
+            self.listen(out);
+        }
+        // A quorum that granted has kept others from it.
+        self.clean_up(why == Failure::TooLate || self.heir && !goes_on, out);
+        if goes_on {
+            self.pause(now, dice, out);
         } else if why == Failure::Taken && self.explain {
             self.state = State::Explaining { until: now.plus(self.terms.node_timeout()) };
             self.check_explained(out);
@@ -311,9 +407,10 @@ impl Acquire {
         }
     }
 
-    fn clean_up(&self, out: &mut Vec<Effect>) {
+    fn clean_up(&self, call: bool, out: &mut Vec<Effect>) {
         let step = Step::Cleanup(self.attempt);
-        out.extend(Effect::settle_all(self.terms.nodes(), step, self.token));
+        let call = if call { Call::Everybody } else { Call::Nobody };
+        out.extend(Effect::settle_all(self.terms.nodes(), step, self.token, call));
     }
 
     fn check_explained(&mut self, out: &mut Vec<Effect>) {
@@ -341,9 +438,12 @@ impl Acquire {
         self.ballot().opened().plus(self.terms.node_timeout())
     }
 
-    /// When to look at the votes again at the latest. A quorum that does not agree on a number waits for
+    /// When to look at the votes again at the latest: soon, while only the first master is asked. A quorum that does not agree on a number waits for
     /// the others only as long as there is time for another round.
     fn voting_ends(&self) -> Time {
+        if self.first.is_some() {
+            return self.first_ends();
+        }
         let granted = || self.ballot.which(Answer::creates).len();
         if self.terms.is_fenced() && granted() >= self.terms.quorum() {
             self.round_ends().min(self.last_call())

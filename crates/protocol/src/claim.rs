@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::acquire::{Acquire, Patience};
-use crate::effect::{Dice, Effect, Step};
+use crate::effect::{Dice, Effect, Step, Word};
 use crate::hold::Hold;
 use crate::quorum::NodeId;
 use crate::release::Release;
@@ -38,6 +38,16 @@ pub enum Input {
     Extend(Terms),
     /// The holder wants the lease renewed for as long as it is held, but at most this long.
     KeepAlive(Duration),
+    /// What a link heard of the resource: it is waited for.
+    Heard {
+        /// Whose link.
+        node: NodeId,
+        /// What it heard.
+        word: Word,
+    },
+    /// Another claim of this process has the next turn: whatever gives the lease back now calls nobody
+    /// else.
+    HandOn,
     /// The holder is done.
     Release,
     /// The caller is gone: its future or its lease was dropped.
@@ -77,6 +87,9 @@ impl Claim {
                 acquire.answered(now, step, (node, reading), answer, dice, out);
             }
             (Self::Acquiring(acquire), Input::Wake) => acquire.wake(now, dice, out),
+            (Self::Acquiring(acquire), Input::Heard { node, word }) => {
+                acquire.heard(now, node, word, dice, out);
+            }
             (Self::Acquiring(acquire), Input::Collect) => {
                 if acquire.collect(now, dice, out) {
                     *self = Self::Holding(Hold::new(acquire));
@@ -94,6 +107,7 @@ impl Claim {
             (Self::Holding(hold), Input::KeepAlive(max_hold)) => {
                 hold.keep_alive(now, max_hold, out);
             }
+            (Self::Holding(hold), Input::HandOn) => hold.hand_on(),
             (Self::Holding(hold), Input::Release) => {
                 *self = Self::Releasing(Release::start(now, hold, out));
             }

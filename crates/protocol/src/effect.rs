@@ -32,7 +32,12 @@ pub enum Effect {
         step: Step,
         /// Whose key.
         token: Token,
+        /// Who is told when it is deleted.
+        call: Call,
     },
+    /// The resource is waited for: let all links listen for it, until the driver sees that nobody waits
+    /// any more.
+    Listen,
     /// The lease of this token is over and was not given back: let the link pay its clean-up (R5), but not
     /// before the grace of what is still under way is over.
     Leave {
@@ -49,14 +54,47 @@ pub enum Effect {
 
 impl Effect {
     /// Owes the clean-up of a token to all masters, the silent ones included (R5).
-    pub(crate) fn settle_all(nodes: usize, step: Step, token: Token) -> impl Iterator<Item = Self> {
-        NodeId::all(nodes).map(move |node| Self::Settle { node, step, token })
+    pub(crate) fn settle_all(
+        nodes: usize,
+        step: Step,
+        token: Token,
+        call: Call,
+    ) -> impl Iterator<Item = Self> {
+        NodeId::all(nodes).map(move |node| Self::Settle { node, step, token, call })
     }
 
     /// The same, for leases with a grace.
     pub(crate) fn leave_all(nodes: usize, token: Token, until: Time) -> impl Iterator<Item = Self> {
         NodeId::all(nodes).map(move |node| Self::Leave { node, token, until })
     }
+}
+
+/// Who is told that a key is deleted, of those who wait for its resource in other processes.
+///
+/// Only what held the resource, or kept others from it, is worth a call: if attempts that failed called,
+/// too, two waiters would wake each other as fast as masters answer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Call {
+    /// Nobody: an attempt failed.
+    Nobody,
+    /// Nobody, since the next one of this process has its turn; but how many listen is of interest.
+    Counted,
+    /// All who listen.
+    Everybody,
+}
+
+/// What a link hears of a resource that is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Word {
+    /// From now on its master says when the resource becomes free there.
+    Listening,
+    /// It does not, or not any more.
+    Deaf,
+    /// The resource became free on its master. A hint: it may be late, or lost.
+    Free,
+    /// So many others listened as a key of ours was deleted.
+    Others(u32),
 }
 
 /// What a claim asks of one master about its resource.
@@ -151,4 +189,7 @@ pub trait Dice {
 
     /// How long to pause after attempt `attempt` (counted from 1) failed.
     fn pause(&mut self, attempt: u32) -> Duration;
+
+    /// Any number, for jitter.
+    fn random(&mut self) -> u64;
 }

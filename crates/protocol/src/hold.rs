@@ -10,7 +10,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::acquire::Acquire;
-use crate::effect::{Ask, Effect, Step};
+use crate::effect::{Ask, Call, Effect, Step};
 use crate::quorum::{NodeId, NodeSet};
 use crate::terms::Terms;
 use crate::time::Time;
@@ -78,6 +78,8 @@ pub struct Hold {
     /// A round has shown a gap in the hold of the quorum: what is repaired since must not hide it.
     gone: bool,
     lost: Option<Loss>,
+    /// Who is told when it is given back.
+    call: Call,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -126,7 +128,14 @@ impl Hold {
             watchdog: None,
             gone: false,
             lost: None,
+            call: Call::Everybody,
         }
+    }
+
+    /// The next one of this process has its turn, as soon as this one gives the lease back: nobody else
+    /// is called.
+    pub(crate) const fn hand_on(&mut self) {
+        self.call = Call::Counted;
     }
 
     /// Starts a round of extending for the holder. A round under way gives way to it.
@@ -295,7 +304,8 @@ impl Hold {
 
     /// The holder wants it no more; nothing more happens by itself.
     pub(crate) fn settle(&self, out: &mut Vec<Effect>) {
-        out.extend(Effect::settle_all(self.terms.nodes(), Step::Release, self.token));
+        let nodes = self.terms.nodes();
+        out.extend(Effect::settle_all(nodes, Step::Release, self.token, self.call));
     }
 
     fn renew(&mut self, now: Time, watchdog: Watchdog, out: &mut Vec<Effect>) {

@@ -30,18 +30,20 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::effect::{Ask, Key};
+use crate::effect::{Ask, Call, Key, Word};
 use crate::guard::{Distrust, Guard};
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Answer, Cause};
 use crate::wire::{Command, Expect, Greeting};
 
+mod ears;
 mod ledger;
 mod offsets;
 mod sentry;
 mod words;
 
+use ears::{Ears, Next};
 use ledger::Ledger;
 use sentry::Sentry;
 pub use words::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
@@ -63,6 +65,7 @@ pub struct Link<T> {
     /// Old connections that a new one must kill before anything else.
     to_kill: Vec<(RunId, u64)>,
     sentry: Option<Sentry>,
+    ears: Ears,
     shut_down: bool,
 }
 
@@ -109,6 +112,12 @@ enum Purpose {
     Watch,
     /// A master is marked as new, with this.
     Bless(Arc<str>),
+    /// Can the master say something unasked?
+    Hello,
+    /// A resource is listened for.
+    Listen(Key),
+    /// A resource is listened for no more.
+    Unlisten,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -143,6 +152,7 @@ impl<T> Link<T> {
             pay_again: None,
             to_kill: Vec::new(),
             sentry: None,
+            ears: Ears::default(),
             shut_down: false,
         };
         link.dial(out);
@@ -157,12 +167,17 @@ impl<T> Link<T> {
 
     /// Takes one input and says what is to be done.
     ///
-    /// `Send`, `Settle`, `Leave`, `Probe` and `Bless` never tell anybody but their own tag at once, so a driver
-    /// may hold its claim's lock meanwhile.
+    /// `Send`, `Settle`, `Leave`, `Listen`, `Unlisten`, `Probe` and `Bless` never tell anybody but their own
+    /// tag, or those who wait for their key, at once, so a driver may hold its claim's lock meanwhile.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         match input {
             LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),
-            LinkInput::Settle { key, token, tag } => self.settle(now, key, token, tag, out),
+            LinkInput::Settle { key, token, call, tag } => {
+                self.settle(now, key, (token, call), tag, out);
+            }
+            LinkInput::Listen(key) => self.listen(now, key, out),
+            LinkInput::Unlisten(key) => self.unlisten(now, key, out),
+            LinkInput::Freed { epoch, key } => self.freed(now, epoch, key, out),
             LinkInput::Leave { token, until } => self.ledger.leave(token, until),
             LinkInput::Probe(tag) => match self.refusal(None) {
                 Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
@@ -207,7 +222,14 @@ impl<T> Link<T> {
         self.write(now, command, Purpose::Ask, Some(tag), out);
     }
 
-    fn settle(&mut self, now: Time, key: Key, token: Token, tag: T, out: &mut Vec<LinkEffect<T>>) {
+    fn settle(
+        &mut self,
+        now: Time,
+        key: Key,
+        (token, call): (Token, Call),
+        tag: T,
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
         if let Some(cause) = self.refusal(Some(token)).filter(|_| !self.ledger.contains(token)) {
             // Nothing was ever sent for this token, so nothing is owed, and a master that is
             // in trouble is spared the question.
@@ -215,11 +237,50 @@ impl<T> Link<T> {
         } else if self.open.is_some() {
             // Behind whatever was written for this token. A healthy master is asked even where
             // nothing was: the caller wants to know.
-            self.ledger.pay(token, key.clone(), now);
-            self.write(now, Command::Delete { key, token }, Purpose::Pay(token), Some(tag), out);
+            self.ledger.pay(token, key.clone(), now, call);
+            let command = Command::Delete { key, token, call };
+            self.write(now, command, Purpose::Pay(token), Some(tag), out);
         } else {
-            self.ledger.owe(token);
+            self.ledger.owe(token, call);
             out.push(LinkEffect::Tell(tag, Answer::Unknown(Cause::Down(self.down.clone()))));
+        }
+    }
+
+    fn listen(&mut self, now: Time, key: Key, out: &mut Vec<LinkEffect<T>>) {
+        let listens = self.ears.want(&key, self.bounds.listens);
+        // Who hears nothing yet is told so, and need not wait to be told otherwise.
+        let word = if listens { Word::Listening } else { Word::Deaf };
+        out.push(LinkEffect::Hear(key, word));
+        self.prick_up(now, out);
+    }
+
+    fn unlisten(&mut self, now: Time, key: Key, out: &mut Vec<LinkEffect<T>>) {
+        if self.ears.unwant(&key) && self.open.is_some() {
+            self.write(now, Command::Unsubscribe { key }, Purpose::Unlisten, None, out);
+        }
+    }
+
+    /// Asks for what is yet to be listened for, as far as a healthy master can be asked.
+    fn prick_up(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+        while self.refusal(None).is_none()
+            && let Some(next) = self.ears.next()
+        {
+            let (command, purpose) = match next {
+                Next::Hello => (Command::Hello, Purpose::Hello),
+                Next::Subscribe(key) => {
+                    (Command::Subscribe { key: key.clone() }, Purpose::Listen(key))
+                }
+            };
+            self.write(now, command, purpose, None, out);
+        }
+    }
+
+    fn freed(&mut self, now: Time, epoch: u64, key: Key, out: &mut Vec<LinkEffect<T>>) {
+        if let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) {
+            open.heard = now;
+            if self.ears.listens(&key) {
+                out.push(LinkEffect::Hear(key, Word::Free));
+            }
         }
     }
 
@@ -263,6 +324,7 @@ impl<T> Link<T> {
         self.ledger.ripen(now);
         self.pay_all(now, out);
         self.watch(now, out);
+        self.prick_up(now, out);
     }
 
     fn bless(&mut self, now: Time, tag: T, out: &mut Vec<LinkEffect<T>>) {
@@ -362,7 +424,7 @@ impl<T> Link<T> {
         }
         let trust = !matches!(answer, Answer::Unknown(Cause::Garbage));
         let no_script = answer == Answer::Unknown(Cause::NoScript);
-        let killed = answer == Answer::Alive;
+        let alive = answer == Answer::Alive;
         let mut kill_failed = false;
         match sent.purpose {
             Purpose::Ask => {
@@ -383,9 +445,25 @@ impl<T> Link<T> {
                     sentry.blessed(marker);
                 }
             }
-            Purpose::Pay(token) => self.paid(now, token, &answer),
+            Purpose::Pay(token) => {
+                if let Answer::Freed { listeners } = answer {
+                    answer = Answer::Deleted;
+                    self.count(token, listeners, out);
+                }
+                self.paid(now, token, &answer);
+            }
+            Purpose::Hello => {
+                let deaf = self.ears.can(alive);
+                out.extend(deaf.into_iter().map(|key| LinkEffect::Hear(key, Word::Deaf)));
+            }
+            Purpose::Listen(key) => match self.ears.answered(&key, alive) {
+                Some(true) => out.push(LinkEffect::Hear(key, Word::Listening)),
+                Some(false) => out.push(LinkEffect::Hear(key, Word::Deaf)),
+                None => {}
+            },
+            Purpose::Unlisten => {}
             // It is dead, or killing is forbidden.
-            Purpose::Kill(id) if killed => self.to_kill.retain(|(_, of)| *of != id),
+            Purpose::Kill(id) if alive => self.to_kill.retain(|(_, of)| *of != id),
             Purpose::Kill(_) => kill_failed = true,
             Purpose::Load => self.loaded(now, &answer, out),
         }
@@ -407,6 +485,15 @@ impl<T> Link<T> {
         } else if kill_failed {
             // Whatever was paid behind it may have been paid too early: once more, on another one.
             self.give_up(now, "an older connection could not be killed", out);
+        }
+        self.prick_up(now, out);
+    }
+
+    /// So many listened as a key of ours was deleted: says how many of them are others.
+    fn count(&self, token: Token, listeners: u32, out: &mut Vec<LinkEffect<T>>) {
+        if let Some(key) = self.ledger.called(token) {
+            let others = listeners.saturating_sub(u32::from(self.ears.listens(key)));
+            out.push(LinkEffect::Hear(key.clone(), Word::Others(others)));
         }
     }
 
@@ -489,6 +576,8 @@ impl<T> Link<T> {
     /// to be killed in case the master still has its bytes.
     fn bury(&mut self, old: Open<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
         self.ledger.unpay_all();
+        let deaf = self.ears.close();
+        out.extend(deaf.into_iter().map(|key| LinkEffect::Hear(key, Word::Deaf)));
         // What cannot create a key may as well be executed.
         let creates = |sent: &Sent<T>| sent.expect.creates();
         if let (Some(run_id), Some(id)) = (old.run_id, old.client_id)
@@ -524,7 +613,7 @@ impl<T> Link<T> {
                 self.ledger.clear(token);
             }
             _ => {
-                self.ledger.owe(token);
+                self.ledger.owe(token, Call::Nobody);
                 // With NOSCRIPT the reload comes first, and pays.
                 if *answer != Answer::Unknown(Cause::NoScript) {
                     self.pay_again.get_or_insert(now.plus(self.bounds.retry_max));
@@ -535,8 +624,9 @@ impl<T> Link<T> {
 
     fn pay_all(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
         self.pay_again = None;
-        for (token, key) in self.ledger.pay_all() {
-            self.write(now, Command::Delete { key, token }, Purpose::Pay(token), None, out);
+        for (token, key, call) in self.ledger.pay_all() {
+            let command = Command::Delete { key, token, call };
+            self.write(now, command, Purpose::Pay(token), None, out);
         }
     }
 
@@ -635,6 +725,11 @@ impl<T> Link<T> {
     /// Keys that may be there and are still wanted.
     pub fn claimed(&self) -> usize {
         self.ledger.claimed()
+    }
+
+    /// Resources that are listened for, or shall be.
+    pub fn listens(&self) -> usize {
+        self.ears.len()
     }
 
     /// Commands without an answer on the current connection.

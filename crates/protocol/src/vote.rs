@@ -32,6 +32,11 @@ pub enum Answer {
     Kept,
     /// The key was ours and is deleted.
     Deleted,
+    /// The same, and so many connections listened for it. A link takes the number out of it.
+    Freed {
+        /// This one included, if it listens.
+        listeners: u32,
+    },
     /// There is no such key.
     Absent,
     /// Somebody else's key stands there.
@@ -213,7 +218,7 @@ impl fmt::Display for Answer {
             Self::Granted { number } => write!(f, "granted as number {number}"),
             Self::Certified { number } => write!(f, "still ours, at number {number}"),
             Self::Kept => f.write_str("still ours"),
-            Self::Deleted => f.write_str("deleted"),
+            Self::Deleted | Self::Freed { .. } => f.write_str("deleted"),
             Self::Absent => f.write_str("no such key"),
             Self::Taken(holder) => fmt::Display::fmt(holder, f),
             Self::Alive => f.write_str("alive"),

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::effect::Key;
+use crate::effect::{Call, Key};
 use crate::fence::{Fence, MAX_NUMBER};
 use crate::guard::MAX_MARKER;
 use crate::link::RunId;
@@ -98,6 +98,21 @@ pub enum Command {
         key: Key,
         /// The value to compare with.
         token: Token,
+        /// Who is told.
+        call: Call,
+    },
+    /// `HELLO 3`: from here on masters may say something unasked.
+    Hello,
+    /// `SUBSCRIBE`: listen for a resource. Only behind a [`Command::Hello`] that was answered: else nothing
+    /// but this could be said on the connection.
+    Subscribe {
+        /// The key of the resource.
+        key: Key,
+    },
+    /// `UNSUBSCRIBE`.
+    Unsubscribe {
+        /// The key of the resource.
+        key: Key,
     },
     /// `CLIENT KILL ID`: drops an old connection of ours and whatever it had sent.
     Kill {
@@ -132,6 +147,12 @@ pub enum Expect {
     Keep,
     /// The answer to [`Command::Delete`].
     Delete,
+    /// The answer to [`Command::Hello`].
+    Hello,
+    /// The answer to [`Command::Subscribe`].
+    Subscribe,
+    /// The answer to [`Command::Unsubscribe`].
+    Unsubscribe,
     /// The answer to [`Command::Kill`].
     Kill,
     /// The answer to [`Command::Load`].
@@ -157,6 +178,9 @@ impl Command {
             Self::Certify { .. } => Expect::Certify,
             Self::Keep { .. } => Expect::Keep,
             Self::Delete { .. } => Expect::Delete,
+            Self::Hello => Expect::Hello,
+            Self::Subscribe { .. } => Expect::Subscribe,
+            Self::Unsubscribe { .. } => Expect::Unsubscribe,
             Self::Kill { .. } => Expect::Kill,
             Self::Load(script) => Expect::Load(*script),
             Self::Ping => Expect::Ping,
@@ -168,14 +192,17 @@ impl Command {
         match self {
             Self::Set { key, fence: None, .. }
             | Self::Keep { key, fence: None, .. }
-            | Self::Delete { key, .. } => key.len() + 128,
-            Self::Set { key, .. } | Self::Keep { key, .. } | Self::Certify { key, .. } => {
-                2 * key.len() + 256
-            }
+            | Self::Delete { key, call: Call::Nobody, .. }
+            | Self::Subscribe { key }
+            | Self::Unsubscribe { key } => key.len() + 128,
+            Self::Set { key, .. }
+            | Self::Keep { key, .. }
+            | Self::Certify { key, .. }
+            | Self::Delete { key, .. } => 2 * key.len() + 256,
             Self::Guarded { key, .. } => 2 * key.len() + 320,
             Self::Watch { .. } | Self::Bless { .. } => 320,
             Self::Load(script) => script.source.len() + 64,
-            Self::Kill { .. } | Self::Ping => 64,
+            Self::Kill { .. } | Self::Hello | Self::Ping => 64,
         }
     }
 
@@ -253,10 +280,20 @@ impl Command {
                 let counter = counter_of(key);
                 write_command(out, &[b"EVALSHA", sha, b"2", key, &counter, token, least, memory]);
             }
-            Self::Delete { key, token } => {
-                let sha = DELETE.sha1.as_bytes();
-                write_command(out, &[b"EVALSHA", sha, b"1", key, token.as_bytes()]);
+            Self::Delete { key, token, call } => {
+                let (sha, token) = (DELETE.sha1.as_bytes(), token.as_bytes());
+                let told: &[u8] = match call {
+                    Call::Nobody => {
+                        return write_command(out, &[b"EVALSHA", sha, b"1", key, token]);
+                    }
+                    Call::Counted => b"0",
+                    Call::Everybody => b"1",
+                };
+                write_command(out, &[b"EVALSHA", sha, b"1", key, token, &channel_of(key), told]);
             }
+            Self::Hello => write_command(out, &[b"HELLO", b"3"]),
+            Self::Subscribe { key } => write_command(out, &[b"SUBSCRIBE", &channel_of(key)]),
+            Self::Unsubscribe { key } => write_command(out, &[b"UNSUBSCRIBE", &channel_of(key)]),
             Self::Kill { client_id } => {
                 let id = decimal(*client_id, &mut digits[0]);
                 write_command(out, &[b"CLIENT", b"KILL", b"ID", id]);
@@ -277,7 +314,17 @@ impl Expect {
 
     /// Whether the command calls a script.
     pub(crate) const fn is_of_script(self) -> bool {
-        !matches!(self, Self::Set | Self::Bless | Self::Kill | Self::Load(_) | Self::Ping)
+        !matches!(
+            self,
+            Self::Set
+                | Self::Bless
+                | Self::Hello
+                | Self::Subscribe
+                | Self::Unsubscribe
+                | Self::Kill
+                | Self::Load(_)
+                | Self::Ping
+        )
     }
 
     /// Reads an answer. What Redis would never say to this command is [`Cause::Garbage`], after
@@ -319,6 +366,15 @@ impl Expect {
             (Self::Keep, Frame::Integer(1)) => Answer::Kept,
             (Self::Keep, Frame::Integer(2)) => Answer::Created,
             (Self::Delete, Frame::Integer(1)) => Answer::Deleted,
+            (Self::Delete, Frame::Integer(count @ 2..)) => match u32::try_from(count - 1) {
+                Ok(listeners) => Answer::Freed { listeners },
+                Err(_) => Answer::Unknown(Cause::Garbage),
+            },
+            (Self::Hello, Frame::Map(_)) => Answer::Alive,
+            (Self::Subscribe, Frame::Push(said)) if is_said(said, b"subscribe") => Answer::Alive,
+            (Self::Unsubscribe, Frame::Push(said)) if is_said(said, b"unsubscribe") => {
+                Answer::Alive
+            }
             (Self::Keep | Self::Delete | Self::Certify, Frame::Array(parts)) => match parts
                 .as_slice()
             {
@@ -394,6 +450,40 @@ impl Fence {
     }
 }
 
+/// The channel on which masters say that a resource became free.
+pub fn channel_of(key: &[u8]) -> Vec<u8> {
+    [CHANNEL, key].concat()
+}
+
+/// How it starts.
+const CHANNEL: &[u8] = b"redquorum:free:";
+
+/// The key of the resource that became free, if that is what a master says here unasked.
+pub fn freed<'a>(frame: &Frame<'a>) -> Option<&'a [u8]> {
+    match frame {
+        Frame::Push(said) => match said.as_slice() {
+            [Frame::Bulk(b"message"), Frame::Bulk(channel), _] => channel.strip_prefix(CHANNEL),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Whether masters say on this channel that some resource became free.
+pub fn is_channel(channel: &[u8]) -> bool {
+    channel.starts_with(CHANNEL)
+}
+
+/// Whether a master says this unasked: it is the answer to no command.
+pub fn is_unasked(frame: &Frame<'_>) -> bool {
+    let answers = |said: &[Frame<'_>]| is_said(said, b"subscribe") || is_said(said, b"unsubscribe");
+    matches!(frame, Frame::Push(said) if !answers(said))
+}
+
+fn is_said(said: &[Frame<'_>], what: &[u8]) -> bool {
+    matches!(said.first(), Some(Frame::Bulk(kind)) if *kind == what)
+}
+
 /// A number that a counter can show.
 fn counted(number: i64) -> Option<u64> {
     u64::try_from(number).ok().filter(|number| (1..=MAX_NUMBER).contains(number))
@@ -454,7 +544,7 @@ mod tests {
     fn keys_and_tokens_may_be_any_bytes() {
         let key: Key = Arc::from(&b"\0\r\n$5\r\n\xff"[..]);
         let token = Token::new([0; TOKEN_LEN]);
-        let out = bytes(&Command::Delete { key: key.clone(), token });
+        let out = bytes(&Command::Delete { key: key.clone(), token, call: Call::Nobody });
         let (frame, used) = parse(&out, usize::MAX).unwrap().unwrap();
         assert_eq!(used, out.len());
         let Frame::Array(parts) = frame else { panic!("{frame:?}") };
@@ -479,14 +569,20 @@ mod tests {
             Frame::Bulk(b"x"),
             Frame::Array(Vec::from([Frame::Integer(1)])),
         ];
-        for expect in [Expect::Set, Expect::Keep, Expect::Delete, Expect::Load(KEEP), Expect::Ping]
-        {
+        for expect in [
+            Expect::Set,
+            Expect::Keep,
+            Expect::Hello,
+            Expect::Subscribe,
+            Expect::Load(KEEP),
+            Expect::Ping,
+        ] {
             for frame in &frames {
                 assert_eq!(expect.read(frame), garbage, "{expect:?} {frame:?}");
             }
         }
         assert_eq!(Expect::Set.read(&Frame::Integer(1)), garbage);
-        assert_eq!(Expect::Delete.read(&Frame::Integer(2)), garbage);
+        assert_eq!(Expect::Delete.read(&Frame::Integer(-1)), garbage);
         assert_eq!(Expect::Delete.read(&Frame::Null), garbage);
     }
 

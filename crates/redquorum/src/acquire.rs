@@ -7,15 +7,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redquorum_protocol::{BadOption, Claim, Failure, Input, Key, Patience, Terms, Time};
+use redquorum_protocol::{BadOption, Claim, Failure, Input, Key, Patience, Terms, Time, Turn};
 use tokio::time::Sleep;
 
 use crate::claim::ClaimCell;
-use crate::clock::NAP;
+use crate::clock::{Clock, NAP};
 use crate::error::AcquireError;
 use crate::fence::FencedLease;
 use crate::fleet::Fleet;
 use crate::lease::Lease;
+use crate::rooms::{Rooms, Seat};
 use crate::stats::count;
 use crate::trace;
 
@@ -149,8 +150,9 @@ impl Request {
         let key = self.key.clone().map_err(AcquireError::Options)?;
         let terms = self.ttl.map_or(Ok(self.fleet.terms), |ttl| self.fleet.terms.with_ttl(ttl));
         let terms = terms.and_then(|terms| L::terms(terms, self.fleet.fencing_memory));
-        let patience =
-            Patience { wait: self.wait.unwrap_or(self.fleet.wait), explain: self.explain };
+        let wait = self.wait.unwrap_or(self.fleet.wait);
+        let (explain, wake_ups) = (self.explain, self.fleet.wake_ups);
+        let patience = Patience { wait, explain, wake_ups, turn: Turn::First };
         Ok((key, terms.map_err(AcquireError::Options)?, patience))
     }
 }
@@ -189,6 +191,8 @@ pub struct Acquiring<L = Lease> {
 enum Stage {
     /// Nothing was sent yet.
     Ready(Request),
+    /// Others of this process are before it.
+    Queued(Arc<Seat>),
     /// Under way.
     Claiming(Arc<ClaimCell>),
     /// The result was handed out.
@@ -209,14 +213,35 @@ impl<L: Granted> Future for Acquiring<L> {
         let this = self.get_mut();
         if let Stage::Ready(request) = &this.stage {
             match request.check::<L>() {
-                Ok((key, terms, patience)) => {
-                    let claim = ClaimCell::start(request.fleet.clone(), key, terms, patience);
+                Ok((key, terms, patience)) if patience.wait.is_zero() => {
+                    let fleet = request.fleet.clone();
+                    let claim = ClaimCell::start(fleet, key, terms, patience, None);
                     this.stage = Stage::Claiming(claim);
+                }
+                Ok((key, terms, patience)) => {
+                    let seat = Rooms::join(&request.fleet, key, terms, patience);
+                    this.stage = Stage::Queued(seat);
                 }
                 Err(error) => {
                     this.stage = Stage::Done;
                     return Poll::Ready(Err(error));
                 }
+            }
+        }
+        while let Stage::Queued(seat) = &this.stage {
+            if seat.is_shut_down() {
+                seat.leave().inspect(|claim| claim.apply(Input::Abandon));
+                this.stage = Stage::Done;
+                return Poll::Ready(Err(AcquireError::ShutDown));
+            }
+            let seat = seat.clone();
+            if let Some(claim) = seat.claim(cx.waker()) {
+                this.stage = Stage::Claiming(claim);
+            } else if seat.is_over() {
+                let claim = seat.leave().unwrap_or_else(|| seat.last_attempt());
+                this.stage = Stage::Claiming(claim);
+            } else if this.sleep(seat.clock(), seat.give_up, cx).is_pending() {
+                return Poll::Pending;
             }
         }
         let Stage::Claiming(claim) = &this.stage else { panic!("polled after it was ready") };
@@ -257,23 +282,32 @@ impl<L: Granted> Future for Acquiring<L> {
                 }
                 Seen::Wait(next) if clock.now() >= next => claim.apply(Input::Wake),
                 Seen::Wait(next) => {
-                    let timer = this.timer.get_or_insert_with(|| {
-                        Box::pin(tokio::time::sleep_until(clock.timer(next)))
-                    });
-                    // Too early does no harm. A nap at most, so that a long pause ends when the
-                    // lock is shut down, and when the machine wakes up from a suspend.
-                    if this.armed > next || this.armed == Time::NEVER {
-                        this.armed = next.min(clock.now().plus(NAP));
-                        timer.as_mut().reset(clock.timer(this.armed));
-                    }
-                    if timer.as_mut().poll(cx).is_pending() {
+                    if this.sleep(clock, next, cx).is_pending() {
                         return Poll::Pending;
                     }
-                    // Fired, but by another clock than the one that counts.
-                    this.armed = Time::NEVER;
                 }
             }
         }
+    }
+}
+
+impl<L> Acquiring<L> {
+    /// Sleeps until then, or for a nap: so that a long wait ends when the lock is shut down, and when the
+    /// machine wakes up from a suspend. Too early does no harm.
+    fn sleep(&mut self, clock: Clock, until: Time, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(clock.timer(until))));
+        if self.armed > until || self.armed == Time::NEVER {
+            self.armed = until.min(clock.now().plus(NAP));
+            timer.as_mut().reset(clock.timer(self.armed));
+        }
+        if timer.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        // Fired, but by another clock than the one that counts.
+        self.armed = Time::NEVER;
+        Poll::Ready(())
     }
 }
 
@@ -297,8 +331,10 @@ fn failed(claim: &ClaimCell, acquire: &redquorum_protocol::Acquire, why: Failure
 
 impl<L> Drop for Acquiring<L> {
     fn drop(&mut self) {
-        if let Stage::Claiming(claim) = &self.stage {
-            claim.apply(Input::Abandon);
+        match &self.stage {
+            Stage::Claiming(claim) => claim.apply(Input::Abandon),
+            Stage::Queued(seat) => drop(seat.leave().inspect(|claim| claim.apply(Input::Abandon))),
+            Stage::Ready(_) | Stage::Done => {}
         }
     }
 }

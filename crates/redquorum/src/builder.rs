@@ -24,6 +24,7 @@ use crate::health;
 use crate::link::LinkCell;
 use crate::node::Node;
 use crate::redlock::Redlock;
+use crate::rooms::Rooms;
 use crate::stats::Counters;
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
@@ -47,6 +48,7 @@ pub struct Builder {
     fleet: Option<String>,
     prefix: Vec<u8>,
     retry: RetryPolicy,
+    wake_ups: bool,
     require_quorum: bool,
     tokio_clock: bool,
     #[cfg(feature = "tls")]
@@ -74,6 +76,7 @@ impl Default for Builder {
             fleet: None,
             prefix: Vec::new(),
             retry: RetryPolicy::Backoff(Backoff::default()),
+            wake_ups: true,
             require_quorum: false,
             tokio_clock: false,
             #[cfg(feature = "tls")]
@@ -254,8 +257,20 @@ impl Builder {
         self
     }
 
-    /// How long an acquire that waits pauses between attempts. Default: at random up to 10 ms,
-    /// doubled with every attempt up to 250 ms.
+    /// Whether an acquire that waits has the masters tell it when the resource becomes free. Default: yes.
+    ///
+    /// It then sleeps until that, or until what is left of the holder's TTL is over, and looks at one master
+    /// about every second in case a message was lost. Without, and where masters forbid `HELLO`, `SUBSCRIBE`
+    /// or `PUBLISH`, it tries again and again, as [`retry`](Builder::retry) says. Its leases tell others all the
+    /// same.
+    pub fn wake_ups(mut self, wanted: bool) -> Self {
+        self.wake_ups = wanted;
+        self
+    }
+
+    /// How long an acquire that waits pauses between attempts, where it is not woken: without
+    /// [`wake_ups`](Builder::wake_ups), while no quorum answers, and when several asked at the same moment and
+    /// none got a quorum. Default: at random up to 10 ms, doubled with every attempt up to 250 ms.
     pub fn retry(mut self, backoff: Backoff) -> Self {
         self.retry = RetryPolicy::Backoff(backoff);
         self
@@ -349,8 +364,10 @@ impl Builder {
         let changed = Arc::new(Notify::new());
         let bounds = Bounds::for_node_timeout(self.node_timeout);
         let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name().into()).collect();
+        let rooms = Arc::new(Rooms::default());
         let cell = |(node, name): (NodeId, &Arc<str>)| {
-            Arc::new(LinkCell::new(node, name.clone(), clock, (bounds, guard), changed.clone()))
+            let (name, changed, rooms) = (name.clone(), changed.clone(), rooms.clone());
+            Arc::new(LinkCell::new(node, name, clock, (bounds, guard), changed, rooms))
         };
         let links: Vec<_> = NodeId::all(names.len()).zip(&names).map(cell).collect();
         let roster = Arc::new(Mutex::new(Roster::new(links.len())));
@@ -365,7 +382,9 @@ impl Builder {
             clock,
             alarm,
             terms,
+            rooms,
             wait: self.wait,
+            wake_ups: self.wake_ups,
             fencing_memory: self.fencing_memory,
             prefix: self.prefix,
             retry: self.retry,

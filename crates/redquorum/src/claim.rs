@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use crate::fleet::Fleet;
 use crate::report::Report;
+use crate::rooms::{Next, Seat};
 use crate::stats::count;
 use crate::tag::{Claimant, Tag};
 use crate::trace;
@@ -23,6 +24,8 @@ pub(crate) struct ClaimCell {
     state: Mutex<State>,
     /// Told when the state changed in a way that a holder may wait for.
     changed: Notify,
+    /// Its place among those of this process that wait for the same resource.
+    seat: Option<Arc<Seat>>,
 }
 
 struct State {
@@ -35,6 +38,10 @@ struct State {
     /// What was counted and told of it already.
     seen: (u32, Extension),
     loss_seen: bool,
+    /// It hears what masters say of its resource.
+    listens: bool,
+    /// Its place is somebody else's.
+    vacant: bool,
 }
 
 impl ClaimCell {
@@ -44,6 +51,7 @@ impl ClaimCell {
         key: Key,
         terms: Terms,
         patience: Patience,
+        seat: Option<Arc<Seat>>,
     ) -> Arc<Self> {
         let now = fleet.clock.now();
         let mut effects = Vec::with_capacity(terms.nodes());
@@ -56,6 +64,8 @@ impl ClaimCell {
                 alarm: None,
                 seen: (0, Extension::Extended),
                 loss_seen: false,
+                listens: false,
+                vacant: false,
             };
             Self {
                 fleet,
@@ -63,10 +73,35 @@ impl ClaimCell {
                 this: this.clone(),
                 state: Mutex::new(state),
                 changed: Notify::new(),
+                seat,
             }
         });
+        // Whoever gave it its turn sees whether it is done already.
         cell.carry_out(now, cell.lock(), |_| ());
         cell
+    }
+
+    /// Whether its place is somebody else's.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.lock().vacant
+    }
+
+    /// Gives the lease back, by `input`, and the next one of this process its turn: what that asks is
+    /// written behind it.
+    pub(crate) fn give_back(&self, input: Input) {
+        let next = self.seat.as_ref().and_then(|seat| seat.hand_on());
+        let mut state = self.lock();
+        state.vacant = true;
+        let now = self.fleet.clock.now();
+        let State { claim, effects, .. } = &mut *state;
+        if next.as_ref().is_some_and(Next::is_heir) {
+            claim.handle(now, Input::HandOn, &mut self.fleet.dice(), effects);
+        }
+        claim.handle(now, input, &mut self.fleet.dice(), effects);
+        self.carry_out(now, state, |_| ());
+        if let Some(next) = next {
+            next.start();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -87,17 +122,22 @@ impl ClaimCell {
         let now = self.fleet.clock.now();
         let State { claim, effects, .. } = &mut *state;
         claim.handle(now, input, &mut self.fleet.dice(), effects);
-        self.carry_out(now, state, look)
+        let was_vacant = state.vacant;
+        let (seen, vacant) = self.carry_out(now, state, look);
+        if let (false, true, Some(seat)) = (was_vacant, vacant, &self.seat) {
+            seat.vacate();
+        }
+        seen
     }
 
     /// Carries the effects out, under the claim's lock: an attempt that fails while its last
-    /// `SET` is not yet queued must not have its clean-up queued first.
+    /// `SET` is not yet queued must not have its clean-up queued first. Says whether it is done, too.
     fn carry_out<R>(
         &self,
         now: Time,
         mut state: MutexGuard<'_, State>,
         look: impl FnOnce(&Claim) -> R,
-    ) -> R {
+    ) -> (R, bool) {
         let mut idle = NodeSet::EMPTY;
         let mut decided = false;
         let mut next = 0;
@@ -109,11 +149,16 @@ impl ClaimCell {
                     step,
                     LinkInput::Send { key: self.key.clone(), ask, tag: self.tag(step) },
                 ),
-                Effect::Settle { node, step, token } => (
-                    node,
-                    step,
-                    LinkInput::Settle { key: self.key.clone(), token, tag: self.tag(step) },
-                ),
+                Effect::Settle { node, step, token, call } => {
+                    let (key, tag) = (self.key.clone(), self.tag(step));
+                    (node, step, LinkInput::Settle { key, token, call, tag })
+                }
+                Effect::Listen => {
+                    state.listens = true;
+                    self.fleet.rooms.listen(&self.key, self.this.clone());
+                    idle = self.listen(now, &mut state).or(idle);
+                    continue;
+                }
                 Effect::Leave { node, token, until } => {
                     // Answered by nobody.
                     (node, Step::Release, LinkInput::Leave { token, until })
@@ -136,6 +181,11 @@ impl ClaimCell {
         state.effects.clear();
         self.observe(&mut state);
         self.keep(&mut state);
+        let waits =
+            matches!(&state.claim, Claim::Acquiring(acquire) if acquire.failure().is_none());
+        let forget = !waits && std::mem::take(&mut state.listens);
+        state.vacant |= is_done(&state.claim);
+        let vacant = state.vacant;
         let waiting = if decided { state.waiting.take() } else { None };
         let seen = look(&state.claim);
         drop(state);
@@ -148,7 +198,27 @@ impl ClaimCell {
         if decided {
             self.changed.notify_waiters();
         }
-        seen
+        if forget {
+            self.fleet.rooms.forget(&self.fleet, &self.key, &self.this);
+        }
+        (seen, vacant)
+    }
+
+    /// Has all links listen for the resource. Returns those that are idle, and are to be flushed.
+    fn listen(&self, now: Time, state: &mut State) -> NodeSet {
+        let mut idle = NodeSet::EMPTY;
+        for link in &self.fleet.links {
+            let entered = link.enter(LinkInput::Listen(self.key.clone()));
+            if entered.flush {
+                idle.insert(link.node);
+            }
+            if let Some(word) = entered.word {
+                let State { claim, effects, .. } = &mut *state;
+                let input = Input::Heard { node: link.node, word };
+                claim.handle(now, input, &mut self.fleet.dice(), effects);
+            }
+        }
+        idle
     }
 
     fn tag(&self, step: Step) -> Tag {
@@ -233,6 +303,15 @@ impl ClaimCell {
 
     pub(crate) fn is_shut_down(&self) -> bool {
         self.fleet.shut_down.load(Ordering::Acquire)
+    }
+}
+
+/// Whether it neither holds a lease nor tries to get one.
+fn is_done(claim: &Claim) -> bool {
+    match claim {
+        Claim::Acquiring(acquire) => acquire.failure().is_some(),
+        Claim::Holding(hold) => hold.lost().is_some(),
+        _ => true,
     }
 }
 

@@ -43,6 +43,10 @@ impl Dice for ShellDice<'_> {
             }
         }
     }
+
+    fn random(&mut self) -> u64 {
+        number()
+    }
 }
 
 /// A random number, for jitter.

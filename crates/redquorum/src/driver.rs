@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, parse};
-use redquorum_protocol::{Answer, Cause, LinkInput, LinkState, Roster, Time};
+use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, freed, is_unasked, parse};
+use redquorum_protocol::{Answer, Cause, Key, LinkInput, LinkState, Roster, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Sleep;
 
@@ -34,6 +34,13 @@ impl State {
             let oldest = self.link.oldest();
             let answer = match io.first(used) {
                 Ok(None) => break,
+                Ok(Some((frame, length))) if is_unasked(&frame) => {
+                    used += length;
+                    if let Some(key) = freed(&frame).map(Key::from) {
+                        self.handle(now, LinkInput::Freed { epoch, key }, told);
+                    }
+                    continue;
+                }
                 Ok(Some((frame, length))) => {
                     used += length;
                     // An answer to no command is for the link to judge.
@@ -92,7 +99,7 @@ impl LinkCell {
     /// One turn of the driver, until nothing moves any more.
     fn turn(&self, cx: &mut Context<'_>, task: &mut Task) -> Poll<()> {
         loop {
-            let mut told = Vec::new();
+            let mut told = Told::default();
             let mut io = self.lock_io();
             {
                 // First of all, so that whatever is queued from here on wakes this task again.
@@ -151,7 +158,7 @@ impl LinkCell {
     }
 
     fn dialled(&self, epoch: u64, result: Dialled, roster: &Mutex<Roster>) {
-        let mut told = Vec::new();
+        let mut told = Told::default();
         let now = self.clock.now();
         let mut io = self.lock_io();
         let mut state = self.lock();
@@ -195,14 +202,17 @@ impl LinkCell {
 
     /// Tells the claims. Never under a lock of the link.
     fn deliver(&self, told: Told) {
-        for (tag, answer) in told {
+        for (tag, answer) in told.answers {
             tag.tell(self.node, answer);
+        }
+        for (key, word) in told.words {
+            self.rooms.heard(self.node, &key, word);
         }
     }
 
     /// The driver is gone, with its runtime or because nothing is left to do.
     fn abandon(&self) {
-        let mut told = Vec::new();
+        let mut told = Told::default();
         let now = self.clock.now();
         let mut io = self.lock_io();
         let mut state = self.lock();

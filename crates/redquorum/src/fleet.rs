@@ -5,25 +5,29 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redquorum_protocol::wire::RESERVED;
-use redquorum_protocol::{BadOption, Key, Terms};
+use redquorum_protocol::{BadOption, Key, LinkInput, Terms};
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::dice::{RetryPolicy, ShellDice};
 use crate::link::LinkCell;
+use crate::rooms::Rooms;
 use crate::stats::Counters;
+use crate::tag::Tag;
 
 /// Longest key, prefix included.
 const MAX_KEY: usize = 1 << 20;
 
 pub(crate) struct Fleet {
     pub(crate) links: Vec<Arc<LinkCell>>,
+    pub(crate) rooms: Arc<Rooms>,
     pub(crate) names: Vec<Arc<str>>,
     pub(crate) clock: Clock,
     pub(crate) alarm: Arc<Alarm>,
     pub(crate) terms: Terms,
     pub(crate) wait: Duration,
+    pub(crate) wake_ups: bool,
     pub(crate) fencing_memory: Duration,
     pub(crate) prefix: Vec<u8>,
     pub(crate) retry: RetryPolicy,
@@ -56,6 +60,15 @@ impl Fleet {
     fn is_reserved(&self, resource: &[u8]) -> bool {
         let mut key = self.prefix.iter().chain(resource);
         RESERVED.iter().all(|byte| key.next() == Some(byte))
+    }
+
+    /// Tells all links the same, and nobody what they say to it.
+    pub(crate) fn tell_links(&self, input: impl Fn() -> LinkInput<Tag>) {
+        for link in &self.links {
+            if link.enter(input()).flush {
+                link.flush();
+            }
+        }
     }
 
     /// Keys that are owed to go, and keys of living claims, over all masters.

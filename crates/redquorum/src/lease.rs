@@ -229,7 +229,7 @@ impl Lease {
     /// Dropping the future, polled or not, gives the resource back all the same; only the
     /// answer is lost.
     pub async fn release(self) -> Released {
-        self.claim.apply(Input::Release);
+        self.claim.give_back(Input::Release);
         count(&self.claim.fleet.counters.released);
         let released = self.claim.until(|claim| match claim {
             Claim::Releasing(release) => Some((release.outcome()?, release.ballot().clone())),
@@ -253,7 +253,7 @@ impl ClaimCell {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.claim.apply(Input::Abandon);
+        self.claim.give_back(Input::Abandon);
     }
 }
 

@@ -79,6 +79,7 @@ mod node;
 mod redlock;
 mod report;
 pub mod resource;
+mod rooms;
 mod stats;
 mod tag;
 #[cfg(feature = "tls")]

@@ -8,11 +8,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
-use redquorum_protocol::{Answer, Bounds, Guard, Link, LinkEffect, LinkInput, NodeId, Time};
+use redquorum_protocol::{
+    Answer, Bounds, Guard, Key, Link, LinkEffect, LinkInput, NodeId, Time, Word,
+};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
 use crate::io::Io;
+use crate::rooms::Rooms;
 use crate::stats::Tally;
 use crate::tag::Tag;
 
@@ -25,6 +28,7 @@ pub(crate) struct LinkCell {
     pub(crate) guarded: bool,
     /// Told when a master was tried, and on every turn of the driver while it shuts down.
     pub(crate) changed: Arc<Notify>,
+    pub(crate) rooms: Arc<Rooms>,
     pub(crate) io: Mutex<Io>,
     state: Mutex<State>,
 }
@@ -51,12 +55,19 @@ pub(crate) struct State {
 }
 
 /// Whom to tell what, once no lock of a link is held: a claim locks links.
-pub(crate) type Told = Vec<(Tag, Answer)>;
+#[derive(Default)]
+pub(crate) struct Told {
+    pub(crate) answers: Vec<(Tag, Answer)>,
+    /// What was heard of resources that are waited for.
+    pub(crate) words: Vec<(Key, Word)>,
+}
 
 /// What came of [`LinkCell::enter`].
 pub(crate) struct Entered {
     /// What the caller's own tag was told at once.
     pub(crate) told: Option<(Tag, Answer)>,
+    /// What was heard of the caller's own resource at once.
+    pub(crate) word: Option<Word>,
     /// The link is idle: the caller owes a [`LinkCell::flush`].
     pub(crate) flush: bool,
 }
@@ -68,6 +79,7 @@ impl LinkCell {
         clock: Clock,
         (bounds, guard): (Bounds, Option<Guard>),
         changed: Arc<Notify>,
+        rooms: Arc<Rooms>,
     ) -> Self {
         let mut effects = Vec::new();
         let link = Link::start(bounds, &mut effects).guarded_by(guard);
@@ -84,9 +96,9 @@ impl LinkCell {
             closing: false,
             tally: Tally::default(),
         };
-        state.carry_out(&mut Vec::new());
+        state.carry_out(&mut Told::default());
         let (io, state) = (Mutex::default(), Mutex::new(state));
-        Self { node, name, clock, guarded: guard.is_some(), changed, io, state }
+        Self { node, name, clock, guarded: guard.is_some(), changed, rooms, io, state }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
@@ -97,7 +109,7 @@ impl LinkCell {
     /// Gives the link one input from a caller. It tells nobody else at once, and neither opens
     /// nor closes anything.
     pub(crate) fn enter(&self, input: LinkInput<Tag>) -> Entered {
-        let mut told = Vec::new();
+        let mut told = Told::default();
         let mut state = self.lock();
         // Read here: a caller that was stopped on its way must not make the master look slow.
         state.handle(self.clock.now(), input, &mut told);
@@ -105,8 +117,9 @@ impl LinkCell {
         let driver = if idle { None } else { state.rouse() };
         drop(state);
         wake(driver);
-        debug_assert!(told.len() <= 1, "a caller's input is answered to the caller alone");
-        Entered { told: told.pop(), flush: idle }
+        let Told { mut answers, mut words } = told;
+        debug_assert!(answers.len() + words.len() <= 1, "an input is answered to its caller alone");
+        Entered { told: answers.pop(), word: words.pop().map(|(_, word)| word), flush: idle }
     }
 
     /// Writes what was queued on an idle link.
@@ -129,7 +142,7 @@ impl LinkCell {
     pub(crate) fn shut_down(&self) {
         let mut state = self.lock();
         state.shutting_down = true;
-        state.handle(self.clock.now(), LinkInput::ShutDown, &mut Vec::new());
+        state.handle(self.clock.now(), LinkInput::ShutDown, &mut Told::default());
     }
 
     /// Nobody uses the lock any more: the driver ends once nothing is owed.
@@ -185,8 +198,9 @@ impl State {
                     if tag.is_vote() {
                         self.tally.count(&answer);
                     }
-                    told.push((tag, answer));
+                    told.answers.push((tag, answer));
                 }
+                LinkEffect::Hear(key, word) => told.words.push((key, word)),
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }
         }

@@ -18,7 +18,7 @@
 //! # Ok(()) }
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Frame, parse};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -53,12 +53,20 @@ struct Master {
 #[derive(Default)]
 struct State {
     keys: HashMap<Vec<u8>, Entry>,
-    connections: HashMap<u64, AbortHandle>,
+    connections: HashMap<u64, Line>,
+    /// Who listens to each channel.
+    channels: HashMap<Vec<u8>, BTreeSet<u64>>,
     last_id: u64,
     restarts: u64,
     dead: bool,
     /// By how much its clock was set ahead.
     ahead: Duration,
+}
+
+/// A connection, and what is said on it unasked.
+struct Line {
+    serving: AbortHandle,
+    unasked: mpsc::UnboundedSender<Vec<u8>>,
 }
 
 struct Entry {
@@ -107,7 +115,8 @@ impl Masters {
     pub fn kill(&self, number: usize) {
         let mut state = self.master(number).lock();
         state.dead = true;
-        state.connections.drain().for_each(|(_, connection)| connection.abort());
+        state.connections.drain().for_each(|(_, line)| line.serving.abort());
+        state.channels.clear();
     }
 
     /// Starts a killed master again, without its memory: Redis without persistence.
@@ -191,18 +200,34 @@ impl Node for Pipe {
             let (ours, theirs) = duplex(PIPE);
             state.last_id += 1;
             let id = state.last_id;
-            let serving = tokio::spawn(serve(self.0.clone(), id, theirs));
-            state.connections.insert(id, serving.abort_handle());
+            let (unasked, inbox) = mpsc::unbounded_channel();
+            let serving = tokio::spawn(serve(self.0.clone(), id, theirs, inbox)).abort_handle();
+            state.connections.insert(id, Line { serving, unasked });
             Ok(Box::new(ours) as Box<dyn Connection>)
         })
     }
 }
 
 /// Serves one connection until it breaks or is aborted.
-async fn serve(master: Arc<Master>, id: u64, mut pipe: DuplexStream) {
+async fn serve(
+    master: Arc<Master>,
+    id: u64,
+    mut pipe: DuplexStream,
+    mut unasked: mpsc::UnboundedReceiver<Vec<u8>>,
+) {
     let (mut incoming, mut outgoing) = (Vec::new(), Vec::new());
     let mut stopped = master.stopped.subscribe();
-    while pipe.read_buf(&mut incoming).await.is_ok_and(|count| count > 0) {
+    loop {
+        tokio::select! {
+            read = pipe.read_buf(&mut incoming) => match read {
+                Ok(1..) => {}
+                _ => break,
+            },
+            Some(message) = unasked.recv() => match pipe.write_all(&message).await {
+                Ok(()) => continue,
+                Err(_) => break,
+            },
+        }
         let mut used = 0;
         loop {
             // A stopped master is stopped between two commands as well as between two reads.
@@ -224,7 +249,7 @@ async fn serve(master: Arc<Master>, id: u64, mut pipe: DuplexStream) {
         }
         outgoing.clear();
     }
-    master.lock().connections.remove(&id);
+    master.lock().hang_up(id);
 }
 
 /// What the clocks of masters in memory show as they are made, in seconds: none began with 1970.

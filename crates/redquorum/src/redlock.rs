@@ -118,11 +118,12 @@ impl Redlock {
                 unknown: tally.unknown,
                 connected: tally.connected,
                 owed: link.owed(),
+                listens: link.listens(),
                 unanswered: link.unanswered(),
                 latency: tally.latency(),
             })
         });
-        self.fleet.counters.snapshot(masters.collect())
+        self.fleet.counters.snapshot(self.fleet.rooms.len(), masters.collect())
     }
 
     /// How many masters it has.

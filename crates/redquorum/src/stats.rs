@@ -29,6 +29,8 @@ pub struct Stats {
     pub lost: u64,
     /// Leases given back by [`Lease::release`](crate::Lease::release).
     pub released: u64,
+    /// Resources that somebody waits for in this process, or holds who had to wait.
+    pub waiting: usize,
     /// Each master, in order.
     pub masters: Vec<MasterStats>,
 }
@@ -55,6 +57,8 @@ pub struct MasterStats {
     pub connected: u64,
     /// Keys that shall go and that it has not yet said to be gone.
     pub owed: usize,
+    /// Resources that it is to tell when they become free.
+    pub listens: usize,
     /// Commands that it has not answered yet.
     pub unanswered: usize,
     /// How long it took to answer.
@@ -94,7 +98,7 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
-    pub(crate) fn snapshot(&self, masters: Vec<MasterStats>) -> Stats {
+    pub(crate) fn snapshot(&self, waiting: usize, masters: Vec<MasterStats>) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             acquired: read(&self.acquired),
@@ -106,6 +110,7 @@ impl Counters {
             not_extended: read(&self.not_extended),
             lost: read(&self.lost),
             released: read(&self.released),
+            waiting,
             masters,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::RngExt as _;
 use redis::Value;
 use redquorum_protocol::wire::{Command, GUARD_SCRIPTS, SCRIPTS, counter_of};
-use redquorum_protocol::{Fence, Key, TOKEN_LEN, Token};
+use redquorum_protocol::{Call, Fence, Key, TOKEN_LEN, Token};
 
 use super::finding::{Finding, Level};
 use super::said::{Asked, Unreached, Visit};
@@ -187,7 +187,8 @@ impl Keys {
     }
 
     fn delete(&self) -> Command {
-        Command::Delete { key: self.key.clone(), token: self.token }
+        let (key, token, call) = (self.key.clone(), self.token, Call::Nobody);
+        Command::Delete { key, token, call }
     }
 
     /// A look at the marker that begins no vigil, and a grant that relies on a marker that no master

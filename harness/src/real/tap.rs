@@ -69,7 +69,11 @@ impl Tap {
             }
             Traffic::Delivered { at, client, connection, number, command, .. } => {
                 self.close((connection, number, false), Some(at), tell);
-                tell(passed(&client, Side::Reply, self.scripts.class(&command)));
+                let class = self.scripts.class(&command);
+                // It is no reply, and is not counted among them.
+                if class != Class::WakeUp {
+                    tell(passed(&client, Side::Reply, class));
+                }
             }
             Traffic::Lost { connection, number, side: network::Side::Replies, .. } => {
                 self.close((connection, number, false), None, tell);

@@ -82,6 +82,11 @@ impl Scripts {
 
     /// What a command is for.
     pub(super) fn class(&self, command: &[Vec<u8>]) -> Class {
+        // A master's own words: no client asks for this.
+        if matches!(command, [message, channel, _] if message == b"message" && wire::is_channel(channel))
+        {
+            return Class::WakeUp;
+        }
         match self.act(command) {
             Some(Act::Set { .. } | Act::Certify { .. }) => Class::Acquire,
             Some(Act::Keep { .. }) => Class::Extend,

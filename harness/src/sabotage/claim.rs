@@ -69,6 +69,10 @@ impl Dice for ClaimDice<'_> {
     fn pause(&mut self, attempt: u32) -> Duration {
         self.dice.pause(attempt)
     }
+
+    fn random(&mut self) -> u64 {
+        self.dice.random()
+    }
 }
 
 impl LyingClaim {

@@ -42,6 +42,11 @@ impl Lease {
         self.acquiring.is_some_and(|(id, _)| id == request)
     }
 
+    /// Whether it tries to get a lease.
+    pub(super) const fn is_waiting(&self) -> bool {
+        matches!(self.claim.claim(), Claim::Acquiring(_))
+    }
+
     pub(super) const fn is_extending(&self) -> bool {
         self.extending.is_some()
     }

@@ -14,11 +14,13 @@ use redquorum_protocol::wire::Expect;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     Answer as Vote, Bounds, Claim, Dice, Drift, Effect, Fingerprint, Guard, Input, Key, Link,
-    LinkEffect, LinkInput, NodeId, Patience, Roster, RunId, Step, Terms, Time, Token,
+    LinkEffect, LinkInput, NodeId, Patience, Queue, Roster, RunId, Step, Terms, Time, Token, Turn,
+    Word,
 };
 
 use super::lease::{Lease, Whose};
 use super::numbers::Numbers;
+use super::rooms::{Rooms, Seat};
 use super::{Clocks, Lie, LyingClaim};
 use crate::name::Name;
 use crate::talk::{Answer, FENCING_MEMORY, Notice, Op, Options, Request, Why};
@@ -37,6 +39,8 @@ pub(crate) enum Happening {
     Closed { node: usize, epoch: u64, why: Arc<str>, random: u64 },
     /// A master answered the oldest unanswered command of a connection.
     Answered { node: usize, epoch: u64, answer: Vote },
+    /// A master said unasked that a resource became free there.
+    Freed { node: usize, epoch: u64, key: Key },
     /// The time that it asked for has come.
     Wake,
 }
@@ -72,6 +76,7 @@ pub(crate) struct Process {
     leases: Vec<(u64, Lease)>,
     /// Who holds what, by the number of the claim.
     held: Vec<(Whose, u64)>,
+    rooms: Rooms,
     /// One token for each client, of which its others are made if it has but one.
     roots: Vec<(Name, Token)>,
     /// What masters said of their counters to a client, if that is counted again.
@@ -134,6 +139,7 @@ impl Process {
             wakes: vec![Time::NEVER; nodes],
             leases: Vec::new(),
             held: Vec::new(),
+            rooms: Rooms::default(),
             roots: Vec::new(),
             numbers: Vec::new(),
             told: VecDeque::new(),
@@ -190,6 +196,7 @@ impl Process {
     /// When to say [`Happening::Wake`], by the monotonic clock.
     pub(crate) fn next_wake(&self, clocks: Clocks) -> Time {
         let links = self.wakes.iter().copied().min().unwrap_or(Time::NEVER);
+        let links = links.min(self.rooms.next_wake());
         let sleeps = self.leases.iter().filter_map(|(_, lease)| lease.claim.sleeps(clocks)).min();
         sleeps.map_or(links, |sleep| links.min(clocks.monotonic.plus(sleep)))
     }
@@ -216,6 +223,9 @@ impl Process {
             }
             Happening::Answered { node, epoch, answer } => {
                 self.link(node, LinkInput::Answered { epoch, answer }, around);
+            }
+            Happening::Freed { node, epoch, key } => {
+                self.link(node, LinkInput::Freed { epoch, key }, around);
             }
             Happening::Wake => self.wake(around),
         }
@@ -246,6 +256,10 @@ impl Process {
         for number in due {
             self.drive(number, Input::Wake, around);
         }
+        // One attempt without a turn.
+        while let Some((key, seat)) = self.rooms.take(|seat| seat.give_up <= now) {
+            self.begin(&key, Seat { give_up: now, ..seat }, Turn::First, around);
+        }
     }
 
     fn link(&mut self, node: usize, input: LinkInput<Tag>, around: &mut Around<'_>) {
@@ -274,6 +288,14 @@ impl Process {
                 LinkEffect::Tell((number, step), answer) => {
                     let node = NodeId::new(node);
                     self.told.push_back((number, Input::Answered { node, step, answer }));
+                }
+                LinkEffect::Hear(key, Word::Others(others)) => self.rooms.others(&key, others),
+                LinkEffect::Hear(key, word) => {
+                    let node = NodeId::new(node);
+                    let waits = |lease: &Lease| lease.key == key && lease.is_waiting();
+                    let waiting = self.leases.iter().filter(|(_, lease)| waits(lease));
+                    let heard = waiting.map(|(number, _)| (*number, Input::Heard { node, word }));
+                    self.told.extend(heard);
                 }
                 other => unreachable!("an effect that this process does not know: {other:?}"),
             }
@@ -304,12 +326,18 @@ impl Process {
                     let input = LinkInput::Send { key, ask, tag: (number, step) };
                     self.link(node.index(), input, around);
                 }
-                Effect::Settle { node, step, token } => {
-                    let input = LinkInput::Settle { key, token, tag: (number, step) };
+                Effect::Settle { node, step, token, call } => {
+                    let input = LinkInput::Settle { key, token, call, tag: (number, step) };
                     self.link(node.index(), input, around);
                 }
                 Effect::Leave { node, token, until } => {
                     self.link(node.index(), LinkInput::Leave { token, until }, around);
+                }
+                Effect::Listen => {
+                    self.rooms.listen(&key);
+                    for node in 0..self.links.len() {
+                        self.link(node, LinkInput::Listen(key.clone()), around);
+                    }
                 }
                 // Whoever waits for the claim looks at it after every input.
                 _ => {}
@@ -340,14 +368,17 @@ impl Process {
                 if let Some(lease) = self.lease(number) {
                     lease.release(id, around);
                 }
-                self.drive(number, Input::Release, around);
+                self.give_back(number, Input::Release, around);
+                self.attend(number, around);
             }
             Op::Cancel { request } => {
                 around.done(id);
                 let found = self.leases.iter().find(|(_, lease)| lease.is_acquiring(request));
                 if let Some(number) = found.map(|(number, _)| *number) {
                     self.advance(number, Input::Abandon, around);
-                    self.end(number);
+                    self.end(number, around);
+                    around.refuse(request, Why::Cancelled);
+                } else if self.rooms.take(|seat| seat.number == request).is_some() {
                     around.refuse(request, Why::Cancelled);
                 }
             }
@@ -378,20 +409,64 @@ impl Process {
         around: &mut Around<'_>,
     ) {
         let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, Why::Error) };
+        let key: Key = Arc::from(whose.1.as_bytes());
+        let give_up = around.clocks.monotonic.plus(Duration::from_millis(wait_ms));
+        // Requests are numbered by the harness, so a claim can have the number of its own.
+        let seat = Seat { number: id, whose, terms, give_up, from: around.stamp() };
+        // Who does not wait needs no turn.
+        let seat = if wait_ms == 0 { Some(seat) } else { self.rooms.join(&key, seat) };
+        if let Some(seat) = seat {
+            self.begin(&key, seat, Turn::First, around);
+        }
+    }
+
+    /// A request begins to ask the masters.
+    fn begin(&mut self, key: &Key, seat: Seat, turn: Turn, around: &mut Around<'_>) {
+        let Seat { number: id, whose, terms, give_up, from } = seat;
         let lie = (self.lie, self.root(&whose.0, around));
-        let patience = Patience { wait: Duration::from_millis(wait_ms), explain: true };
+        let wait = give_up.since(around.clocks.monotonic);
+        let patience = Patience { wait, explain: true, wake_ups: true, turn };
         let mut effects = std::mem::take(&mut self.effects);
         let mut claim =
             LyingClaim::acquire(lie, around.clocks, terms, patience, around.dice, &mut effects);
         if let Some((_, numbers)) = self.numbers.iter().find(|(known, _)| *known == whose) {
             claim.remember(numbers.clone());
         }
-        let key: Key = Arc::from(whose.1.as_bytes());
-        // Requests are numbered by the harness, so a claim can have the number of its own.
-        let lease = Lease::new(claim, key.clone(), whose, (id, around.stamp()));
+        let lease = Lease::new(claim, key.clone(), whose, (id, from));
         self.leases.push((id, lease));
-        self.send(id, &key, &mut effects, around);
+        self.send(id, key, &mut effects, around);
         self.effects = effects;
+    }
+
+    /// A claim gives its lease back, and the next one of this process has its turn behind it.
+    fn give_back(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
+        let Some(lease) = self.lease(number) else { return };
+        let key = lease.key.clone();
+        let next = self.rooms.next(&key, number, Queue::hand_on);
+        if next.as_ref().is_some_and(|(_, turn)| *turn == Turn::Heir) {
+            self.advance(number, Input::HandOn, around);
+        }
+        self.advance(number, input, around);
+        if let Some((seat, turn)) = next {
+            self.begin(&key, seat, turn, around);
+        }
+        self.tidy(&key, around);
+    }
+
+    /// A claim neither holds a lease nor tries to get one: whoever comes next begins.
+    fn vacate(&mut self, key: &Key, number: u64, around: &mut Around<'_>) {
+        if let Some((seat, turn)) = self.rooms.next(key, number, Queue::leave) {
+            self.begin(key, seat, turn, around);
+        }
+        self.tidy(key, around);
+    }
+
+    fn tidy(&mut self, key: &Key, around: &mut Around<'_>) {
+        if self.rooms.tidy(key) {
+            for node in 0..self.links.len() {
+                self.link(node, LinkInput::Unlisten(key.clone()), around);
+            }
+        }
     }
 
     fn extend(&mut self, id: u64, whose: Whose, ttl_ms: u64, around: &mut Around<'_>) {
@@ -418,11 +493,14 @@ impl Process {
             Claim::Acquiring(acquire) => {
                 if let Some(why) = acquire.failure() {
                     lease.fail(why, around);
-                    self.end(number);
+                    self.end(number, around);
                 }
             }
-            Claim::Holding(_) => {
-                if lease.hold(around) {
+            Claim::Holding(hold) => {
+                let lost = hold.lost().is_some().then(|| lease.key.clone());
+                if let Some(lease) = self.lease(number)
+                    && lease.hold(around)
+                {
                     let whose = lease.whose.clone();
                     if let Some(numbers) = lease.claim.numbers().cloned() {
                         self.numbers.retain(|(known, _)| *known != whose);
@@ -430,14 +508,17 @@ impl Process {
                     }
                     self.replace(whose, number, around);
                 }
+                if let Some(key) = lost {
+                    self.vacate(&key, number, around);
+                }
             }
             Claim::Releasing(release) => {
                 if let Some(outcome) = release.outcome() {
                     lease.released(outcome, around);
-                    self.end(number);
+                    self.end(number, around);
                 }
             }
-            Claim::Ended => self.end(number),
+            Claim::Ended => self.end(number, around),
         }
     }
 
@@ -447,8 +528,8 @@ impl Process {
         match old {
             Some((_, of)) => {
                 let old = std::mem::replace(of, number);
-                self.advance(old, Input::Abandon, around);
-                self.end(old);
+                self.give_back(old, Input::Abandon, around);
+                self.end(old, around);
             }
             None => self.held.push((whose, number)),
         }
@@ -459,8 +540,12 @@ impl Process {
         Some(&mut self.leases[place].1)
     }
 
-    fn end(&mut self, number: u64) {
-        self.leases.retain(|(known, _)| *known != number);
+    fn end(&mut self, number: u64, around: &mut Around<'_>) {
+        let place = self.leases.iter().position(|(known, _)| *known == number);
+        if let Some(place) = place {
+            let (_, lease) = self.leases.remove(place);
+            self.vacate(&lease.key, number, around);
+        }
     }
 
     fn node_timeout(&self) -> Duration {

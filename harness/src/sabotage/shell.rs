@@ -11,8 +11,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redquorum_protocol::wire::{Command, Greeting};
-use redquorum_protocol::{Answer, Backoff, Cause, Dice, TOKEN_LEN, Time, Token};
+use redquorum_protocol::wire::{Command, Greeting, freed, is_unasked};
+use redquorum_protocol::{Answer, Backoff, Cause, Dice, Key, TOKEN_LEN, Time, Token};
 
 use super::claim::Clocks;
 use super::lie::Lie;
@@ -61,6 +61,10 @@ impl Dice for SystemDice {
 
     fn pause(&mut self, attempt: u32) -> Duration {
         Backoff::default().pause(attempt, rand::random())
+    }
+
+    fn random(&mut self) -> u64 {
+        rand::random()
     }
 }
 
@@ -211,6 +215,14 @@ impl Shell {
             let Some(wire) = self.wire(node, epoch) else { return };
             let answer = match wire.first() {
                 Ok(None) => return,
+                Ok(Some((frame, length))) if is_unasked(&frame) => {
+                    let key = freed(&frame).map(Key::from);
+                    wire.consume(length);
+                    if let Some(key) = key {
+                        self.tell(Happening::Freed { node, epoch, key });
+                    }
+                    continue;
+                }
                 Ok(Some((frame, length))) => {
                     // An answer to no command is for the link to judge.
                     let answer = expects.map_or(Answer::Alive, |expect| expect.read(&frame));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{
-    Answer, Ask, Cause, Claim, Dice, Drift, Effect, Extension, Failure, Holder, Input, NodeId,
-    Patience, Step, Terms, Time, Token,
+    Answer, Ask, Call, Cause, Claim, Dice, Drift, Effect, Extension, Failure, Holder, Input,
+    NodeId, Patience, Step, Terms, Time, Token,
 };
 
 use super::{Clocks, Lie, LyingClaim};
@@ -32,6 +32,10 @@ impl Dice for Counter {
     fn pause(&mut self, _: u32) -> Duration {
         Duration::from_millis(1)
     }
+
+    fn random(&mut self) -> u64 {
+        0
+    }
 }
 
 /// A claim of one attempt, and what it wanted done.
@@ -56,7 +60,7 @@ impl Run {
         let (mut dice, mut wanted) = (Counter(0), Vec::new());
         let clocks =
             Clocks { monotonic: Time::ZERO, awake: Time::ZERO, wall: Time::from_millis(1_000_000) };
-        let patience = Patience { wait, explain: false };
+        let patience = Patience { wait, explain: false, ..Patience::default() };
         let terms = terms(lie, nodes);
         let claim =
             LyingClaim::acquire((lie, root), clocks, terms, patience, &mut dice, &mut wanted);
@@ -221,7 +225,7 @@ fn ignored_drift_brings_the_deadline_to_the_ttl() {
 #[test]
 fn plain_del_and_blind_extend_do_not_look_whose_the_key_is() {
     let (key, token) = (b"r"[..].into(), Token::new([b'x'; 20]));
-    let delete = Command::Delete { key, token };
+    let delete = Command::Delete { key, token, call: Call::Nobody };
     let keep =
         Command::Keep { key: b"r"[..].into(), token, ttl_ms: 1000, repair: true, fence: None };
     let bytes = |lie: Lie, command: &Command| {

@@ -163,4 +163,8 @@ impl Dice for ClientDice {
     fn pause(&mut self, attempt: u32) -> Duration {
         Backoff::default().pause(attempt, self.pauses.any())
     }
+
+    fn random(&mut self) -> u64 {
+        self.pauses.any()
+    }
 }

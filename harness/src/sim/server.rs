@@ -19,7 +19,7 @@ mod words;
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Key, RunId, Token};
+use redquorum_protocol::{Answer, Call, Key, RunId, Token};
 
 use crate::scenario::{Ahead, Persistence};
 use keys::{Keys, Stored};
@@ -108,6 +108,25 @@ impl Server {
                     Reply::Answer(Answer::Alive)
                 }
                 Request::Hello => self.greet(id),
+                Request::Lock(Command::Hello) => Reply::Answer(Answer::Alive),
+                Request::Lock(Command::Subscribe { key }) => {
+                    self.wires.at(index).subscribe(key);
+                    Reply::Answer(Answer::Alive)
+                }
+                Request::Lock(Command::Unsubscribe { key }) => {
+                    self.wires.at(index).unsubscribe(&key);
+                    Reply::Answer(Answer::Alive)
+                }
+                Request::Lock(Command::Delete { key, token, call }) if call != Call::Nobody => {
+                    let delete = Command::Delete { key: key.clone(), token, call };
+                    match self.keys.execute(wall, Request::Lock(delete)) {
+                        Reply::Answer(Answer::Deleted) => match self.wires.call(&key, call, out) {
+                            0 => Reply::Answer(Answer::Deleted),
+                            listeners => Reply::Answer(Answer::Freed { listeners }),
+                        },
+                        reply => reply,
+                    }
+                }
                 request => self.keys.execute(wall, request),
             };
             if closed != Some(Close::Reset) {

@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 
+use redquorum_protocol::Key;
 use redquorum_protocol::wire::{Command, Greeting};
 
 use super::rules::{Fate, Harm};
@@ -282,6 +283,11 @@ impl World {
                         self.replied(*id, reply);
                     }
                 }
+                server::Event::Freed(connection, key) => {
+                    if let Some(id) = self.masters[node].wires.get(&connection) {
+                        self.freed(*id, key);
+                    }
+                }
                 server::Event::Dropped(connection) => {
                     if let Some(id) = self.masters[node].wires.remove(&connection) {
                         self.dropped(id);
@@ -304,8 +310,26 @@ impl World {
             let (process, act) = (self.actors[actor].name.clone(), act.clone());
             self.direct(Input::Replied { process, node: node + 1, act, result });
         }
-        let reply = Reply { to, reply, result };
+        self.pass_down(id, Reply { to, reply, result });
+    }
+
+    /// The master says unasked that a resource became free.
+    fn freed(&mut self, id: WireId, key: Key) {
+        let to = Pending {
+            number: 0,
+            class: Class::WakeUp,
+            act: None,
+            sent: self.now,
+            duplicate: false,
+        };
+        let reply = server::Reply::Freed(key);
+        self.pass_down(id, Reply { to, reply, result: Outcome::Done });
+    }
+
+    /// What a master says passes the proxy.
+    fn pass_down(&mut self, id: WireId, reply: Reply) {
         let Some(wire) = self.wires.get_mut(id) else { return };
+        let (actor, node, result) = (wire.actor, wire.node, reply.result);
         if reply.to.duplicate || wire.down.lost || !wire.client_open {
             return self.record(id, reply.to, result, None);
         }
@@ -358,10 +382,13 @@ impl World {
                 let greeting = Greeting { client_id, run_id, boot, durable };
                 Happening::Connected { node, epoch, greeting }
             }
+            server::Reply::Freed(key) => Happening::Freed { node, epoch, key },
             other => Happening::Answered { node, epoch, answer: answer_of(other) },
         };
         self.record(id, to, result, Some(self.now));
-        self.passed(actor, Side::Reply, class);
+        if class != Class::WakeUp {
+            self.passed(actor, Side::Reply, class);
+        }
         self.happen(actor, happening);
     }
 

@@ -190,7 +190,9 @@ impl<M: Master> Model<M> {
 
     fn hear(&mut self, events: &[Event], heard: &mut Vec<Heard>) {
         for event in events {
-            let (Event::Reply(connection, _) | Event::Dropped(connection)) = event;
+            let (Event::Reply(connection, _)
+            | Event::Freed(connection, _)
+            | Event::Dropped(connection)) = event;
             let of = |line: &Line| line.connection == *connection;
             let index = self.open.iter().position(of).expect("an event of an open connection");
             let line = &mut self.open[index];
@@ -203,6 +205,7 @@ impl<M: Master> Model<M> {
                 heard.len() - 1
             });
             match event {
+                Event::Freed(_, key) => heard[at].replies.push(Reply::Freed(key.clone())),
                 Event::Dropped(_) => {
                     heard[at].dropped = true;
                     line.slot = None;

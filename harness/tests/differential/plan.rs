@@ -7,7 +7,7 @@ use redquorum_harness::sabotage::Laxity;
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::Request;
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Fence, Key, MAX_NUMBER, RunId, Token};
+use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Token};
 
 /// Connections that are used at the same time.
 pub(crate) const SLOTS: usize = 4;
@@ -133,7 +133,7 @@ fn ask(random: &mut Random) -> Ask {
             };
             Ask::Say(lax(Command::Certify { key, token, fence }))
         }
-        340..420 => lock(Command::Delete { key, token: token(random) }),
+        340..420 => lock(Command::Delete { key, token: token(random), call: Call::Nobody }),
         420..520 => lock(guards(random, key)),
         520..650 => lock(Command::Keep {
             key,

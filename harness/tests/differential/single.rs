@@ -7,7 +7,7 @@ use std::time::Duration;
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::{Close, Event, Reply, Request, Server};
 use redquorum_protocol::wire::{Command, KEEP};
-use redquorum_protocol::{Answer, Cause, Key, Token};
+use redquorum_protocol::{Answer, Call, Cause, Key, Token};
 use redquorum_rig::trials::{Case, with_masters};
 use redquorum_rig::{ClockChange, Masters};
 
@@ -118,7 +118,7 @@ fn loading() {
     let token = TOKEN;
     let requests = [
         set(key(0), 10),
-        Request::Lock(Command::Delete { key: key(0), token }),
+        Request::Lock(Command::Delete { key: key(0), token, call: Call::Nobody }),
         Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true, fence: None }),
         Request::Lock(Command::Ping),
         Request::Lock(Command::Load(KEEP)),

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use crate::effect::Key;
+use crate::effect::{Call, Key};
 use crate::time::Time;
 use crate::token::Token;
 
@@ -23,6 +23,8 @@ struct Entry {
     state: State,
     /// When the key has expired by itself, if what was sent for it was executed at once.
     expires: Time,
+    /// Who is told when it is deleted.
+    call: Call,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -46,7 +48,8 @@ impl Entry {
 impl Ledger {
     /// Enters a key that is about to be created or extended, and expires then.
     pub(super) fn claim(&mut self, token: Token, key: Key, expires: Time) {
-        let entry = self.enter(token, Entry { key, state: State::Claimed, expires });
+        let entry =
+            self.enter(token, Entry { key, state: State::Claimed, expires, call: Call::Nobody });
         entry.expires = entry.expires.max(expires);
     }
 
@@ -65,6 +68,8 @@ impl Ledger {
             && entry.state == State::Claimed
         {
             entry.state = State::Left;
+            // It was a lease.
+            entry.call = Call::Everybody;
             self.ripe.insert((until, token));
         }
     }
@@ -90,16 +95,25 @@ impl Ledger {
     }
 
     /// The key shall go, and nothing says so yet.
-    pub(super) fn owe(&mut self, token: Token) {
+    pub(super) fn owe(&mut self, token: Token, call: Call) {
         if let Some(entry) = self.entries.get_mut(&token) {
             entry.state = State::Owed;
+            entry.call = entry.call.max(call);
         }
     }
 
     /// The key shall go, and the command that says so is being written. A key that was never
     /// entered is entered now: it is asked about all the same.
-    pub(super) fn pay(&mut self, token: Token, key: Key, now: Time) {
-        self.enter(token, Entry { key, state: State::Paying, expires: now }).state = State::Paying;
+    pub(super) fn pay(&mut self, token: Token, key: Key, now: Time, call: Call) {
+        let entry = self.enter(token, Entry { key, state: State::Paying, expires: now, call });
+        entry.state = State::Paying;
+        entry.call = entry.call.max(call);
+    }
+
+    /// The key of a token, if somebody is to be told when it is deleted.
+    pub(super) fn called(&self, token: Token) -> Option<&Key> {
+        let entry = self.entries.get(&token)?;
+        (entry.call != Call::Nobody).then_some(&entry.key)
     }
 
     fn enter(&mut self, token: Token, entry: Entry) -> &mut Entry {
@@ -111,11 +125,11 @@ impl Ledger {
     }
 
     /// All that is owed is being paid: these commands are to be written.
-    pub(super) fn pay_all(&mut self) -> Vec<(Token, Key)> {
+    pub(super) fn pay_all(&mut self) -> Vec<(Token, Key, Call)> {
         let owed = self.entries.iter_mut().filter(|(_, entry)| entry.state == State::Owed);
         owed.map(|(token, entry)| {
             entry.state = State::Paying;
-            (*token, entry.key.clone())
+            (*token, entry.key.clone(), entry.call)
         })
         .collect()
     }

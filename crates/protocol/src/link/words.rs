@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use crate::effect::{Ask, Key};
+use crate::effect::{Ask, Call, Key, Word};
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::Answer;
@@ -23,6 +23,8 @@ pub struct Bounds {
     pub ledger: usize,
     /// With keys of this many bytes owed or to be owed, no new votes.
     pub ledger_bytes: usize,
+    /// So many resources are listened for; who waits for more looks now and then.
+    pub listens: usize,
     /// The shortest pause between two tries to connect, or to pay a debt that met an error.
     pub retry_min: Duration,
     /// The longest such pause; it doubles from one to the other.
@@ -38,6 +40,7 @@ impl Bounds {
             unanswered_bytes: 32 << 20,
             ledger: 65_536,
             ledger_bytes: 64 << 20,
+            listens: 131_072,
             retry_min: Duration::from_millis(10),
             retry_max: Duration::from_secs(1),
         }
@@ -67,9 +70,16 @@ pub enum LinkInput<T> {
         key: Key,
         /// Whose key.
         token: Token,
+        /// Who is told when it is deleted.
+        call: Call,
         /// Whom to tell.
         tag: T,
     },
+    /// Somebody waits for a resource: listen for it, if it is not listened for already. What is heard is
+    /// said by [`LinkEffect::Hear`].
+    Listen(Key),
+    /// Nobody waits for it any more.
+    Unlisten(Key),
     /// A claim is over, and what it has under way gets a grace: its key shall go, if it is still there
     /// then. It is not owed until then, and nobody waits for it.
     Leave {
@@ -105,6 +115,13 @@ pub enum LinkInput<T> {
         /// What the master said.
         answer: Answer,
     },
+    /// The master said unasked that a resource became free there.
+    Freed {
+        /// The connection's number.
+        epoch: u64,
+        /// The key of the resource.
+        key: Key,
+    },
     /// [`Link::next_wake`](crate::Link::next_wake) has come.
     Wake,
     /// No new votes from now on; what is owed is still paid.
@@ -123,6 +140,8 @@ pub enum LinkEffect<T> {
     Close(u64),
     /// Tell whoever asked.
     Tell(T, Answer),
+    /// Tell whoever waits for this resource, or hands it on.
+    Hear(Key, Word),
 }
 
 /// Whether a link can collect votes.

@@ -1,4 +1,4 @@
-//! RESP2 frames: parsed in place, bounded, and never guessed at.
+//! Frames of RESP2, and what masters say besides in RESP3: parsed in place, bounded, and never guessed at.
 
 use alloc::vec::Vec;
 
@@ -11,7 +11,7 @@ const MAX_DEPTH: usize = 4;
 /// Most elements of one array.
 const MAX_ELEMENTS: i64 = 1024;
 
-/// One RESP2 value.
+/// One value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Frame<'a> {
     /// `+text`
@@ -22,13 +22,17 @@ pub enum Frame<'a> {
     Integer(i64),
     /// `$length`, then the bytes.
     Bulk(&'a [u8]),
-    /// `$-1` or `*-1`
+    /// `$-1`, `*-1` or `_`
     Null,
     /// `*count`, then the elements. A command is an array of bulks.
     Array(Vec<Self>),
+    /// `%count`, then twice as many elements: names and values.
+    Map(Vec<Self>),
+    /// `>count`, then the elements: said unasked, or to `SUBSCRIBE` and `UNSUBSCRIBE`.
+    Push(Vec<Self>),
 }
 
-/// Bytes that are no RESP2, or a value longer than was allowed.
+/// Bytes that are no value of RESP, or one longer than was allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Malformed;
 
@@ -78,15 +82,25 @@ impl<'a> Reader<'a> {
                 -1 => Ok(Frame::Null),
                 length => self.bulk(usize::try_from(length).map_err(|_| Stop::Malformed)?),
             },
+            b'_' if text.is_empty() => Ok(Frame::Null),
             b'*' => match number(text)? {
                 -1 => Ok(Frame::Null),
-                count if (0..=MAX_ELEMENTS).contains(&count) && depth > 0 => (0..count)
-                    .map(|_| self.value(depth - 1))
-                    .collect::<Result<_, _>>()
-                    .map(Frame::Array),
-                _ => Err(Stop::Malformed),
+                count => self.elements(count, depth).map(Frame::Array),
             },
+            b'%' => {
+                let count = number(text)?.checked_mul(2).ok_or(Stop::Malformed)?;
+                self.elements(count, depth).map(Frame::Map)
+            }
+            b'>' => self.elements(number(text)?, depth).map(Frame::Push),
             _ => Err(Stop::Malformed),
+        }
+    }
+
+    fn elements(&mut self, count: i64, depth: usize) -> Result<Vec<Frame<'a>>, Stop> {
+        if (0..=MAX_ELEMENTS).contains(&count) && depth > 0 {
+            (0..count).map(|_| self.value(depth - 1)).collect()
+        } else {
+            Err(Stop::Malformed)
         }
     }
 
@@ -95,7 +109,9 @@ impl<'a> Reader<'a> {
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
             // A first byte that starts nothing is refused before the line is complete.
             return match rest.first() {
-                None | Some(b'+' | b'-' | b':' | b'$' | b'*') => Err(Stop::Incomplete),
+                None | Some(b'+' | b'-' | b':' | b'$' | b'*' | b'_' | b'%' | b'>') => {
+                    Err(Stop::Incomplete)
+                }
                 Some(_) => Err(Stop::Malformed),
             };
         };
@@ -147,12 +163,15 @@ mod tests {
 
     #[test]
     fn every_prefix_of_a_value_is_incomplete_and_the_whole_is_read() {
-        let whole = b"*4\r\n:-3\r\n$2\r\n\r\n\r\n*1\r\n+ok\r\n$-1\r\n";
+        let whole = b"*6\r\n:-3\r\n$2\r\n\r\n\r\n*1\r\n+ok\r\n$-1\r\n%1\r\n+a\r\n_\r\n>1\r\n:2\r\n";
         for end in 0..whole.len() {
             assert_eq!(parse(&whole[..end], MAX_REPLY), Ok(None), "{end}");
         }
         let nested = Frame::Array(Vec::from([Frame::Simple(b"ok")]));
-        let parts = Vec::from([Frame::Integer(-3), Frame::Bulk(b"\r\n"), nested, Frame::Null]);
+        let map = Frame::Map(Vec::from([Frame::Simple(b"a"), Frame::Null]));
+        let push = Frame::Push(Vec::from([Frame::Integer(2)]));
+        let parts =
+            Vec::from([Frame::Integer(-3), Frame::Bulk(b"\r\n"), nested, Frame::Null, map, push]);
         assert_eq!(parse(whole, MAX_REPLY), Ok(Some((Frame::Array(parts), whole.len()))));
     }
 
@@ -168,6 +187,10 @@ mod tests {
             b"$2\r\nabcd",
             b"*2000\r\n",
             b"*-2\r\n",
+            b"_1\r\n",
+            b"%-1\r\n",
+            b"%9223372036854775807\r\n",
+            b">-1\r\n",
             b"*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
         ] {
             assert_eq!(parse(bad, MAX_REPLY), Err(Malformed), "{}", bad.escape_ascii());

@@ -18,15 +18,24 @@ pub const GUARD_SCRIPTS: [Script; 2] = [GUARDED, WATCH];
 
 /// Compare-and-delete. Answers 1: deleted, 0: no such key, else what is left of the other
 /// key's TTL (−1: it has none) and the start of its value. A key of another type is an error.
+///
+/// With a channel `ARGV[2]` those who listen to it are told (`ARGV[3]` is 1) or only counted, and the answer
+/// is 1 and their number. Where that is forbidden nobody listens.
 pub const DELETE: Script = Script {
     source: "\
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then return value end
-if value == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+if value == ARGV[1] then
+  redis.call('DEL', KEYS[1])
+  if not ARGV[2] then return 1 end
+  local said = ARGV[3] == '1' and redis.pcall('PUBLISH', ARGV[2], '') or redis.pcall('PUBSUB', 'NUMSUB', ARGV[2])
+  if type(said) == 'table' then said = said[2] or 0 end
+  return 1 + said
+end
 if not value then return 0 end
 return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 ",
-    sha1: "6c5166a33d984f04708a7d318e13f895f26645af",
+    sha1: "eb0b4f7a6708926fa14c6dbc670b9129a2728c52",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to `least`; `nil`, and nothing changed, if it holds

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Answer, Ask, Bounds, Cause, Key, Link, LinkEffect, LinkInput, RunId, TOKEN_LEN, Time, Token,
+    Answer, Ask, Bounds, Call, Cause, Key, Link, LinkEffect, LinkInput, RunId, TOKEN_LEN, Time,
+    Token,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -69,7 +70,7 @@ impl Bench {
     }
 
     pub(crate) fn settle(&mut self, number: u8, tag: u32) {
-        self.tell(LinkInput::Settle { key: key(), token: token(number), tag });
+        self.tell(LinkInput::Settle { key: key(), token: token(number), call: Call::Nobody, tag });
     }
 
     pub(crate) fn answer(&mut self, epoch: u64, answer: Answer) {
@@ -104,8 +105,14 @@ pub(crate) fn write_set(number: u8) -> Said {
     LinkEffect::Write(Command::Set { key: key(), token: token(number), ttl_ms: 1_000, fence: None })
 }
 
+/// The clean-up of what was a lease: whoever waits is told.
+pub(crate) fn write_call(number: u8) -> Said {
+    let (token, call) = (token(number), Call::Everybody);
+    LinkEffect::Write(Command::Delete { key: key(), token, call })
+}
+
 pub(crate) fn write_delete(number: u8) -> Said {
-    LinkEffect::Write(Command::Delete { key: key(), token: token(number) })
+    LinkEffect::Write(Command::Delete { key: key(), token: token(number), call: Call::Nobody })
 }
 
 pub(crate) fn write_kill(client_id: u64) -> Said {

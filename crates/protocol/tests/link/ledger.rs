@@ -198,7 +198,7 @@ fn a_key_that_is_left_alone_is_nobodys_until_its_time_and_is_then_deleted() {
     bench.pass(2_999 * MS);
     assert_eq!(bench.look(), []);
     bench.pass(MS);
-    assert_eq!((bench.look(), bench.link.owed()), (vec![write_delete(1)], 1));
+    assert_eq!((bench.look(), bench.link.owed()), (vec![write_call(1)], 1));
     bench.answer(1, Answer::Absent);
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
@@ -221,12 +221,12 @@ fn a_new_connection_pays_what_is_owed_and_leaves_alone_what_is_not_yet() {
     bench.connect(2);
     let mut said = bench.look();
     said.retain(|effect| matches!(effect, LinkEffect::Write(_)));
-    assert_eq!(said, [write_delete(1), write_delete(3)]);
+    assert_eq!(said, [write_call(1), write_delete(3)]);
     assert_eq!(bench.link.next_wake().min(later), bench.link.next_wake());
     bench.answer(2, Answer::Deleted);
     bench.answer(2, Answer::Deleted);
     bench.pass(2_800 * MS);
-    assert_eq!(bench.look(), [write_delete(2)]);
+    assert_eq!(bench.look(), [write_call(2)]);
 }
 
 #[test]

@@ -137,9 +137,12 @@ fn a_master_that_answers_twice_counts_once_and_its_first_answer_stands() {
 
 #[test]
 fn an_early_wake_does_nothing() {
-    let mut acquiring = Play::acquire(5, Patience { wait: 100 * MS, explain: true });
-    let mut pausing = Play::acquire(5, Patience { wait: 100 * MS, explain: true });
-    let mut explaining = Play::acquire(5, Patience { wait: Duration::ZERO, explain: true });
+    let mut acquiring =
+        Play::acquire(5, Patience { wait: 100 * MS, explain: true, ..Patience::default() });
+    let mut pausing =
+        Play::acquire(5, Patience { wait: 100 * MS, explain: true, ..Patience::default() });
+    let mut explaining =
+        Play::acquire(5, Patience { wait: Duration::ZERO, explain: true, ..Patience::default() });
     for play in [&mut pausing, &mut explaining] {
         let taken = || Some(Answer::Taken(Holder::NotAsked));
         (0..3).for_each(|at| play.hear(Step::Attempt(1), at, taken()));
@@ -191,7 +194,8 @@ fn the_deadline_counts_from_the_start_of_the_attempt_and_not_from_its_answers() 
 
 #[test]
 fn every_attempt_has_a_token_of_its_own_and_late_answers_to_an_older_one_never_count() {
-    let mut play = Play::acquire(5, Patience { wait: 12 * MS, explain: false });
+    let mut play =
+        Play::acquire(5, Patience { wait: 12 * MS, explain: false, ..Patience::default() });
     (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
     assert_eq!(play.settled(5, 1), [1; 5]);
     play.wake_at(START.plus(5 * MS));
@@ -202,7 +206,7 @@ fn every_attempt_has_a_token_of_its_own_and_late_answers_to_an_older_one_never_c
             *token
         })
         .collect();
-    assert_eq!(tokens, [Token::new([2; TOKEN_LEN]); 5]);
+    assert_eq!(tokens, [Token::new([2; TOKEN_LEN])], "one master first, and then the others");
     // Five grants of the first attempt, all late: they are no grants of the second.
     (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
     assert_eq!(play.verdict(), None);
@@ -213,7 +217,8 @@ fn every_attempt_has_a_token_of_its_own_and_late_answers_to_an_older_one_never_c
 
 #[test]
 fn a_late_answer_to_an_older_attempt_is_no_news_of_the_lease() {
-    let mut play = Play::acquire(5, Patience { wait: 100 * MS, explain: false });
+    let mut play =
+        Play::acquire(5, Patience { wait: 100 * MS, explain: false, ..Patience::default() });
     (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
     play.wake_at(START.plus(5 * MS));
     (0..3).for_each(|at| play.hear(Step::Attempt(2), at, Some(Answer::Created)));
@@ -228,7 +233,8 @@ fn a_late_answer_to_an_older_attempt_is_no_news_of_the_lease() {
 
 #[test]
 fn the_last_attempt_is_made_at_the_end_of_the_wait_and_none_behind_it() {
-    let mut play = Play::acquire(1, Patience { wait: 12 * MS, explain: false });
+    let mut play =
+        Play::acquire(1, Patience { wait: 12 * MS, explain: false, ..Patience::default() });
     let mut started = vec![];
     for attempt in 1..10 {
         started.push(play.now);
@@ -249,7 +255,10 @@ fn who_holds_it_is_waited_for_no_longer_than_for_the_last_clean_up() {
         (Answer::Absent, false),
         (unknown(0), false),
     ] {
-        let mut play = Play::acquire(5, Patience { wait: Duration::ZERO, explain: true });
+        let mut play = Play::acquire(
+            5,
+            Patience { wait: Duration::ZERO, explain: true, ..Patience::default() },
+        );
         (0..3)
             .for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
         assert_eq!(play.verdict(), None);
@@ -259,7 +268,8 @@ fn who_holds_it_is_waited_for_no_longer_than_for_the_last_clean_up() {
         assert_eq!(play.verdict().is_none(), waits, "{said:?}");
     }
     // and a silent one is not waited for longer than a node timeout
-    let mut play = Play::acquire(5, Patience { wait: Duration::ZERO, explain: true });
+    let mut play =
+        Play::acquire(5, Patience { wait: Duration::ZERO, explain: true, ..Patience::default() });
     (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
     play.wake_at(START.plus(50 * MS));
     assert_eq!(play.verdict(), Some(false));

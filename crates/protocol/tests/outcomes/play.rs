@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use redquorum_protocol::{
     Answer, Ask, Cause, Claim, Dice, Drift, Effect, Extension, Holder, Input, Loss, NodeId,
-    Patience, Step, TOKEN_LEN, Terms, Time, Token,
+    Patience, Step, TOKEN_LEN, Terms, Time, Token, Turn,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const START: Time = Time::from_millis(1_000);
-pub(crate) const ONCE: Patience = Patience { wait: Duration::ZERO, explain: false };
+pub(crate) const ONCE: Patience =
+    Patience { wait: Duration::ZERO, explain: false, wake_ups: false, turn: Turn::First };
 
 /// What one master does with one command.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -71,6 +72,10 @@ impl Dice for Counted {
 
     fn pause(&mut self, _attempt: u32) -> Duration {
         5 * MS
+    }
+
+    fn random(&mut self) -> u64 {
+        0
     }
 }
 

@@ -28,6 +28,10 @@ impl Dice for Counted {
     fn pause(&mut self, attempt: u32) -> Duration {
         Backoff::default().pause(attempt, self.0)
     }
+
+    fn random(&mut self) -> u64 {
+        self.0
+    }
 }
 
 pub(crate) fn token(number: u64) -> Token {
@@ -99,7 +103,7 @@ proptest! {
     ) {
         let (mut dice, mut said) = (Counted(0), Vec::new());
         let mut now = if mild { Time::ZERO } else { start };
-        let mut claim = Claim::acquire(now, terms, Patience { wait, explain }, &mut dice, &mut said);
+        let mut claim = Claim::acquire(now, terms, Patience { wait, explain, ..Patience::default() }, &mut dice, &mut said);
         let mut opened = now;
         // The last state in which a lease was lost: it never changes again.
         let mut lost = None;
@@ -161,7 +165,7 @@ proptest! {
         let longer = |terms: Terms| terms.with_grace(Duration::from_millis(grace));
         prop_assume!(longer(terms).is_ok());
         let (mut dices, mut said) = ([Counted(0), Counted(0)], Vec::new());
-        let patience = Patience { wait: Duration::ZERO, explain: false };
+        let patience = Patience { wait: Duration::ZERO, explain: false, ..Patience::default() };
         let both = [bare(terms), longer(terms).unwrap()];
         let mut claims: Vec<Claim> = both.into_iter().zip(&mut dices).map(|(terms, dice)| {
             Claim::acquire(Time::ZERO, terms, patience, dice, &mut said)
@@ -212,6 +216,7 @@ fn check_effects(said: &[Effect]) -> Result<(), TestCaseError> {
             _ => {}
         }
     }
-    prop_assert_eq!(asked, settled);
+    // A clean-up also asks masters that were not asked for the key: who holds it there?
+    prop_assert!(asked.is_subset(&settled), "{:?} of {:?}", settled, asked);
     Ok(())
 }

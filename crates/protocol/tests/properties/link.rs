@@ -7,8 +7,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use redquorum_protocol::wire::{Command, Greeting, Markers};
 use redquorum_protocol::{
-    Answer, Ask, Bounds, Cause, Drift, Fence, Guard, Holder, Key, Link, LinkEffect, LinkInput,
-    RunId, Time, Token,
+    Answer, Ask, Bounds, Call, Cause, Drift, Fence, Guard, Holder, Key, Link, LinkEffect,
+    LinkInput, RunId, Time, Token,
 };
 
 use crate::claim::*;
@@ -224,7 +224,11 @@ impl World {
                 assert!(!self.settled.contains(token), "written behind its clean-up");
             }
             Command::Watch { .. } => assert!(self.guard.is_some() && !self.shut_down),
-            Command::Load(_) | Command::Ping | Command::Bless { .. } => {}
+            Command::Hello | Command::Subscribe { .. } => assert!(!self.shut_down),
+            Command::Load(_)
+            | Command::Unsubscribe { .. }
+            | Command::Ping
+            | Command::Bless { .. } => {}
         }
     }
 
@@ -292,7 +296,10 @@ impl World {
             Act::Settle(at) if !self.living.is_empty() => {
                 let token = self.living.swap_remove(at % self.living.len());
                 self.settled.insert(token);
-                self.tell(LinkInput::Settle { key: key(), token, tag }, Some(tag));
+                self.tell(
+                    LinkInput::Settle { key: key(), token, call: Call::Nobody, tag },
+                    Some(tag),
+                );
             }
             Act::Probe => self.tell(LinkInput::Probe(tag), Some(tag)),
             Act::ShutDown => {
@@ -427,7 +434,10 @@ impl World {
                     self.scripts = true;
                     Answer::Alive
                 }
-                Command::Ping => Answer::Alive,
+                Command::Hello
+                | Command::Subscribe { .. }
+                | Command::Unsubscribe { .. }
+                | Command::Ping => Answer::Alive,
             }
         };
         let answer = if watches { answer.stamped(self.millis() * 1_000) } else { answer };
@@ -572,7 +582,10 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
     prop_oneof![
         4 => ask.prop_map(|ask| LinkInput::Send { key: key(), ask, tag: 0 }),
         2 => (0..4_u64, any_time()).prop_map(|(number, until)| LinkInput::Leave { token: token(number), until }),
-        4 => (0..4_u64).prop_map(|number| LinkInput::Settle { key: key(), token: token(number), tag: 0 }),
+        4 => (0..4_u64).prop_map(|number| LinkInput::Settle { key: key(), token: token(number), call: Call::Nobody, tag: 0 }),
+        2 => any_key().prop_map(LinkInput::Listen),
+        1 => any_key().prop_map(LinkInput::Unlisten),
+        1 => (epoch(), any_key()).prop_map(|(epoch, key)| LinkInput::Freed { epoch, key }),
         1 => Just(LinkInput::Probe(0)),
         1 => Just(LinkInput::Bless(0)),
         4 => (epoch(), any_greeting()).prop_map(|(epoch, greeting)| {
@@ -587,11 +600,17 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
             1 => (any_marker(), any_marker()).prop_map(|(boot, vigil)| Answer::Marked { boot, vigil }),
             2 => (any_answer(), any::<u64>()).prop_map(|(answer, micros)| answer.stamped(micros)),
             1 => Just(Answer::Blessed),
+            2 => Just(Answer::Alive),
+            1 => (0..3_u32).prop_map(|listeners| Answer::Freed { listeners }),
         ])
             .prop_map(|(epoch, answer)| LinkInput::Answered { epoch, answer }),
         4 => Just(LinkInput::Wake),
         1 => Just(LinkInput::ShutDown),
     ]
+}
+
+fn any_key() -> impl Strategy<Value = Key> {
+    (0..4_u8).prop_map(|key| Key::from([key]))
 }
 
 fn any_marker() -> impl Strategy<Value = Option<Arc<str>>> {
@@ -622,6 +641,7 @@ fn any_bounds() -> impl Strategy<Value = Bounds> {
             unanswered_bytes: bytes,
             ledger,
             ledger_bytes: bytes,
+            listens: ledger,
             retry_min: min,
             retry_max: max,
         },

@@ -112,7 +112,7 @@ impl Cluster {
     /// Starts a claim and returns its number.
     pub(crate) fn acquire(&mut self, client: usize, wait: Duration) -> u64 {
         let mut out = Vec::new();
-        let patience = Patience { wait, explain: true };
+        let patience = Patience { wait, explain: true, ..Patience::default() };
         let claim =
             Claim::acquire(self.world.now, self.terms, patience, &mut self.world.random, &mut out);
         self.claims += 1;
@@ -136,8 +136,8 @@ impl Cluster {
                 Effect::Send { node, step, ask } => {
                     (node, LinkInput::Send { key, ask, tag: (number, step) })
                 }
-                Effect::Settle { node, step, token } => {
-                    (node, LinkInput::Settle { key, token, tag: (number, step) })
+                Effect::Settle { node, step, token, call } => {
+                    (node, LinkInput::Settle { key, token, call, tag: (number, step) })
                 }
                 Effect::Leave { node, token, until } => (node, LinkInput::Leave { token, until }),
                 _ => {

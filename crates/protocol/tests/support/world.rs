@@ -47,6 +47,10 @@ impl Dice for Random {
     fn pause(&mut self, _attempt: u32) -> Duration {
         Duration::from_micros(2_000 + self.below(20_000))
     }
+
+    fn random(&mut self) -> u64 {
+        self.below(u64::MAX)
+    }
 }
 
 /// A model master: it executes the very commands that links write.
@@ -115,7 +119,7 @@ impl Master {
                 }
                 None => Answer::Absent,
             },
-            Command::Delete { key, token } => match self.found(now, key) {
+            Command::Delete { key, token, .. } => match self.found(now, key) {
                 Some((ours, _)) if ours == *token => {
                     self.keys.remove(key);
                     Answer::Deleted
@@ -123,7 +127,12 @@ impl Master {
                 Some(other) => taken(now, other),
                 None => Answer::Absent,
             },
-            Command::Kill { .. } | Command::Load(_) | Command::Ping => Answer::Alive,
+            Command::Kill { .. }
+            | Command::Load(_)
+            | Command::Hello
+            | Command::Subscribe { .. }
+            | Command::Unsubscribe { .. }
+            | Command::Ping => Answer::Alive,
         }
     }
 

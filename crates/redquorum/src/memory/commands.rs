@@ -6,7 +6,7 @@ use redquorum_protocol::MAX_NUMBER;
 use redquorum_protocol::wire::{CERTIFY, DELETE, Frame, GRANT, GUARDED, KEEP, WATCH, scripts};
 use tokio::time::Instant;
 
-use super::{Entry, Master, State};
+use super::{Entry, Line, Master, State};
 use crate::clock::wall_micros;
 
 impl Entry {
@@ -169,6 +169,39 @@ impl State {
     }
 }
 
+impl State {
+    /// Forgets a connection.
+    pub(super) fn hang_up(&mut self, id: u64) -> Option<Line> {
+        let channels: Vec<_> = self.channels.keys().cloned().collect();
+        channels.iter().for_each(|channel| self.ignore(channel, id));
+        self.connections.remove(&id)
+    }
+
+    fn ignore(&mut self, channel: &[u8], id: u64) {
+        if let Some(listeners) = self.channels.get_mut(channel) {
+            listeners.remove(&id);
+            if listeners.is_empty() {
+                self.channels.remove(channel);
+            }
+        }
+    }
+
+    /// What [`DELETE`] does with a channel: tells those who listen to it, or not; says how many they are.
+    fn call(&self, call: &[&[u8]]) -> i64 {
+        let [channel, told] = call else { return 0 };
+        let Some(listeners) = self.channels.get(*channel) else { return 0 };
+        if *told == b"1" {
+            let mut message = Vec::new();
+            push(&mut message, b"message", channel, &Frame::Bulk(b""));
+            for line in listeners.iter().filter_map(|id| self.connections.get(id)) {
+                // Nobody is there if it has just hung up.
+                let _ = line.unasked.send(message.clone());
+            }
+        }
+        i64::try_from(listeners.len()).unwrap_or(i64::MAX)
+    }
+}
+
 impl Master {
     pub(super) fn execute(&self, id: u64, args: &[Frame<'_>], out: &mut Vec<u8>) {
         let args: Vec<&[u8]> = args
@@ -202,10 +235,10 @@ impl Master {
             }
             [b"CLIENT", b"KILL", b"ID", old] => {
                 let old = number(old);
-                let killed = state.connections.remove(&old);
+                let killed = state.hang_up(old);
                 integer(out, i64::from(killed.is_some()));
-                if let Some(connection) = killed {
-                    connection.abort();
+                if let Some(line) = killed {
+                    line.serving.abort();
                 }
             }
             [b"SET", key, value, b"NX", b"PX", ttl] => {
@@ -246,15 +279,24 @@ impl Master {
             {
                 state.watch(micros, (boot, vigil), (run_id, marker), (begin, ms, ended), out);
             }
-            [b"EVALSHA", sha, b"1", key, token] if *sha == DELETE.sha1.as_bytes() => {
+            [b"EVALSHA", sha, b"1", key, token, call @ ..] if *sha == DELETE.sha1.as_bytes() => {
                 match state.live(key) {
                     Some(entry) if entry.value == *token => {
                         state.keys.remove(*key);
-                        integer(out, 1);
+                        integer(out, 1 + state.call(call));
                     }
                     Some(entry) => taken(out, entry),
                     None => integer(out, 0),
                 }
+            }
+            [b"HELLO", b"3"] => out.extend(b"%1\r\n$5\r\nproto\r\n:3\r\n"),
+            [b"SUBSCRIBE", channel] => {
+                state.channels.entry(channel.to_vec()).or_default().insert(id);
+                push(out, b"subscribe", channel, &Frame::Integer(1));
+            }
+            [b"UNSUBSCRIBE", channel] => {
+                state.ignore(channel, id);
+                push(out, b"unsubscribe", channel, &Frame::Integer(0));
             }
             [b"EVALSHA", sha, b"1", key, token, ttl, repair] if *sha == KEEP.sha1.as_bytes() => {
                 state.keep(key, token, (ttl, repair), None, out);
@@ -326,6 +368,17 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(format!("${}\r\n", bytes.len()).into_bytes());
     out.extend_from_slice(bytes);
     out.extend(b"\r\n");
+}
+
+/// What a master says unasked, or to those who listen.
+fn push(out: &mut Vec<u8>, what: &[u8], channel: &[u8], last: &Frame<'_>) {
+    out.extend(b">3\r\n");
+    bulk(out, what);
+    bulk(out, channel);
+    match last {
+        Frame::Integer(count) => integer(out, *count),
+        _ => bulk(out, b""),
+    }
 }
 
 fn taken(out: &mut Vec<u8>, entry: &Entry) {

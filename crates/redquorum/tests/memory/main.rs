@@ -13,4 +13,5 @@ mod shutdown;
 mod support;
 mod threads;
 mod wait;
+mod waiting;
 mod watchdog;

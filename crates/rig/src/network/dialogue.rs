@@ -23,6 +23,14 @@ impl Label {
     pub(super) fn none() -> Self {
         Self { number: 0, command: Arc::new([]) }
     }
+
+    /// Of what a master says unasked: the words themselves, such as `message`, the channel and what is said
+    /// on it.
+    fn unasked(said: &Reply) -> Self {
+        let Reply::Array(words) = said else { return Self::none() };
+        let words = words.iter().filter_map(Reply::text).map(|text| text.as_bytes().to_vec());
+        Self { number: 0, command: words.collect() }
+    }
 }
 
 /// What a new connection must say to be treated as this one is.
@@ -72,13 +80,13 @@ impl Dialogue {
     /// A reply came: which request it answers. `push`: it is a RESP3 push.
     pub(super) fn answered(&mut self, reply: &Reply, push: bool) -> Label {
         let Some(command) = self.unanswered.front().map(|label| &label.command) else {
-            return Label::none();
+            return if push { Label::unasked(reply) } else { Label::none() };
         };
         // A confirmation is an array in RESP2 and a push in RESP3; there are several to a request.
         let confirms = is(command, &SUBSCRIBING)
             && matches!(reply, Reply::Array(values) if values.first().is_some_and(is_confirmation));
         if push && !confirms {
-            return Label::none();
+            return Label::unasked(reply);
         }
         let streams =
             is(command, &["MONITOR", "SYNC", "PSYNC"]) && !matches!(reply, Reply::Error(_));
@@ -149,6 +157,22 @@ mod tests {
             let numbers = [(); 2].map(|()| dialogue.answered(&ok(), false).number);
             assert_eq!(numbers, [own, 0], "{words}");
         }
+    }
+
+    #[test]
+    fn what_comes_unasked_is_told_by_its_own_words_and_answers_nothing() {
+        let mut dialogue = Dialogue::default();
+        let word = |text: &str| Reply::Bulk(text.as_bytes().to_vec());
+        let said = |words: &[&str]| Reply::Array(words.iter().map(|text| word(text)).collect());
+        ask(&mut dialogue, "SUBSCRIBE news");
+        ask(&mut dialogue, "GET k");
+        let news = said(&["message", "news", "all is well"]);
+        let label = dialogue.answered(&news, true);
+        assert_eq!((label.number, &*label.command[1]), (0, &b"news"[..]));
+        assert_eq!(dialogue.answered(&said(&["subscribe", "news"]), true).number, 1);
+        assert_eq!(dialogue.answered(&news, true).number, 0);
+        assert_eq!(dialogue.answered(&ok(), false).number, 2);
+        assert_eq!(&*dialogue.answered(&news, true).command[0], b"message");
     }
 
     #[test]

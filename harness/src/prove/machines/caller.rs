@@ -57,7 +57,7 @@ impl Caller {
     /// How a claim starts: with all masters asked.
     pub(super) fn patience(scope: &Scope) -> Patience {
         let wait = if scope.waits { TICK * 100 } else { Duration::ZERO };
-        Patience { wait, explain: false }
+        Patience { wait, explain: false, ..Patience::default() }
     }
 
     /// The token that it counts on, or tries for: its attempt is undecided or won, or its lease is
@@ -165,6 +165,10 @@ impl Dice for Numbered {
 
     fn pause(&mut self, _attempt: u32) -> Duration {
         TICK
+    }
+
+    fn random(&mut self) -> u64 {
+        0
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Answer, Ask, Bounds, Cause, Key, Link, LinkEffect, LinkInput, RunId, Step, Time, Token,
+    Answer, Ask, Bounds, Call, Cause, Key, Link, LinkEffect, LinkInput, RunId, Step, Time, Token,
 };
 
 use super::Blunder;
@@ -121,7 +121,9 @@ impl Side {
     pub(super) fn order(&mut self, order: Order, tag: Tag, blunder: Blunder, told: &mut Told) {
         let (input, round) = match order {
             Order::Ask { ask, round } => (LinkInput::Send { key: key(), ask, tag }, round),
-            Order::Settle(token) => (LinkInput::Settle { key: key(), token, tag }, 0),
+            Order::Settle(token) => {
+                (LinkInput::Settle { key: key(), token, call: Call::Nobody, tag }, 0)
+            }
         };
         self.handle(NOW, input, round, blunder, told);
     }
@@ -175,6 +177,9 @@ impl Side {
             Command::Certify { .. } => unreachable!("these claims ask for no fencing token"),
             Command::Guarded { .. } | Command::Watch { .. } | Command::Bless { .. } => {
                 unreachable!("these links have no guard")
+            }
+            Command::Hello | Command::Subscribe { .. } | Command::Unsubscribe { .. } => {
+                unreachable!("these claims are not woken")
             }
             Command::Kill { .. } if blunder == Blunder::KillsNobody => Request::Ping,
             Command::Kill { client_id } => Request::Kill(*client_id),
@@ -367,7 +372,7 @@ impl Side {
         };
         let (token, tag) = (token(of), (0, Step::Release));
         // It is done with what it has never heard of, and does not ask about it.
-        let settle = LinkInput::Settle { key: key(), token, tag };
+        let settle = LinkInput::Settle { key: key(), token, call: Call::Nobody, tag };
         if says(settle) == Some(LinkEffect::Tell(tag, Answer::Unknown(Cause::ShutDown))) {
             return Entry::None;
         }

@@ -192,7 +192,7 @@ impl Turn<'_> {
                     (node, step, Order::Ask { ask, round })
                 }
                 Effect::Settle { node, .. } if self.is_left_alone(node) => continue,
-                Effect::Settle { node, step, token } => (node, step, Order::Settle(token)),
+                Effect::Settle { node, step, token, .. } => (node, step, Order::Settle(token)),
                 _ => continue,
             };
             let tag = (self.caller.claims, step);

@@ -214,6 +214,8 @@ pub enum Class {
     Extend,
     /// It deletes a key.
     Release,
+    /// None: a master says by itself that a resource became free.
+    WakeUp,
     /// Anything at all.
     #[default]
     Any,
@@ -234,10 +236,11 @@ impl FromStr for Class {
             "acquire" => Self::Acquire,
             "extend" => Self::Extend,
             "release" => Self::Release,
+            "wake-up" => Self::WakeUp,
             "any" => Self::Any,
             _ => {
                 return Err(format!(
-                    "`{text}` is no class of requests: write acquire, extend, release or any"
+                    "`{text}` is no class of messages: write acquire, extend, release, wake-up or any"
                 ));
             }
         })
@@ -250,6 +253,7 @@ impl fmt::Display for Class {
             Self::Acquire => "acquire",
             Self::Extend => "extend",
             Self::Release => "release",
+            Self::WakeUp => "wake-up",
             Self::Any => "any",
         })
     }

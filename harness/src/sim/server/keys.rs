@@ -130,7 +130,7 @@ impl Keys {
                 Some(other) => taken(now, other),
                 None => Answer::Absent,
             },
-            Command::Delete { key, token } => match self.found(now, &key) {
+            Command::Delete { key, token, .. } => match self.found(now, &key) {
                 Some((ours, _)) if ours == token => {
                     self.stored.locks.remove(&key);
                     self.changed = true;
@@ -144,7 +144,10 @@ impl Keys {
             }
             Command::Load(script) => self.load(script),
             Command::Ping => Answer::Alive,
-            Command::Kill { .. } => unreachable!("executed by the server"),
+            Command::Kill { .. }
+            | Command::Hello
+            | Command::Subscribe { .. }
+            | Command::Unsubscribe { .. } => unreachable!("executed by the server"),
         }
     }
 

@@ -6,7 +6,7 @@ mod life;
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Expect;
-use redquorum_protocol::{Cause, Fence, Holder, MAX_NUMBER};
+use redquorum_protocol::{Call, Cause, Fence, Holder, MAX_NUMBER};
 
 use crate::sabotage::Laxity;
 use crate::scenario::Ahead;
@@ -28,7 +28,7 @@ fn set(number: u8, ttl_ms: u64) -> Request {
 }
 
 fn delete(number: u8) -> Request {
-    Request::Lock(Command::Delete { key: key(), token: token(number) })
+    Request::Lock(Command::Delete { key: key(), token: token(number), call: Call::Nobody })
 }
 
 /// Its counter is remembered for a second.

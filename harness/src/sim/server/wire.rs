@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use redquorum_protocol::{Call, Key};
+
 use super::{Event, Request};
 
 /// A connection, unique over restarts.
@@ -32,9 +34,21 @@ pub(super) struct Wire {
     /// `None` while it waits to be accepted.
     client_id: Option<u64>,
     closed: Option<Close>,
+    /// What it listens for.
+    channels: Vec<Key>,
 }
 
 impl Wire {
+    pub(super) fn subscribe(&mut self, key: Key) {
+        if !self.channels.contains(&key) {
+            self.channels.push(key);
+        }
+    }
+
+    pub(super) fn unsubscribe(&mut self, key: &Key) {
+        self.channels.retain(|channel| channel != key);
+    }
+
     /// Behind its end nothing arrives.
     pub(super) fn arrive(&mut self, request: Request) {
         if self.closed.is_none() {
@@ -118,6 +132,19 @@ impl Wires {
         } else if wire.closed != Some(Close::Reset) {
             wire.closed = Some(how);
         }
+    }
+
+    /// Tells those who listen, if they are to be told. How many they are.
+    pub(super) fn call(&self, key: &Key, call: Call, out: &mut Vec<Event>) -> u32 {
+        let listen = self.open.iter().filter(|(_, wire)| wire.channels.contains(key));
+        let mut count = 0;
+        for (connection, wire) in listen {
+            count += 1;
+            if call == Call::Everybody && wire.closed.is_none() {
+                out.push(Event::Freed(*connection, key.clone()));
+            }
+        }
+        count
     }
 
     pub(super) fn forget(&mut self, index: usize) {

@@ -39,7 +39,7 @@ impl Texts {
                 let token = compares.then(|| self.token(lie.on_the_wire(*token)));
                 Act::Keep { key: self.key(key), token, ttl_ms: Some(*ttl_ms) }
             }
-            Command::Delete { key, token } => {
+            Command::Delete { key, token, .. } => {
                 let compares = lie != Lie::PlainDel;
                 let token = compares.then(|| self.token(lie.on_the_wire(*token)));
                 Act::Delete { key: self.key(key), token }
@@ -53,6 +53,9 @@ impl Texts {
             Command::Watch { .. }
             | Command::Bless { .. }
             | Command::Kill { .. }
+            | Command::Hello
+            | Command::Subscribe { .. }
+            | Command::Unsubscribe { .. }
             | Command::Load(_)
             | Command::Ping => return None,
         })
@@ -142,7 +145,8 @@ fn outcome_of(act: &Act, answer: &Answer) -> Outcome {
             | Answer::Granted { .. }
             | Answer::Certified { .. }
             | Answer::Kept
-            | Answer::Deleted,
+            | Answer::Deleted
+            | Answer::Freed { .. },
         ) => Outcome::Done,
         (_, Answer::Unknown(_)) => Outcome::Error,
         _ => Outcome::Refused,

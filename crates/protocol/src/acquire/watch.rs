@@ -1,0 +1,136 @@
+//! Watch: what is known of a resource that others hold, while it is waited for.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::quorum::{NodeId, NodeSet};
+use crate::time::Time;
+use crate::token::Token;
+use crate::vote::{Answer, Holder};
+
+/// See the [module](self).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Watch {
+    known: Vec<Known>,
+}
+
+/// What is known of the key on one master.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Known {
+    /// Nothing: it may be free.
+    Nothing,
+    /// There is none.
+    Free,
+    /// Somebody's, until then at the latest, unless it is extended.
+    Held(Time, Option<Token>),
+}
+
+impl Watch {
+    /// Nothing is known of any master.
+    pub(super) fn new(nodes: usize) -> Self {
+        Self { known: vec![Known::Nothing; nodes] }
+    }
+
+    /// The same masters, and nothing is known.
+    pub(super) fn renewed(&self) -> Self {
+        Self::new(self.known.len())
+    }
+
+    /// What a master answered to a compare-and-delete.
+    pub(super) fn looked(&mut self, now: Time, node: NodeId, answer: &Answer) {
+        let until = |left_ms| now.plus(Duration::from_millis(left_ms));
+        self.known[node.index()] = match answer {
+            Answer::Deleted | Answer::Absent => Known::Free,
+            Answer::Taken(holder) => match *holder {
+                Holder::Lease { token, left_ms } => Known::Held(until(left_ms), Some(token)),
+                Holder::Foreign { left_ms } => Known::Held(until(left_ms), None),
+                Holder::NoExpiry | Holder::WrongType => Known::Held(Time::NEVER, None),
+                Holder::NotAsked => Known::Nothing,
+            },
+            _ => Known::Nothing,
+        };
+    }
+
+    /// It became free on this master.
+    pub(super) fn freed(&mut self, node: NodeId) {
+        self.known[node.index()] = Known::Free;
+    }
+
+    /// The masters that said that it is free.
+    pub(super) fn free(&self) -> NodeSet {
+        let is_free = |node: &NodeId| self.known[node.index()] == Known::Free;
+        NodeId::all(self.known.len()).filter(is_free).collect()
+    }
+
+    /// Before then no quorum can be free, unless somebody gives it back: when the key expires on the
+    /// last of the first `quorum` masters. One of which nothing is known counts as free.
+    pub(super) fn earliest(&self, quorum: usize) -> Time {
+        let mut until: Vec<Time> = self.known.iter().map(|known| known.until()).collect();
+        until.sort_unstable();
+        until.get(quorum - 1).copied().unwrap_or(Time::NEVER)
+    }
+
+    /// Whether this master shows a holder that no other shows, too: what is left of a lease that is
+    /// over, most likely.
+    pub(super) fn is_alone(&self, node: NodeId) -> bool {
+        let Known::Held(_, holder) = self.known[node.index()] else { return false };
+        let same = |known: &&Known| matches!(known, Known::Held(_, other) if *other == holder);
+        self.known.iter().filter(same).count() == 1
+    }
+}
+
+impl Known {
+    const fn until(self) -> Time {
+        match self {
+            Self::Nothing | Self::Free => Time::ZERO,
+            Self::Held(until, _) => until,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::token::TOKEN_LEN;
+
+    fn at(ms: u64) -> Time {
+        Time::ZERO.plus(Duration::from_millis(ms))
+    }
+
+    fn lease(byte: u8, left_ms: u64) -> Answer {
+        Answer::Taken(Holder::Lease { token: Token::new([byte; TOKEN_LEN]), left_ms })
+    }
+
+    #[test]
+    fn no_quorum_is_free_before_the_qth_smallest_of_what_is_left() {
+        let mut watch = Watch::new(5);
+        assert_eq!(watch.earliest(3), Time::ZERO);
+        for (node, left) in [40, 10, 30, 20, 50].into_iter().enumerate() {
+            watch.looked(at(5), NodeId::new(node), &lease(1, left));
+        }
+        assert_eq!(watch.earliest(3), at(35));
+        watch.freed(NodeId::new(0));
+        assert_eq!(watch.earliest(3), at(25));
+        watch.looked(at(6), NodeId::new(1), &Answer::Absent);
+        watch.looked(at(6), NodeId::new(2), &Answer::Taken(Holder::NoExpiry));
+        assert_eq!(watch.earliest(3), at(25));
+        watch.looked(at(6), NodeId::new(3), &Answer::Taken(Holder::WrongType));
+        assert_eq!(watch.earliest(3), at(55));
+        assert_eq!(watch.earliest(4), Time::NEVER);
+        // One that does not answer may be free.
+        watch.looked(at(6), NodeId::new(3), &Answer::Unknown(crate::vote::Cause::Silent));
+        assert_eq!(watch.earliest(3), Time::ZERO);
+    }
+
+    #[test]
+    fn a_holder_that_one_master_alone_names_is_told_from_one_that_two_name() {
+        let mut watch = Watch::new(3);
+        watch.looked(at(0), NodeId::new(0), &lease(1, 9));
+        watch.looked(at(0), NodeId::new(1), &lease(2, 9));
+        assert!(watch.is_alone(NodeId::new(0)) && watch.is_alone(NodeId::new(1)));
+        assert!(!watch.is_alone(NodeId::new(2)));
+        watch.looked(at(0), NodeId::new(2), &lease(1, 7));
+        assert!(!watch.is_alone(NodeId::new(0)) && watch.is_alone(NodeId::new(1)));
+    }
+}
