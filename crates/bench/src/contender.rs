@@ -44,6 +44,7 @@ pub(crate) enum Contender {
 pub(crate) enum Kind {
     Floor,
     ScriptFloor,
+    Polling,
     Redquorum,
     Fenced,
     Guarded,
@@ -55,6 +56,14 @@ impl Kind {
     /// What defences cost.
     pub(crate) const DEFENDED: &[Self] =
         &[Self::Redquorum, Self::Fenced, Self::Guarded, Self::ScriptFloor];
+
+    /// Locks that wait.
+    pub(crate) const CROWDED: &[Self] = &[
+        Self::Redquorum,
+        Self::Polling,
+        #[cfg(feature = "rslock")]
+        Self::Rslock,
+    ];
 
     /// Plain locks.
     pub(crate) const PLAIN: &[Self] = &[
@@ -68,6 +77,7 @@ impl Kind {
         match self {
             Self::Floor => "floor",
             Self::ScriptFloor => "script floor",
+            Self::Polling => "polling, every 50 to 250 ms",
             Self::Redquorum => "redquorum",
             Self::Fenced => "redquorum, fenced",
             Self::Guarded => "redquorum, fenced and guarded",
@@ -78,7 +88,9 @@ impl Kind {
 
     pub(crate) async fn connect(self, urls: &[String]) -> Contender {
         match self {
-            Self::Floor => Contender::Floor(connect_all(urls).await, Script::new(DELETE)),
+            Self::Floor | Self::Polling => {
+                Contender::Floor(connect_all(urls).await, Script::new(DELETE))
+            }
             Self::ScriptFloor => {
                 let grant = Script::new(GRANT.source);
                 Contender::ScriptFloor(connect_all(urls).await, Script::new(DELETE), grant)
@@ -147,9 +159,8 @@ impl Contender {
         match self {
             Self::Floor(connections, script) => {
                 let token: [u8; 20] = rand::random();
-                let mut set = redis::cmd("SET");
-                set.arg(resource).arg(&token).arg("NX").arg("PX").arg(TTL_MS);
-                bare_pair(start, connections, &set, script, (resource, &token)).await
+                bare_pair(start, connections, &set(resource, &token), script, (resource, &token))
+                    .await
             }
             Self::ScriptFloor(connections, script, grant) => {
                 let token: [u8; 20] = rand::random();
@@ -184,6 +195,86 @@ impl Contender {
     }
 }
 
+/// What a contender holds.
+pub(crate) enum Held {
+    Token([u8; 20]),
+    Lease(redquorum::Lease),
+    #[cfg(feature = "rslock")]
+    Rslock(rslock::Lock),
+}
+
+impl Contender {
+    /// Waits for a resource that others hold, for so long.
+    pub(crate) async fn take(&self, resource: &str, wait: Duration) -> Option<Held> {
+        match self {
+            Self::Floor(connections, script) => {
+                let end = Instant::now() + wait;
+                while Instant::now() < end {
+                    let token: [u8; 20] = rand::random();
+                    if all_of(connections, &set(resource, &token)).await * 2 > connections.len() {
+                        return Some(Held::Token(token));
+                    }
+                    all_of(connections, &delete(script, resource, &token)).await;
+                    let pause = rand::random_range(50..=250);
+                    tokio::time::sleep(Duration::from_millis(pause)).await;
+                }
+                None
+            }
+            Self::Redquorum(lock) | Self::Fenced(lock) | Self::Guarded(lock) => {
+                lock.acquire(resource).wait(wait).await.ok().map(Held::Lease)
+            }
+            #[cfg(feature = "rslock")]
+            Self::Rslock(manager) => {
+                let end = Instant::now() + wait;
+                while Instant::now() < end {
+                    if let Ok(lock) = manager.lock(resource, TTL).await {
+                        return Some(Held::Rslock(lock));
+                    }
+                }
+                None
+            }
+            Self::ScriptFloor(..) => None,
+        }
+    }
+
+    pub(crate) async fn give_back(&self, held: Held) {
+        match (self, held) {
+            (_, Held::Lease(lease)) => drop(lease.release().await),
+            (Self::Floor(connections, script), Held::Token(token)) => {
+                all_of(connections, &delete(script, "bench:crowd", &token)).await;
+            }
+            #[cfg(feature = "rslock")]
+            (Self::Rslock(manager), Held::Rslock(lock)) => manager.unlock(&lock).await,
+            _ => unreachable!("every contender gives back what it took"),
+        }
+    }
+}
+
+fn set(resource: &str, token: &[u8]) -> redis::Cmd {
+    let mut set = redis::cmd("SET");
+    set.arg(resource).arg(token).arg("NX").arg("PX").arg(TTL_MS);
+    set
+}
+
+fn delete(script: &Script, resource: &str, token: &[u8]) -> redis::Cmd {
+    let mut delete = redis::cmd("EVALSHA");
+    delete.arg(script.get_hash()).arg(1).arg(resource).arg(token);
+    delete
+}
+
+/// Asks all, and waits for all. How many said OK, or that there was such a key.
+async fn all_of(connections: &[MultiplexedConnection], command: &redis::Cmd) -> usize {
+    let ask = |connection: &MultiplexedConnection| {
+        let mut connection = connection.clone();
+        async move { command.query_async::<Value>(&mut connection).await }
+    };
+    let answers: FuturesUnordered<_> = connections.iter().map(ask).collect();
+    let good = |answer: &redis::RedisResult<Value>| {
+        matches!(answer, Ok(Value::Okay | Value::Int(1..) | Value::SimpleString(_)))
+    };
+    answers.filter(|answer| std::future::ready(good(answer))).count().await
+}
+
 fn wall_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
@@ -200,9 +291,7 @@ async fn bare_pair(
     quorum_of(connections, set).await;
     let acquire = start.elapsed();
     let start = Instant::now();
-    let mut delete = redis::cmd("EVALSHA");
-    delete.arg(script.get_hash()).arg(1).arg(resource).arg(token);
-    quorum_of(connections, &delete).await;
+    quorum_of(connections, &delete(script, resource, token)).await;
     Pair { acquire, release: start.elapsed() }
 }
 

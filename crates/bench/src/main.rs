@@ -2,10 +2,11 @@
 //! other locks. All take turns on the same five masters in the same run, and what counts is the
 //! ratio within a turn: the machine's own speed drops out.
 //!
-//! `--quick` makes a short run, to see that it works.
+//! `--quick` makes a short run, to see that it works; `--waiting` measures only how many share one resource.
 
 mod contend;
 mod contender;
+mod crowd;
 mod table;
 
 use std::process::ExitCode;
@@ -30,8 +31,19 @@ fn main() -> ExitCode {
         [arg, millis, urls @ ..] if arg == contend::ARGUMENT => {
             return on_runtime(1, contend::contend(millis, urls));
         }
+        [arg, kind, tasks, millis, urls @ ..] if arg == crowd::ARGUMENT => {
+            return on_runtime(1, crowd::join(kind, tasks, millis, urls));
+        }
+        [arg] if arg == "--waiting" => {
+            let masters = match Masters::start(5) {
+                Ok(masters) => masters,
+                Err(error) => return no_masters(&error),
+            };
+            waiting(&masters, Duration::from_secs(5));
+            return ExitCode::SUCCESS;
+        }
         _ => {
-            eprintln!("usage: redquorum-bench [--quick]");
+            eprintln!("usage: redquorum-bench [--quick | --waiting]");
             return ExitCode::from(64);
         }
     };
@@ -42,10 +54,7 @@ fn main() -> ExitCode {
     };
     let masters = match Masters::start(5) {
         Ok(masters) => masters,
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::from(3);
-        }
+        Err(error) => return no_masters(&error),
     };
     println!(
         "Five masters on loopback, {} turns of {:?} each. A figure is the median over the turns; in \
@@ -67,10 +76,22 @@ fn main() -> ExitCode {
         }
     }
     println!("{}", contend::told(&masters.urls(), plan.slice * 10));
+    waiting(&masters, plan.slice * 10);
     for (state, table) in on_runtime(1, degraded(&masters, &plan)) {
         println!("### 1 task, 1 worker thread, {state}\n\n{table}");
     }
     ExitCode::SUCCESS
+}
+
+/// Many want one resource.
+fn waiting(masters: &Masters, length: Duration) {
+    println!("{}", crowd::told(masters, length));
+    println!("{}\n", on_runtime(1, crowd::idle(masters, 200, length * 2)));
+}
+
+fn no_masters(error: &redquorum_rig::RigError) -> ExitCode {
+    eprintln!("error: {error}");
+    ExitCode::from(3)
 }
 
 fn on_runtime<T>(threads: usize, work: impl Future<Output = T>) -> T {

@@ -37,7 +37,7 @@ impl Slice {
     }
 }
 
-fn quantile(sorted: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an index")]
     let index = ((sorted.len() as f64 - 1.0) * share).round() as usize;
     sorted.get(index).copied().unwrap_or(f64::NAN)

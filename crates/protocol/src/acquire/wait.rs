@@ -170,7 +170,7 @@ impl Acquire {
             self.wait.last.insert(first);
             return None;
         }
-        if nodes < 3 || self.wait.streak > 0 && self.wait.streak % ROUNDS == 0 {
+        if nodes < 3 || self.wait.streak > 0 && self.wait.streak.is_multiple_of(ROUNDS) {
             return None;
         }
         let first = NodeId::all(nodes).find(|node| !self.wait.last.contains(*node));

@@ -1,0 +1,208 @@
+//! Many want one resource: how much of the time somebody holds it, how long it lies idle between two
+//! holders, how long the unluckiest waits, and how many commands that takes.
+
+use std::env::current_exe;
+use std::fmt::Write as _;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use redquorum_rig::{Masters, Reply};
+use tokio::time::sleep;
+
+use crate::contender::{Contender, Kind};
+
+/// The first argument of a process of the crowd, before the contender, how many tasks, for how many
+/// milliseconds, and the URLs.
+pub(crate) const ARGUMENT: &str = "--crowd";
+
+/// How long each works under its lease.
+const HOLD: Duration = Duration::from_millis(2);
+
+/// Until all processes are connected.
+const START: Duration = Duration::from_millis(700);
+
+/// What clients of a lock write, as masters count it. What their scripts call has other names.
+const ON_THE_WIRE: [&str; 7] =
+    ["set", "eval", "evalsha", "hello", "subscribe", "unsubscribe", "publish"];
+
+/// One lease: since when its task waited, and from when to when it held it, in nanoseconds of a clock that
+/// all processes share.
+#[derive(Clone, Copy)]
+struct Lease {
+    asked: u64,
+    granted: u64,
+    released: u64,
+}
+
+/// The crowds that are measured: processes, and tasks in each.
+const CROWDS: [(usize, usize); 2] = [(1, 16), (4, 4)];
+
+/// Measures all contenders in all crowds.
+pub(crate) fn told(masters: &Masters, length: Duration) -> String {
+    let mut text = String::new();
+    for (processes, tasks) in CROWDS {
+        let _ = write!(
+            text,
+            "### One resource: {processes} process(es) of {tasks} tasks, each holds it for {HOLD:?}\n\n\
+             | | leases/s | efficiency | hand-over p50 | p99 | mean wait | longest | commands per lease |\n\
+             |---|---|---|---|---|---|---|---|\n"
+        );
+        for kind in Kind::CROWDED {
+            let row = row(masters, *kind, (processes, tasks), length);
+            let _ = writeln!(text, "| {} | {row} |", kind.name());
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn row(
+    masters: &Masters,
+    kind: Kind,
+    (processes, tasks): (usize, usize),
+    length: Duration,
+) -> String {
+    let start = || {
+        let program = current_exe().expect("this program has a path");
+        let numbers = [tasks.to_string(), length.as_millis().to_string()];
+        let mut command = Command::new(program);
+        command.arg(ARGUMENT).arg(kind.name()).args(numbers).args(masters.urls());
+        command.stdout(Stdio::piped()).spawn().expect("this program starts again")
+    };
+    reset_counts(masters);
+    let children: Vec<_> = (0..processes).map(|_| start()).collect();
+    let mut leases = Vec::new();
+    for child in children {
+        let output = child.wait_with_output().expect("a child ends");
+        assert!(output.status.success(), "a process of the crowd failed");
+        let text = String::from_utf8_lossy(&output.stdout);
+        leases.extend(text.lines().filter_map(|line| {
+            let mut numbers = line.split(' ').map_while(|word| word.parse().ok());
+            let (asked, granted, released) = (numbers.next()?, numbers.next()?, numbers.next()?);
+            Some(Lease { asked, granted, released })
+        }));
+    }
+    let commands = commands(masters);
+    figures(leases, commands)
+}
+
+fn figures(mut leases: Vec<Lease>, commands: u64) -> String {
+    leases.sort_by_key(|lease| lease.granted);
+    let (Some(first), Some(last)) = (leases.first(), leases.last()) else {
+        return "nobody got it | | | | | |".to_owned();
+    };
+    let ms = |nanos: f64| nanos / 1e6;
+    let count = leases.len() as f64;
+    let span = (last.released - first.granted) as f64;
+    let held: f64 = leases.iter().map(|lease| (lease.released - lease.granted) as f64).sum();
+    let gap = |two: &[Lease]| two[1].granted.saturating_sub(two[0].released) as f64;
+    let mut gaps: Vec<f64> = leases.windows(2).map(gap).collect();
+    gaps.sort_by(f64::total_cmp);
+    let waits: Vec<f64> = leases.iter().map(|lease| (lease.granted - lease.asked) as f64).collect();
+    let mean = waits.iter().sum::<f64>() / count;
+    let longest = waits.iter().copied().fold(0.0, f64::max);
+    format!(
+        "{:.0} | {:.0} % | {:.2} ms | {:.2} ms | {:.0} ms | {:.0} ms ({:.1} ×) | {:.1}",
+        count / (span / 1e9),
+        100.0 * held / span,
+        ms(crate::table::quantile(&gaps, 0.5)),
+        ms(crate::table::quantile(&gaps, 0.99)),
+        ms(mean),
+        ms(longest),
+        longest / mean,
+        commands as f64 / count,
+    )
+}
+
+/// One of the processes: prints its leases.
+pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String]) -> ExitCode {
+    let kind = Kind::CROWDED.iter().find(|known| known.name() == kind).expect("a known contender");
+    let started = now();
+    let contender = kind.connect(urls).await;
+    sleep(START.saturating_sub(Duration::from_nanos(now() - started))).await;
+    let end = now() + 1_000_000 * millis.parse::<u64>().unwrap_or(1_000);
+    let work = |_| tokio::spawn(take_turns(contender.clone(), end));
+    let running: Vec<_> = (0..tasks.parse().unwrap_or(1)).map(work).collect();
+    for task in running {
+        for Lease { asked, granted, released } in task.await.expect("no contender panics") {
+            println!("{asked} {granted} {released}");
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+async fn take_turns(contender: Contender, end: u64) -> Vec<Lease> {
+    let mut leases = Vec::new();
+    while now() < end {
+        let asked = now();
+        let left = Duration::from_nanos(end.saturating_sub(asked));
+        let Some(held) = contender.take("bench:crowd", left).await else { break };
+        let granted = now();
+        sleep(HOLD).await;
+        let released = now();
+        contender.give_back(held).await;
+        leases.push(Lease { asked, granted, released });
+    }
+    leases
+}
+
+/// So many tasks of one process wait for what somebody else holds: how many commands a second that is, on
+/// all masters together.
+pub(crate) async fn idle(masters: &Masters, waiters: usize, length: Duration) -> String {
+    let build = || async {
+        let builder = redquorum::Redlock::builder().urls(masters.urls());
+        let builder = builder.ttl(Duration::from_secs(30)).require_quorum(true);
+        builder.build().await.expect("five masters are up")
+    };
+    let (holder, crowd) = (build().await, build().await);
+    let lease = holder.acquire("bench:idle").await.expect("nobody else wants it");
+    lease.keep_alive(Duration::from_secs(3600));
+    let wait = || crowd.acquire("bench:idle").wait(2 * length + START).into_future();
+    let waiting: Vec<_> = (0..waiters).map(|_| tokio::spawn(wait())).collect();
+    sleep(START).await;
+    reset_counts(masters);
+    sleep(length).await;
+    let rate = commands(masters) as f64 / length.as_secs_f64();
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
+    lease.release().await;
+    format!(
+        "### {waiters} tasks wait for what is held at a TTL of 30 s\n\n{rate:.1} commands a second on all \
+         masters together, the watchdog's included"
+    )
+}
+
+fn reset_counts(masters: &Masters) {
+    for node in 1..=masters.len() {
+        masters.ask(node, "CONFIG RESETSTAT").expect("a master answers");
+    }
+}
+
+/// Commands on the wire since then.
+fn commands(masters: &Masters) -> u64 {
+    let of = |node| {
+        let info = masters.ask(node, "INFO commandstats").expect("a master answers");
+        let Reply::Bulk(text) = info else { return 0 };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let calls = |line: &str| {
+            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            ON_THE_WIRE.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok())?
+        };
+        text.lines().filter_map(calls).sum::<u64>()
+    };
+    (1..=masters.len()).map(of).sum()
+}
+
+/// Nanoseconds of a clock that all processes of a machine share.
+#[cfg(unix)]
+fn now() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+    seconds.unwrap_or(0) * 1_000_000_000 + nanos.unwrap_or(0)
+}
+
+/// Processes share no other clock here.
+#[cfg(not(unix))]
+fn now() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
