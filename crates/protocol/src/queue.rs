@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 use crate::acquire::Turn;
 
 /// So many leases of one process in a row, while others wait.
-pub const IN_A_ROW: u32 = 8;
+pub const IN_A_ROW: u32 = 4;
 
 /// The claims of one process on one resource, by whatever names them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

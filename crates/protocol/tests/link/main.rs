@@ -3,6 +3,7 @@
 
 mod bench;
 mod clock;
+mod ears;
 mod guard;
 mod ledger;
 mod replacement;

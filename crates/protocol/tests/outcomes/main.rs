@@ -11,3 +11,4 @@ mod fencing;
 mod grace;
 mod play;
 mod release;
+mod waiting;
