@@ -63,7 +63,8 @@ pub enum Turn {
     /// One of this process gives the lease back in the same instant, and has called nobody. Whoever takes
     /// over calls, if nothing comes of it.
     Heir,
-    /// The same, but it has called: those of other processes come first.
+    /// The same, but it has called: those of other processes come first. The links listen no more for it
+    /// then, and listen anew as it begins: many masters tell those first who have listened for longest.
     Guest,
 }
 

@@ -82,6 +82,18 @@ impl Rooms {
         }
     }
 
+    /// Stops listening, for a guest to listen anew: many masters tell those first who have listened for
+    /// longest, and who was served just now shall not be one of them.
+    fn listen_anew(&self, fleet: &Fleet, key: &Key) {
+        let mut rooms = self.lock();
+        if let Some(room) = rooms.get_mut(key)
+            && room.listeners.is_empty()
+            && std::mem::take(&mut room.listens)
+        {
+            fleet.tell_links(|| LinkInput::Unlisten(key.clone()));
+        }
+    }
+
     /// The claim waits no more.
     pub(crate) fn forget(&self, fleet: &Fleet, key: &Key, claim: &Weak<ClaimCell>) {
         let mut rooms = self.lock();
@@ -240,7 +252,11 @@ impl Seat {
     /// Its claim is about to give its lease back: who comes next, and how. To be [started](Next::start)
     /// behind it.
     pub(crate) fn hand_on(&self) -> Option<Next> {
-        self.next(Queue::hand_on).map(|(seat, turn)| Next { seat, turn })
+        let (seat, turn) = self.next(Queue::hand_on)?;
+        if turn == Turn::Guest {
+            self.fleet.rooms.listen_anew(&self.fleet, &self.key);
+        }
+        Some(Next { seat, turn })
     }
 
     /// One attempt without a turn: the time of its owner is over.

@@ -445,6 +445,8 @@ impl Process {
         let next = self.rooms.next(&key, number, Queue::hand_on);
         if next.as_ref().is_some_and(|(_, turn)| *turn == Turn::Heir) {
             self.advance(number, Input::HandOn, around);
+        } else if next.is_some() && self.rooms.listen_anew(&key) {
+            self.unlisten(&key, around);
         }
         self.advance(number, input, around);
         if let Some((seat, turn)) = next {
@@ -463,9 +465,13 @@ impl Process {
 
     fn tidy(&mut self, key: &Key, around: &mut Around<'_>) {
         if self.rooms.tidy(key) {
-            for node in 0..self.links.len() {
-                self.link(node, LinkInput::Unlisten(key.clone()), around);
-            }
+            self.unlisten(key, around);
+        }
+    }
+
+    fn unlisten(&mut self, key: &Key, around: &mut Around<'_>) {
+        for node in 0..self.links.len() {
+            self.link(node, LinkInput::Unlisten(key.clone()), around);
         }
     }
 

@@ -90,6 +90,11 @@ impl Rooms {
         self.enter(key).listens = true;
     }
 
+    /// Stops listening, for a guest to listen anew, behind all others. Whether the links are to be told.
+    pub(super) fn listen_anew(&mut self, key: &Key) -> bool {
+        self.room(key).is_some_and(|room| std::mem::take(&mut room.listens))
+    }
+
     pub(super) fn others(&mut self, key: &Key, others: u32) {
         if let Some(room) = self.room(key) {
             room.queue.heard(others);
