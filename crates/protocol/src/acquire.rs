@@ -271,6 +271,10 @@ impl Acquire {
                 self.judge_number(now, dice, out);
             }
             State::Waiting => self.wake_waiting(now, dice, out),
+            // Nobody came for it in time.
+            State::Won if now >= self.deadline() => {
+                self.fail(now, Failure::TooLate, dice, out);
+            }
             State::Explaining { until } if now >= until => {
                 self.state = State::Failed(Failure::Taken);
                 out.push(Effect::Decided);
@@ -459,7 +463,7 @@ impl Acquire {
     }
 
     /// t0 + TTL − drift, and less what a clock may gain unnoticed (R1): it does not depend on when the answers came.
-    pub(crate) fn deadline(&self) -> Time {
+    pub fn deadline(&self) -> Time {
         self.ballot.opened().plus(self.terms.validity())
     }
 

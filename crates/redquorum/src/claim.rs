@@ -33,7 +33,7 @@ struct State {
     effects: Vec<Effect>,
     /// The future that acquires or releases.
     waiting: Option<Waker>,
-    /// When the alarm rings for this claim; it does so only for held leases.
+    /// When the alarm rings for this claim; it does so only for leases.
     alarm: Option<Time>,
     /// What was counted and told of it already.
     seen: (u32, Extension),
@@ -247,10 +247,14 @@ impl ClaimCell {
         }
     }
 
-    /// Sets the alarm for this claim in time, if it is a held lease.
+    /// Sets the alarm for this claim in time, if it is a held lease, or one that nobody has come for.
     fn keep(&self, state: &mut State) {
         let wanted = match &state.claim {
             Claim::Holding(hold) if hold.lost().is_none() => Some(state.claim.next_wake()),
+            // Its own future may not be polled for long, and others of this process wait behind it.
+            Claim::Acquiring(acquire) if acquire.is_won() && self.seat.is_some() => {
+                Some(acquire.deadline())
+            }
             _ => None,
         };
         match (state.alarm, wanted) {
@@ -322,6 +326,12 @@ impl Claimant for ClaimCell {
 
     fn ring(&self) {
         self.lock().alarm = None;
+        let uncollected =
+            self.view(|claim| matches!(claim, Claim::Acquiring(acquire) if acquire.is_won()));
         self.apply(Input::Wake);
+        if uncollected && !std::mem::replace(&mut self.lock().vacant, true) {
+            // Whenever it is polled again, it goes on without a turn.
+            self.seat.iter().for_each(|seat| seat.vacate());
+        }
     }
 }

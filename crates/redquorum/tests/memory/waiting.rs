@@ -106,6 +106,38 @@ async fn tasks_of_one_process_take_turns_in_order_and_ask_no_more_than_one_alone
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_future_that_nobody_polls_holds_up_the_others_for_a_ttl_at_most() {
+    let masters = Masters::new(5);
+    let [lock] = locks(&masters).await;
+    let mut forgotten = by_hand(lock.acquire("r").wait(600 * SECOND).into_future());
+    assert!(forgotten.poll_once().is_none());
+    let before = Instant::now();
+    let lease = lock.acquire("r").wait(600 * SECOND).await.unwrap();
+    assert!(before.elapsed() < 31 * SECOND, "{:?}", before.elapsed());
+    // It goes on where it was, once it is polled again.
+    assert!(forgotten.poll_once().is_none());
+    lease.release().await;
+    assert!(forgotten.0.await.unwrap().validity() > 29 * SECOND);
+}
+
+/// A future that is polled by hand.
+struct ByHand<F>(std::pin::Pin<Box<F>>);
+
+fn by_hand<F: Future>(future: F) -> ByHand<F> {
+    ByHand(Box::pin(future))
+}
+
+impl<F: Future> ByHand<F> {
+    fn poll_once(&mut self) -> Option<F::Output> {
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        match self.0.as_mut().poll(&mut cx) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_that_is_over_in_the_queue_ends_with_one_attempt_that_says_who_holds_it() {
     let masters = Masters::new(5);
     let [lock] = locks(&masters).await;
