@@ -47,6 +47,9 @@ impl<T: Clone + PartialEq> Queue<T> {
     /// The one ahead is about to give back a lease that it holds. Who comes next, and how: if it is an
     /// [heir](Turn::Heir), nobody else is to be called ([`Input::HandOn`](crate::Input::HandOn)).
     pub fn hand_on(&mut self, claim: &T) -> Option<(T, Turn)> {
+        if self.ahead.as_ref() != Some(claim) {
+            return None;
+        }
         let others = core::mem::take(&mut self.others) > 0;
         let turn = match self.in_a_row + 1 {
             IN_A_ROW.. if others => Turn::Guest,
@@ -117,9 +120,11 @@ mod tests {
             (0..=3 * IN_A_ROW).for_each(|claim| drop(queue.join(claim)));
             let mut seen = 0;
             for claim in 0..3 * IN_A_ROW {
-                queue.heard(others);
                 let (next, turn) = queue.hand_on(&claim).unwrap();
                 assert_eq!(next, claim + 1);
+                // The lease is dropped, too, some time after it was given back.
+                queue.heard(others);
+                assert_eq!(queue.hand_on(&claim), None);
                 seen += u32::from(turn == Turn::Guest);
             }
             assert_eq!(seen, guests);

@@ -18,7 +18,7 @@
 //! # Ok(()) }
 //! ```
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,8 +54,8 @@ struct Master {
 struct State {
     keys: HashMap<Vec<u8>, Entry>,
     connections: HashMap<u64, Line>,
-    /// Who listens to each channel.
-    channels: HashMap<Vec<u8>, BTreeSet<u64>>,
+    /// Who listens to each channel, for longest first, in which order they are told.
+    channels: HashMap<Vec<u8>, Vec<u64>>,
     last_id: u64,
     restarts: u64,
     dead: bool,

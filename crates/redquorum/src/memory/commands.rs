@@ -179,7 +179,7 @@ impl State {
 
     fn ignore(&mut self, channel: &[u8], id: u64) {
         if let Some(listeners) = self.channels.get_mut(channel) {
-            listeners.remove(&id);
+            listeners.retain(|listener| *listener != id);
             if listeners.is_empty() {
                 self.channels.remove(channel);
             }
@@ -291,7 +291,10 @@ impl Master {
             }
             [b"HELLO", b"3"] => out.extend(b"%1\r\n$5\r\nproto\r\n:3\r\n"),
             [b"SUBSCRIBE", channel] => {
-                state.channels.entry(channel.to_vec()).or_default().insert(id);
+                let listeners = state.channels.entry(channel.to_vec()).or_default();
+                if !listeners.contains(&id) {
+                    listeners.push(id);
+                }
                 push(out, b"subscribe", channel, &Frame::Integer(1));
             }
             [b"UNSUBSCRIBE", channel] => {

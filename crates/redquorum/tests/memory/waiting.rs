@@ -181,5 +181,6 @@ async fn processes_that_wait_for_each_other_all_come_to_their_turn() {
     // 320 leases of two milliseconds each.
     assert!(before.elapsed() < 2 * 640 * MS, "{:?}", before.elapsed());
     assert!(asked < 320 * 25, "{asked} commands");
-    assert!(longest < 500 * MS, "{longest:?}");
+    // In turns of four leases, each process waits for three others, and not for all that they ever want.
+    assert!(longest < 100 * MS, "{longest:?}");
 }
