@@ -2,12 +2,14 @@
 //! other locks. All take turns on the same five masters in the same run, and what counts is the
 //! ratio within a turn: the machine's own speed drops out.
 //!
-//! `--quick` makes a short run, to see that it works; `--waiting` measures only how many share one resource.
+//! `--quick` makes a short run, to see that it works; `--waiting` measures only how many share one resource,
+//! `--watchdog` only leases that are held.
 
 mod contend;
 mod contender;
 mod crowd;
 mod table;
+mod watchdog;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,9 +27,10 @@ struct Plan {
 }
 
 fn main() -> ExitCode {
-    let quick = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
-        [] => false,
-        [arg] if arg == "--quick" => true,
+    let (quick, alone) = match std::env::args().skip(1).collect::<Vec<_>>().as_slice() {
+        [] => (false, false),
+        [arg] if arg == "--quick" => (true, false),
+        [arg] if arg == watchdog::ARGUMENT => (false, true),
         [arg, millis, urls @ ..] if arg == contend::ARGUMENT => {
             return on_runtime(1, contend::contend(millis, urls));
         }
@@ -43,7 +46,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         _ => {
-            eprintln!("usage: redquorum-bench [--quick | --waiting]");
+            eprintln!("usage: redquorum-bench [--quick | --waiting | --watchdog]");
             return ExitCode::from(64);
         }
     };
@@ -56,6 +59,11 @@ fn main() -> ExitCode {
         Ok(masters) => masters,
         Err(error) => return no_masters(&error),
     };
+    let held = if quick { watchdog::Plan::QUICK } else { watchdog::Plan::FULL };
+    if alone {
+        println!("{}", on_runtime(1, watchdog::told(&masters.urls(), &held)));
+        return ExitCode::SUCCESS;
+    }
     println!(
         "Five masters on loopback, {} turns of {:?} each. A figure is the median over the turns; in \
          brackets the median of its ratios to the floor's in the same turn.\n",
@@ -75,8 +83,9 @@ fn main() -> ExitCode {
             println!("Acquire p50, {}, beside the script floor: {ratio:.2} ×\n", kind.name());
         }
     }
-    println!("{}", contend::told(&masters.urls(), plan.slice * 10));
+    println!("{}\n", contend::told(&masters.urls(), plan.slice * 10));
     waiting(&masters, plan.slice * 10);
+    println!("{}", on_runtime(1, watchdog::told(&masters.urls(), &held)));
     for (state, table) in on_runtime(1, degraded(&masters, &plan)) {
         println!("### 1 task, 1 worker thread, {state}\n\n{table}");
     }

@@ -2,20 +2,29 @@
 
 use core::time::Duration;
 
-/// How long an acquire that waits pauses between its attempts.
+use crate::terms::BadOption;
+
+/// How long an acquire that waits pauses between its attempts. No pause is shorter than a millisecond.
+///
+/// Pauses are functions of the number of the attempt and a random number: nothing is remembered from one
+/// to the next.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backoff {
     /// Always the same pause. Several waiters then collide in step: prefer `Jittered`.
     Fixed(Duration),
-    /// `initial`, doubled with every attempt up to `max`.
+    /// `initial`, multiplied with every attempt up to `max`. Several waiters that began together then
+    /// collide in step, too.
     Exponential {
         /// The first pause.
         initial: Duration,
         /// The longest one.
         max: Duration,
+        /// How long each pause is beside the one before, in percent: 200 doubles it, 150 makes it half
+        /// as long again. At least 100.
+        multiplier_percent: u32,
     },
-    /// A random pause between nothing and what [`Backoff::Exponential`] would give ("full
+    /// A random pause between nothing and `initial`, doubled with every attempt up to `max` ("full
     /// jitter"): contenders that collided once do not collide again.
     Jittered {
         /// Upper bound of the first pause.
@@ -23,7 +32,25 @@ pub enum Backoff {
         /// Upper bound of the longest one.
         max: Duration,
     },
+    /// A random pause between `initial` and three times the one before, up to `max` ("decorrelated
+    /// jitter"); the first lies between `initial` and three times that. It grows more slowly than
+    /// `Jittered` does, and is never close to nothing.
+    ///
+    /// The ones before are drawn anew for each pause, which gives every pause the distribution that it
+    /// has where they are remembered, and makes it independent of the one before.
+    Decorrelated {
+        /// The shortest pause.
+        initial: Duration,
+        /// The longest one.
+        max: Duration,
+    },
 }
+
+/// The shortest pause: no policy and no draw makes a waiter spin.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// So many pauses before one are drawn at most. By then they have long been as long as they get.
+const MAX_DRAWN: u32 = 256;
 
 impl Default for Backoff {
     /// Jittered, from 10 ms to 250 ms.
@@ -33,36 +60,115 @@ impl Default for Backoff {
 }
 
 impl Backoff {
+    /// Says what is wrong with it, if anything is. A lock checks it when it is built; an unchecked one
+    /// panics nowhere either.
+    ///
+    /// # Errors
+    /// * [`BadOption::PauseTooShort`]: a fixed, first or longest pause is below a millisecond.
+    /// * [`BadOption::PausesShrink`]: the longest pause is shorter than the first one.
+    /// * [`BadOption::Multiplier`]: it is below 100 percent.
+    pub fn check(self) -> Result<(), BadOption> {
+        let (initial, max) = match self {
+            Self::Fixed(pause) => (pause, pause),
+            Self::Exponential { multiplier_percent: percent @ ..100, .. } => {
+                return Err(BadOption::Multiplier { percent });
+            }
+            Self::Exponential { initial, max, .. }
+            | Self::Jittered { initial, max }
+            | Self::Decorrelated { initial, max } => (initial, max),
+        };
+        if initial < SHORTEST {
+            Err(BadOption::PauseTooShort { pause: initial })
+        } else if max < initial {
+            Err(BadOption::PausesShrink { initial, max })
+        } else {
+            Ok(())
+        }
+    }
+
     /// The pause after attempt `attempt`, counted from 1. At least a millisecond, so that no
     /// policy and no draw makes a waiter spin.
     pub fn pause(self, attempt: u32, random: u64) -> Duration {
-        let doubled = |initial: Duration, max: Duration| {
-            let factor = 1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
-            initial.saturating_mul(factor).min(max)
-        };
         let pause = match self {
             Self::Fixed(pause) => pause,
-            Self::Exponential { initial, max } => doubled(initial, max),
-            Self::Jittered { initial, max } => {
-                let nanos = u64::try_from(doubled(initial, max).as_nanos()).unwrap_or(u64::MAX);
-                Duration::from_nanos(random % nanos.saturating_add(1))
+            Self::Exponential { initial, max, multiplier_percent } => {
+                grown(initial, max, multiplier_percent, attempt)
             }
+            Self::Jittered { initial, max } => {
+                let longest = nanos(grown(initial, max, 200, attempt));
+                Duration::from_nanos(random % longest.saturating_add(1))
+            }
+            Self::Decorrelated { initial, max } => decorrelated(initial, max, attempt, random),
         };
-        pause.max(Duration::from_millis(1))
+        pause.max(SHORTEST)
     }
+}
+
+/// `initial`, multiplied with every attempt behind the first, up to `max`.
+fn grown(initial: Duration, max: Duration, percent: u32, attempt: u32) -> Duration {
+    let (mut pause, max) = (initial.as_nanos(), max.as_nanos());
+    for _ in 1..attempt {
+        let longer = pause.saturating_mul(u128::from(percent)) / 100;
+        // It has come to its end, or will never get there.
+        if pause >= max || longer <= pause {
+            break;
+        }
+        pause = longer;
+    }
+    // It is no more than `max`, which is one.
+    let (seconds, nanos) = (pause.min(max) / NANOS, pause.min(max) % NANOS);
+    Duration::new(u64::try_from(seconds).unwrap_or(u64::MAX), u32::try_from(nanos).unwrap_or(0))
+}
+
+const NANOS: u128 = 1_000_000_000;
+
+/// Each pause is drawn from the one before, which is drawn from the one before it.
+fn decorrelated(initial: Duration, max: Duration, attempt: u32, random: u64) -> Duration {
+    let (initial, max) = (nanos(initial), nanos(max));
+    let (mut pause, mut seed) = (initial, random);
+    for _ in 0..attempt.clamp(1, MAX_DRAWN) {
+        let room = pause.saturating_mul(3).saturating_sub(initial);
+        pause = initial.saturating_add(next(&mut seed) % room.saturating_add(1)).min(max);
+    }
+    Duration::from_nanos(pause)
+}
+
+/// The next of the numbers that follow from a random one (SplitMix64).
+fn next(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut number = *seed;
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+fn nanos(length: Duration) -> u64 {
+    u64::try_from(length.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
     fn pauses_grow_up_to_their_maximum_and_never_reach_zero() {
-        let policy = Backoff::Exponential { initial: 10 * MS, max: 250 * MS };
-        let pauses: [Duration; 6] = [1, 2, 3, 4, 5, 6].map(|attempt| policy.pause(attempt, 0));
-        assert_eq!(pauses, [10 * MS, 20 * MS, 40 * MS, 80 * MS, 160 * MS, 250 * MS]);
-        assert_eq!(policy.pause(u32::MAX, u64::MAX), 250 * MS);
+        let exponential = |multiplier_percent| {
+            let (initial, max) = (10 * MS, 250 * MS);
+            Backoff::Exponential { initial, max, multiplier_percent }
+        };
+        let pauses = |percent| {
+            [1, 2, 3, 4, 5, 6].map(|attempt| exponential(percent).pause(attempt, 0).as_micros())
+        };
+        assert_eq!(pauses(200), [10_000, 20_000, 40_000, 80_000, 160_000, 250_000]);
+        assert_eq!(pauses(150), [10_000, 15_000, 22_500, 33_750, 50_625, 75_937]);
+        assert_eq!(pauses(100), [10_000; 6]);
+        assert_eq!(pauses(u32::MAX), [10_000, 250_000, 250_000, 250_000, 250_000, 250_000]);
+        for percent in [101, 150, 200, u32::MAX] {
+            assert_eq!(exponential(percent).pause(u32::MAX, u64::MAX), 250 * MS, "{percent}");
+        }
         assert_eq!(Backoff::Fixed(Duration::ZERO).pause(1, 0), MS);
         let jittered = Backoff::Jittered { initial: Duration::MAX, max: Duration::MAX };
         assert_eq!(jittered.pause(7, 0), MS);
@@ -77,5 +183,70 @@ mod tests {
         assert_eq!(draw(0), MS);
         assert_eq!(draw(64_000_000), 64 * MS);
         assert_eq!(draw(32_000_000), 32 * MS);
+    }
+
+    /// The pauses after one attempt, from the shortest to the longest: with the pauses before it
+    /// remembered, or as they are drawn here.
+    fn drawn(attempt: u32, remembered: bool) -> Vec<Duration> {
+        let (initial, max) = (10 * MS, 1_000 * MS);
+        let (mut seed, mut all) = (u64::from(attempt), Vec::new());
+        for _ in 0..20_000 {
+            if !remembered {
+                let pause = Backoff::Decorrelated { initial, max }.pause(attempt, next(&mut seed));
+                all.push(pause);
+                continue;
+            }
+            let mut pause = initial;
+            for _ in 0..attempt {
+                let micros = next(&mut seed) % 1_000_000;
+                let share = u32::try_from(micros).expect("it is small");
+                pause = (initial + (3 * pause - initial) * share / 1_000_000).min(max);
+            }
+            all.push(pause);
+        }
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn decorrelated_pauses_are_distributed_as_where_the_ones_before_are_remembered() {
+        for attempt in [1, 2, 3, 5, 10, 50] {
+            let (ours, theirs) = (drawn(attempt, false), drawn(attempt, true));
+            for share in [1, 10, 25, 50, 75, 90, 99] {
+                let at = |all: &[Duration]| all[all.len() * share / 100].as_secs_f64();
+                let ratio = at(&ours) / at(&theirs);
+                assert!((0.9..1.1).contains(&ratio), "{attempt}, {share} %: {ratio}");
+            }
+            assert!(
+                ours[0] >= 10 * MS
+                    && ours[19_999] <= (30 * MS * 3_u32.pow(attempt.min(5) - 1)).min(1_000 * MS)
+            );
+        }
+    }
+
+    #[test]
+    fn a_policy_that_makes_no_sense_is_told_so() {
+        let (initial, max) = (10 * MS, 250 * MS);
+        let exponential =
+            |multiplier_percent| Backoff::Exponential { initial, max, multiplier_percent };
+        for good in [
+            Backoff::default(),
+            Backoff::Fixed(MS),
+            Backoff::Fixed(Duration::MAX),
+            exponential(100),
+            exponential(u32::MAX),
+            Backoff::Decorrelated { initial, max: initial },
+        ] {
+            assert_eq!(good.check(), Ok(()), "{good:?}");
+        }
+        assert_eq!(exponential(99).check(), Err(BadOption::Multiplier { percent: 99 }));
+        let nothing = Duration::from_micros(999);
+        let short = Err(BadOption::PauseTooShort { pause: nothing });
+        let shrinks = Err(BadOption::PausesShrink { initial: max, max: initial });
+        assert_eq!(Backoff::Fixed(nothing).check(), short);
+        assert_eq!(Backoff::Jittered { initial: nothing, max }.check(), short);
+        assert_eq!(Backoff::Decorrelated { initial: nothing, max }.check(), short);
+        assert_eq!(Backoff::Jittered { initial: max, max: initial }.check(), shrinks);
+        assert_eq!(Backoff::Decorrelated { initial: max, max: initial }.check(), shrinks);
     }
 }

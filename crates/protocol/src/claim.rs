@@ -48,6 +48,8 @@ pub enum Input {
     /// Another claim of this process has the next turn: whatever gives the lease back now calls nobody
     /// else.
     HandOn,
+    /// Other leases of the driver are renewed: this one, too, if its watchdog [may](crate::Renewal) by now.
+    Renew,
     /// The holder is done.
     Release,
     /// The caller is gone: its future or its lease was dropped.
@@ -108,6 +110,7 @@ impl Claim {
                 hold.keep_alive(now, max_hold, out);
             }
             (Self::Holding(hold), Input::HandOn) => hold.hand_on(),
+            (Self::Holding(hold), Input::Renew) => hold.renew_early(now, out),
             (Self::Holding(hold), Input::Release) => {
                 *self = Self::Releasing(Release::start(now, hold, out));
             }

@@ -7,7 +7,6 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
-use core::time::Duration;
 
 use crate::acquire::Acquire;
 use crate::effect::{Ask, Call, Effect, Step};
@@ -16,6 +15,11 @@ use crate::terms::Terms;
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Answer, Ballot, verdict};
+
+mod watchdog;
+
+pub use watchdog::Renewal;
+use watchdog::Watchdog;
 
 /// Why a lease is lost. Lost is final.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,14 +97,6 @@ struct Round {
     /// Asked for by the holder, not by the watchdog.
     asked: bool,
     state: Extension,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Watchdog {
-    /// No renewal moves the deadline beyond this.
-    end: Time,
-    /// When to renew next; never, once the deadline has reached the end.
-    next: Time,
 }
 
 impl Hold {
@@ -188,19 +184,6 @@ impl Hold {
         }));
     }
 
-    /// Renews the lease by itself, so that its deadline moves on, but never beyond `max_hold` from now.
-    pub(crate) fn keep_alive(&mut self, now: Time, max_hold: Duration, out: &mut Vec<Effect>) {
-        self.wake_deadline(now, out);
-        // A round under way says itself when the next one is due.
-        let next = if self.round.state == Extension::Extended {
-            self.round.ballot.opened().plus(self.round.terms.ttl() / 3)
-        } else {
-            now
-        };
-        self.watchdog = Some(Watchdog { end: now.plus(max_hold), next: next.max(now) });
-        self.tell_gap(now, out);
-    }
-
     pub(crate) fn answered(
         &mut self,
         now: Time,
@@ -273,25 +256,23 @@ impl Hold {
             self.round.ballot.close(now);
             self.judge(now, out);
         }
-        if let Some(watchdog) = self.watchdog
-            && now >= watchdog.next
-            && !self.is_extending()
-        {
-            self.renew(now, watchdog, out);
-        }
+        self.wake_watchdog(now, out);
     }
 
     pub(crate) fn next_wake(&self) -> Time {
+        let renewal = self.renewal().map_or(Time::NEVER, |renewal| renewal.due);
+        self.next_end().min(renewal)
+    }
+
+    /// When something ends that must not end late: the lease, or before it a round of extending.
+    pub fn next_end(&self) -> Time {
         if self.lost.is_some() {
-            return Time::NEVER;
+            Time::NEVER
+        } else if self.is_extending() {
+            self.deadline.min(self.round_ends())
+        } else {
+            self.deadline
         }
-        let mut next = self.deadline;
-        if self.is_extending() {
-            next = next.min(self.round_ends());
-        } else if let Some(watchdog) = self.watchdog {
-            next = next.min(watchdog.next);
-        }
-        next
     }
 
     /// It ends, and nobody says that all is done: what the holder has under way gets its grace.
@@ -306,24 +287,6 @@ impl Hold {
     pub(crate) fn settle(&self, out: &mut Vec<Effect>) {
         let nodes = self.terms.nodes();
         out.extend(Effect::settle_all(nodes, Step::Release, self.token, self.call));
-    }
-
-    fn renew(&mut self, now: Time, watchdog: Watchdog, out: &mut Vec<Effect>) {
-        // The last renewal is cut so that the deadline ends at the bound, not a TTL behind it.
-        let room = watchdog.end.since(now);
-        let (terms, least_gain) = if room >= self.terms.validity() {
-            (Some(self.terms), Duration::ZERO)
-        } else {
-            // Not again and again for what is less than a round may take.
-            (self.terms.with_ttl(room).ok(), self.terms.node_timeout())
-        };
-        match terms {
-            Some(terms) if now.plus(terms.validity()) > self.deadline.plus(least_gain) => {
-                self.start_round(now, terms, false, out);
-            }
-            // Nothing to gain: the lease ends at its deadline.
-            _ => self.watchdog = Some(Watchdog { next: Time::NEVER, ..watchdog }),
-        }
     }
 
     fn judge(&mut self, now: Time, out: &mut Vec<Effect>) {
@@ -344,28 +307,19 @@ impl Hold {
                 self.terms = terms;
             }
             self.round.state = Extension::Extended;
-            self.schedule(self.round.ballot.opened().plus(terms.ttl() / 3));
+            self.schedule();
         } else if self.gone {
             self.round.state = Extension::QuorumGone;
         } else {
             self.round.state = Extension::NoQuorum;
-            // Try again soon, and sooner the nearer the deadline comes, but not faster than
-            // masters can answer.
-            let pause = (self.deadline.since(now) / 8).max(terms.node_timeout() / 2);
-            self.schedule(now.plus(pause));
+            self.schedule_again(now);
         }
         out.push(Effect::Decided);
     }
 
-    fn schedule(&mut self, next: Time) {
-        if let Some(watchdog) = &mut self.watchdog {
-            watchdog.next = next;
-        }
-    }
-
     fn wake_deadline(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.lost.is_none() && now >= self.deadline {
-            let bounded = self.watchdog.is_some_and(|watchdog| watchdog.next == Time::NEVER);
+            let bounded = self.is_kept_to_the_end();
             self.lose(now, if bounded { Loss::MaxHold } else { Loss::Expired }, out);
         }
     }

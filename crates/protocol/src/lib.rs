@@ -50,7 +50,7 @@ pub use effect::{Ask, Call, Dice, Effect, Key, Step, Word};
 pub use fence::{Fence, MAX_NUMBER};
 pub use fingerprint::Fingerprint;
 pub use guard::{Distrust, Guard, fleet_of};
-pub use hold::{Extension, Hold, Loss};
+pub use hold::{Extension, Hold, Loss, Renewal};
 pub use link::{Bounds, Link, LinkEffect, LinkInput, LinkState, RunId};
 pub use queue::{IN_A_ROW, Queue};
 pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};

@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_turn_that_nobody_takes_passes_to_the_next() {
         let mut queue = Queue::default();
-        (1..=3).for_each(|claim| drop(queue.join(claim)));
+        assert!((1..=3).all(|claim| queue.join(claim) == (claim == 1)));
         assert_eq!(queue.hand_on(&1), Some((2, Turn::Heir)));
         assert_eq!(queue.pass(&2, Turn::Heir), Some((3, Turn::Heir)));
     }
@@ -117,7 +117,7 @@ mod tests {
     fn others_who_listen_are_called_after_a_bounded_number_of_leases_and_nobody_else_is() {
         for (others, guests) in [(0, 0), (1, 3)] {
             let mut queue = Queue::default();
-            (0..=3 * IN_A_ROW).for_each(|claim| drop(queue.join(claim)));
+            assert!((0..=3 * IN_A_ROW).all(|claim| queue.join(claim) == (claim == 0)));
             let mut seen = 0;
             for claim in 0..3 * IN_A_ROW {
                 let (next, turn) = queue.hand_on(&claim).unwrap();

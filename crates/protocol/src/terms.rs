@@ -328,6 +328,23 @@ pub enum BadOption {
         /// The TTL, with the grace.
         ttl: Duration,
     },
+    /// A pause between attempts is below a millisecond.
+    PauseTooShort {
+        /// The fixed one, or the first one.
+        pause: Duration,
+    },
+    /// The longest pause between attempts is shorter than the first one.
+    PausesShrink {
+        /// The first one.
+        initial: Duration,
+        /// The longest one.
+        max: Duration,
+    },
+    /// The multiplier of pauses makes them shorter.
+    Multiplier {
+        /// The one that was given.
+        percent: u32,
+    },
     /// Nothing would be left of the TTL after the drift and one node timeout.
     TtlTooShort {
         /// The one that was given, rounded down to milliseconds.
@@ -408,6 +425,19 @@ impl fmt::Display for BadOption {
                 f,
                 "fencing memory of {memory:?} is out of bounds: set at least the ttl ({ttl:?}), better \
                  weeks, and at most {MAX_FENCING_MEMORY:?}"
+            ),
+            Self::PauseTooShort { pause } => write!(
+                f,
+                "back-off of {pause:?} is too short: set at least 1ms, or waiters keep the masters busy"
+            ),
+            Self::PausesShrink { initial, max } => write!(
+                f,
+                "back-off of at most {max:?} is shorter than its first pause ({initial:?}): set a longer \
+                 `max` or a shorter `initial`"
+            ),
+            Self::Multiplier { percent } => write!(
+                f,
+                "back-off multiplied by {percent} percent shrinks: set at least 100, or 200 to double it"
             ),
             Self::TtlTooShort { ttl, drift, node_timeout } => write!(
                 f,

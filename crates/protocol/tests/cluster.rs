@@ -23,6 +23,7 @@ fn act(cluster: &mut Cluster, client: usize) {
         (Claim::Holding(_), 5..=6) => Input::Extend(terms),
         (Claim::Holding(_), 7) => Input::Extend(terms.with_ttl(MS * 100).expect("it fits")),
         (Claim::Holding(_), 8) => Input::KeepAlive(MS * 600),
+        (Claim::Holding(_), 9) => Input::Renew,
         _ => return,
     };
     let ends = input == Input::Abandon;

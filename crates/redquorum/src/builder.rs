@@ -271,6 +271,9 @@ impl Builder {
     /// How long an acquire that waits pauses between attempts, where it is not woken: without
     /// [`wake_ups`](Builder::wake_ups), while no quorum answers, and when several asked at the same moment and
     /// none got a quorum. Default: at random up to 10 ms, doubled with every attempt up to 250 ms.
+    ///
+    /// No pause is below a millisecond, `max` is at least `initial`, and a multiplier at least 100 percent;
+    /// [`build`](Builder::build) says so where they are not.
     pub fn retry(mut self, backoff: Backoff) -> Self {
         self.retry = RetryPolicy::Backoff(backoff);
         self
@@ -353,6 +356,9 @@ impl Builder {
             }));
         }
         terms.with_fencing(self.fencing_memory).map_err(BuildError::Options)?;
+        if let RetryPolicy::Backoff(backoff) = self.retry {
+            backoff.check().map_err(BuildError::Options)?;
+        }
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         // Tokio can tell only by a panic that a runtime has no timers. Better here than in a
         // task, where nobody would see it.
@@ -375,7 +381,7 @@ impl Builder {
             runtime.spawn(drive(link.clone(), node, self.connect_timeout, roster.clone()));
         }
         let alarm = Arc::new(Alarm::default());
-        runtime.spawn(alarm.clone().run(clock));
+        runtime.spawn(alarm.clone().run(clock, links.clone()));
         let fleet = Fleet {
             links,
             names,

@@ -10,11 +10,13 @@ use redquorum_protocol::{
 };
 use tokio::sync::Notify;
 
+use crate::alarm::Set;
 use crate::fleet::Fleet;
 use crate::report::Report;
+use crate::rhythm::moment;
 use crate::rooms::{Next, Seat};
 use crate::stats::count;
-use crate::tag::{Claimant, Tag};
+use crate::tag::{Claimant, Ring, Tag};
 use crate::trace;
 
 pub(crate) struct ClaimCell {
@@ -34,7 +36,9 @@ struct State {
     /// The future that acquires or releases.
     waiting: Option<Waker>,
     /// When the alarm rings for this claim; it does so only for leases.
-    alarm: Option<Time>,
+    alarm: Set,
+    /// The lease's number among those that have had a watchdog.
+    number: Option<u64>,
     /// What was counted and told of it already.
     seen: (u32, Extension),
     loss_seen: bool,
@@ -61,7 +65,8 @@ impl ClaimCell {
                 claim,
                 effects,
                 waiting: None,
-                alarm: None,
+                alarm: Set::default(),
+                number: None,
                 seen: (0, Extension::Extended),
                 loss_seen: false,
                 listens: false,
@@ -77,7 +82,7 @@ impl ClaimCell {
             }
         });
         // Whoever gave it its turn sees whether it is done already.
-        cell.carry_out(now, cell.lock(), |_| ());
+        cell.carry_out(now, cell.lock(), None, |_| ());
         cell
     }
 
@@ -98,7 +103,7 @@ impl ClaimCell {
             claim.handle(now, Input::HandOn, &mut self.fleet.dice(), effects);
         }
         claim.handle(now, input, &mut self.fleet.dice(), effects);
-        self.carry_out(now, state, |_| ());
+        self.carry_out(now, state, None, |_| ());
         if let Some(next) = next {
             next.start();
         }
@@ -118,12 +123,21 @@ impl ClaimCell {
 
     /// The same, and looks at the claim before anybody else can.
     pub(crate) fn apply_and_view<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {
-        let mut state = self.lock();
+        self.handle(self.lock(), input, None, look)
+    }
+
+    fn handle<R>(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        input: Input,
+        later: Option<&mut NodeSet>,
+        look: impl FnOnce(&Claim) -> R,
+    ) -> R {
         let now = self.fleet.clock.now();
         let State { claim, effects, .. } = &mut *state;
         claim.handle(now, input, &mut self.fleet.dice(), effects);
         let was_vacant = state.vacant;
-        let (seen, vacant) = self.carry_out(now, state, look);
+        let (seen, vacant) = self.carry_out(now, state, later, look);
         if let (false, true, Some(seat)) = (was_vacant, vacant, &self.seat) {
             seat.vacate();
         }
@@ -131,11 +145,13 @@ impl ClaimCell {
     }
 
     /// Carries the effects out, under the claim's lock: an attempt that fails while its last
-    /// `SET` is not yet queued must not have its clean-up queued first. Says whether it is done, too.
+    /// `SET` is not yet queued must not have its clean-up queued first. Links are flushed, unless the
+    /// caller wants to do it `later`. Says whether it is done, too.
     fn carry_out<R>(
         &self,
         now: Time,
         mut state: MutexGuard<'_, State>,
+        later: Option<&mut NodeSet>,
         look: impl FnOnce(&Claim) -> R,
     ) -> (R, bool) {
         let mut idle = NodeSet::EMPTY;
@@ -168,7 +184,7 @@ impl ClaimCell {
                     continue;
                 }
             };
-            let entered = self.fleet.links[node.index()].enter(input);
+            let entered = self.fleet.links[node.index()].enter(input, later.is_some());
             if entered.flush {
                 idle.insert(node);
             }
@@ -189,8 +205,12 @@ impl ClaimCell {
         let waiting = if decided { state.waiting.take() } else { None };
         let seen = look(&state.claim);
         drop(state);
-        for link in self.fleet.links.iter().filter(|link| idle.contains(link.node)) {
-            link.flush();
+        if let Some(later) = later {
+            *later = idle;
+        } else {
+            for link in self.fleet.links.iter().filter(|link| idle.contains(link.node)) {
+                link.flush();
+            }
         }
         if let Some(waiting) = waiting {
             waiting.wake();
@@ -208,7 +228,7 @@ impl ClaimCell {
     fn listen(&self, now: Time, state: &mut State) -> NodeSet {
         let mut idle = NodeSet::EMPTY;
         for link in &self.fleet.links {
-            let entered = link.enter(LinkInput::Listen(self.key.clone()));
+            let entered = link.enter(LinkInput::Listen(self.key.clone()), false);
             if entered.flush {
                 idle.insert(link.node);
             }
@@ -249,22 +269,27 @@ impl ClaimCell {
 
     /// Sets the alarm for this claim in time, if it is a held lease, or one that nobody has come for.
     fn keep(&self, state: &mut State) {
-        let wanted = match &state.claim {
-            Claim::Holding(hold) if hold.lost().is_none() => Some(state.claim.next_wake()),
+        let State { claim, alarm: set, number, .. } = state;
+        let mut wanted = Set::default();
+        match claim {
+            Claim::Holding(hold) if hold.lost().is_none() => {
+                // If it is woken earlier, it looks again.
+                let end = hold.next_end();
+                wanted.end = Some(set.end.map_or(end, |set| set.min(end)));
+                wanted.renewal = hold.renewal().map(|renewal| {
+                    moment(renewal, *number.get_or_insert_with(|| self.fleet.alarm.number()))
+                });
+            }
             // Its own future may not be polled for long, and others of this process wait behind it.
             Claim::Acquiring(acquire) if acquire.is_won() && self.seat.is_some() => {
-                Some(acquire.deadline())
+                wanted.end = Some(acquire.deadline());
             }
-            _ => None,
-        };
-        match (state.alarm, wanted) {
-            // It is woken early enough, and then looks again.
-            (Some(kept), Some(wanted)) if kept <= wanted => {}
-            (None, None) => {}
-            (kept, wanted) => {
-                self.fleet.alarm.replace(kept, wanted, self.this.clone());
-                state.alarm = wanted;
-            }
+            _ => {}
+        }
+        if *set != wanted {
+            let this: Weak<dyn Claimant> = self.this.clone();
+            self.fleet.alarm.replace(*set, wanted, &this);
+            *set = wanted;
         }
     }
 
@@ -285,13 +310,14 @@ impl ClaimCell {
     /// Waits until `look` finds something, and wakes the machine when it is due.
     ///
     /// The alarm does that for all leases of the lock, but it ends, or sleeps, with the runtime
-    /// in which the lock was built. This timer runs where somebody waits (R7).
+    /// in which the lock was built. This timer runs where somebody waits (R7). Renewals are the
+    /// alarm's alone: it knows how many others there are.
     pub(crate) async fn until<R>(&self, look: impl Fn(&Claim) -> Option<R>) -> R {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
             // Enlisted before the look: nothing that changes after it is missed.
             changed.as_mut().enable();
-            let due = match self.view(|claim| look(claim).ok_or(claim.next_wake())) {
+            let due = match self.view(|claim| look(claim).ok_or_else(|| next_end(claim))) {
                 Ok(found) => return found,
                 Err(due) => self.fleet.clock.timer(due),
             };
@@ -324,14 +350,29 @@ impl Claimant for ClaimCell {
         self.apply(Input::Answered { node, step, answer });
     }
 
-    fn ring(&self) {
-        self.lock().alarm = None;
-        let uncollected =
-            self.view(|claim| matches!(claim, Claim::Acquiring(acquire) if acquire.is_won()));
-        self.apply(Input::Wake);
+    fn ring(&self, what: Ring) -> NodeSet {
+        let (mut state, mut written) = (self.lock(), NodeSet::EMPTY);
+        let input = match what {
+            Ring::End => {
+                state.alarm.end = None;
+                Input::Wake
+            }
+            Ring::Renewal => {
+                state.alarm.renewal = None;
+                Input::Renew
+            }
+        };
+        let uncollected = matches!(&state.claim, Claim::Acquiring(acquire) if acquire.is_won());
+        self.handle(state, input, Some(&mut written), |_| ());
         if uncollected && !std::mem::replace(&mut self.lock().vacant, true) {
             // Whenever it is polled again, it goes on without a turn.
             self.seat.iter().for_each(|seat| seat.vacate());
         }
+        written
     }
+}
+
+/// When something ends for a claim that must not end late.
+fn next_end(claim: &Claim) -> Time {
+    if let Claim::Holding(hold) = claim { hold.next_end() } else { claim.next_wake() }
 }

@@ -65,7 +65,7 @@ impl Fleet {
     /// Tells all links the same, and nobody what they say to it.
     pub(crate) fn tell_links(&self, input: impl Fn() -> LinkInput<Tag>) {
         for link in &self.links {
-            if link.enter(input()).flush {
+            if link.enter(input(), false).flush {
                 link.flush();
             }
         }

@@ -52,7 +52,7 @@ pub(crate) async fn ask(fleet: &Fleet, question: fn(Tag) -> LinkInput<Tag>) -> B
     let mut asked = Vec::with_capacity(fleet.links.len());
     for link in &fleet.links {
         let (asker, answer) = oneshot::channel();
-        let entered = link.enter(question(Tag::Probe(asker)));
+        let entered = link.enter(question(Tag::Probe(asker)), false);
         if entered.flush {
             link.flush();
         }

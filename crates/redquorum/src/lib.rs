@@ -80,6 +80,7 @@ mod node;
 mod redlock;
 mod report;
 pub mod resource;
+mod rhythm;
 mod rooms;
 mod stats;
 mod tag;

@@ -68,7 +68,7 @@ pub(crate) struct Entered {
     pub(crate) told: Option<(Tag, Answer)>,
     /// What was heard of the caller's own resource at once.
     pub(crate) word: Option<Word>,
-    /// The link is idle: the caller owes a [`LinkCell::flush`].
+    /// The link is idle, or more was to come: the caller owes a [`LinkCell::flush`].
     pub(crate) flush: bool,
 }
 
@@ -107,13 +107,13 @@ impl LinkCell {
     }
 
     /// Gives the link one input from a caller. It tells nobody else at once, and neither opens
-    /// nor closes anything.
-    pub(crate) fn enter(&self, input: LinkInput<Tag>) -> Entered {
+    /// nor closes anything. With `more`, others of the same caller follow before it flushes the link.
+    pub(crate) fn enter(&self, input: LinkInput<Tag>, more: bool) -> Entered {
         let mut told = Told::default();
         let mut state = self.lock();
         // Read here: a caller that was stopped on its way must not make the master look slow.
         state.handle(self.clock.now(), input, &mut told);
-        let idle = state.link.unanswered() <= 1;
+        let idle = more || state.link.unanswered() <= 1;
         let driver = if idle { None } else { state.rouse() };
         drop(state);
         wake(driver);

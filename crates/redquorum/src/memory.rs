@@ -91,6 +91,11 @@ impl Masters {
         self.0.iter().fold(Redlock::builder().tokio_clock_for_tests(), add)
     }
 
+    /// One of these masters, for a node of your own that does something besides, such as counting.
+    pub fn node(&self, number: usize) -> impl Node + use<> {
+        Pipe(self.master(number).clone())
+    }
+
     fn master(&self, number: usize) -> &Arc<Master> {
         assert!(
             (1..=self.0.len()).contains(&number),

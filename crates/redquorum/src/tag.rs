@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Weak;
 
-use redquorum_protocol::{Answer, NodeId, Step};
+use redquorum_protocol::{Answer, NodeId, NodeSet, Step};
 use tokio::sync::oneshot;
 
 /// A claim, as those see it who have something to tell it: the links, and the alarm.
@@ -11,8 +11,18 @@ pub(crate) trait Claimant: Send + Sync {
     /// What a master answered.
     fn answered(&self, node: NodeId, step: Step, answer: Answer);
 
-    /// The time has come for which the alarm was set.
-    fn ring(&self);
+    /// The time has come for which the alarm was set. Links that it left to be
+    /// [flushed](crate::link::LinkCell::flush) are returned.
+    fn ring(&self, what: Ring) -> NodeSet;
+}
+
+/// For what the alarm was set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ring {
+    /// The deadline, or the end of a round.
+    End,
+    /// The watchdog may renew the lease.
+    Renewal,
 }
 
 pub(crate) enum Tag {

@@ -12,3 +12,4 @@ mod grace;
 mod play;
 mod release;
 mod waiting;
+mod watchdog;

@@ -75,6 +75,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         3 => Just(Input::Collect),
         3 => valid_terms().prop_map(Input::Extend),
         1 => any_duration().prop_map(Input::KeepAlive),
+        1 => Just(Input::Renew),
         1 => Just(Input::Release),
         1 => Just(Input::Abandon),
     ]
@@ -144,6 +145,12 @@ proptest! {
                     prop_assert!(is.lost().is_some() || lost.is_none(), "lost is final");
                     prop_assert!(lost.is_none() || is.deadline() == was.deadline());
                     lost = is.lost();
+                    if let Some(renewal) = is.renewal() {
+                        prop_assert!(renewal.from <= renewal.due && is.lost().is_none());
+                    }
+                    prop_assert!(is.next_end() <= is.deadline() || is.lost().is_some());
+                    let renews = is.renewal().map_or(Time::NEVER, |renewal| renewal.due);
+                    prop_assert_eq!(claim.next_wake(), is.next_end().min(renews));
                 }
                 _ => {}
             }

@@ -79,10 +79,19 @@ proptest! {
     #[test]
     fn a_pause_is_at_least_a_millisecond_and_at_most_the_longest(
         initial in any_duration(), max in any_duration(), attempt in any::<u32>(), random in any::<u64>(),
+        multiplier_percent in prop_oneof![0..300_u32, any::<u32>()],
     ) {
-        for backoff in [Backoff::Exponential { initial, max }, Backoff::Jittered { initial, max }] {
+        for backoff in [
+            Backoff::Exponential { initial, max, multiplier_percent },
+            Backoff::Jittered { initial, max },
+            Backoff::Decorrelated { initial, max },
+        ] {
             let pause = backoff.pause(attempt, random);
-            prop_assert!(pause >= MS && pause <= max.max(MS));
+            prop_assert!(pause >= MS && pause <= max.max(MS), "{backoff:?}: {pause:?}");
+            if backoff.check().is_ok() && !matches!(backoff, Backoff::Jittered { .. }) {
+                // What does not fit into 64 bits of nanoseconds is cut there.
+                prop_assert!(pause >= initial.min(Duration::from_nanos(u64::MAX)), "{backoff:?}: {pause:?}");
+            }
         }
         prop_assert!(Backoff::Fixed(initial).pause(attempt, random) >= initial);
     }

@@ -9,6 +9,7 @@ mod fencing;
 mod grace;
 mod guard;
 mod lease;
+mod many;
 mod shutdown;
 mod support;
 mod threads;

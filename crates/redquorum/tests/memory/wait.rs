@@ -75,12 +75,19 @@ async fn attempts(build: impl FnOnce(redquorum::Builder) -> redquorum::Builder) 
 async fn pauses_are_as_long_as_the_policy_says() {
     // One at the start, then one after each pause, the last at the end of the wait.
     assert_eq!(attempts(|builder| builder.retry(Backoff::Fixed(100 * MS))).await, 11);
-    let exponential = Backoff::Exponential { initial: 10 * MS, max: 160 * MS };
+    let exponential =
+        Backoff::Exponential { initial: 10 * MS, max: 160 * MS, multiplier_percent: 200 };
     // After 10, 30, 70, 150, 310, 470, 630, 790, 950 and 1000 ms.
     assert_eq!(attempts(|builder| builder.retry(exponential)).await, 11);
     let jittered = Backoff::Jittered { initial: 10 * MS, max: 160 * MS };
     let jittered = attempts(|builder| builder.retry(jittered)).await;
     assert!((9..=60).contains(&jittered), "{jittered}");
+    let slower = Backoff::Exponential { initial: 10 * MS, max: S, multiplier_percent: 150 };
+    // After 10, 25, 48, 81, 132, 208, 322, 492, 749 and 1000 ms.
+    assert_eq!(attempts(|builder| builder.retry(slower)).await, 11);
+    let decorrelated = Backoff::Decorrelated { initial: 10 * MS, max: 160 * MS };
+    let decorrelated = attempts(|builder| builder.retry(decorrelated)).await;
+    assert!((7..=60).contains(&decorrelated), "{decorrelated}");
     let default = attempts(|builder| builder).await;
     assert!((7..=60).contains(&default), "{default}");
 }
@@ -88,15 +95,23 @@ async fn pauses_are_as_long_as_the_policy_says() {
 #[tokio::test(start_paused = true)]
 async fn no_policy_makes_a_waiter_spin() {
     for nothing in [
-        Backoff::Fixed(Duration::ZERO),
-        Backoff::Exponential { initial: Duration::ZERO, max: Duration::ZERO },
-        Backoff::Jittered { initial: Duration::ZERO, max: Duration::ZERO },
+        Backoff::Fixed(MS),
+        Backoff::Exponential { initial: MS, max: MS, multiplier_percent: 100 },
+        Backoff::Jittered { initial: MS, max: MS },
+        Backoff::Decorrelated { initial: MS, max: MS },
     ] {
         let count = attempts(|builder| builder.retry(nothing)).await;
         assert!((400..=1001).contains(&count), "{nothing:?}: {count}");
     }
     let count = attempts(|builder| builder.retry_by(|_, _| Duration::ZERO)).await;
     assert!((400..=1001).contains(&count), "{count}");
+    // Nor does one make it wait for longer than it was told to: the last attempt is at the end.
+    for builder in [
+        |builder: redquorum::Builder| builder.retry_by(|_, _| Duration::MAX),
+        |builder: redquorum::Builder| builder.retry(Backoff::Fixed(Duration::MAX)),
+    ] {
+        assert_eq!(attempts(builder).await, 2);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -48,7 +48,8 @@ async fn a_renewal_comes_a_third_of_the_ttl_after_the_last() {
     let lease = take(&lock, "r").await;
     lease.keep_alive(1_000 * S);
     sleep(100 * S).await;
-    assert_eq!((lock.stats().extended, lock.stats().not_extended), (29, 0));
+    // A little earlier, rather: on a beat, together with others.
+    assert_eq!((lock.stats().extended, lock.stats().not_extended), (30, 0));
     assert!(lease.validity() >= VALIDITY - TTL / 3 - MS);
 }
 

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{AcquireError, BuildError, ExtendError, Redlock};
+use redquorum::{AcquireError, Backoff, BuildError, ExtendError, Redlock};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
@@ -23,6 +23,8 @@ fn check(error: &dyn Error, words: &[&str]) {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_built_names_the_option_and_the_mend() {
     let builder = || Masters::new(3).builder();
+    let shrinking = Backoff::Decorrelated { initial: 2 * MS, max: MS };
+    let dwindling = Backoff::Exponential { initial: MS, max: S, multiplier_percent: 99 };
     let cases = [
         (Redlock::builder(), &["no masters", "at least one"][..]),
         (Masters::new(65).builder(), &["65 masters", "at most 64"]),
@@ -31,6 +33,9 @@ async fn what_cannot_be_built_names_the_option_and_the_mend() {
         (builder().ttl(90_000 * S), &["ttl of 90000s", "at most 86400s", "extend"]),
         (builder().node_timeout(Duration::ZERO), &["node timeout of 0ns", "at least 1ms"]),
         (builder().connect_timeout(MS), &["connect timeout of 1ms", "at least", "100ms"]),
+        (builder().retry(Backoff::Fixed(Duration::ZERO)), &["back-off of 0ns", "at least 1ms"]),
+        (builder().retry(shrinking), &["at most 1ms", "first pause (2ms)", "longer `max`"]),
+        (builder().retry(dwindling), &["by 99 percent", "at least 100", "200 to double"]),
         (builder().url("nonsense"), &["master 4", "not a Redis URL", "redis://"]),
         (builder().url("redis://me@db1"), &["a user without a password", "user:password@host"]),
         (builder().url("redis://db1").url("redis://DB1"), &["masters 4 and 5", "give each"]),

@@ -42,7 +42,7 @@ async fn no_policy_however_eager_makes_a_waiter_spin() {
     let lease = owner.acquire(&r).await.unwrap();
     let eager = |builder: redquorum::Builder, own: bool| match own {
         true => builder.retry_by(|_, _| Duration::ZERO),
-        false => builder.retry(Backoff::Fixed(Duration::ZERO)),
+        false => builder.retry(Backoff::Fixed(MS)),
     };
     for own in [true, false] {
         let lock = built(eager(calm(masters), own)).await;

@@ -14,6 +14,7 @@ use crate::support::*;
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         a_watched_lease_is_renewed,
+        a_thousand_watched_leases_are_renewed_though_a_master_hangs,
         a_watchdog_does_not_outlive_the_release,
         a_watchdog_does_not_outlive_the_drop_of_its_lease,
         an_extend_that_the_watchdog_overtakes_does_not_hang,
@@ -47,6 +48,29 @@ async fn a_watched_lease_is_renewed() {
     assert!(lock.try_acquire(&r).await.unwrap().is_none());
     assert!(lock.stats().extended >= 3, "{:?}", lock.stats().extended);
     lease.release().await;
+}
+
+async fn a_thousand_watched_leases_are_renewed_though_a_master_hangs() {
+    let masters = own(5);
+    // Time enough for machines that stall: what is looked at is that nothing is refused.
+    let ttl = 6 * CALM;
+    let lock = built(calm(&masters).ttl(ttl)).await;
+    let mut leases = Vec::new();
+    for number in 0..1_000 {
+        leases.push(lock.acquire(format!("r{number}")).await.unwrap());
+    }
+    leases.iter().for_each(|lease| lease.keep_alive(60 * CALM));
+    masters.pause(5).unwrap();
+    sleep(ttl).await;
+    masters.resume(5).unwrap();
+    sleep(ttl / 2).await;
+    let stats = lock.stats();
+    assert_eq!((stats.lost, stats.not_extended), (0, 0), "{stats:?}");
+    assert!(stats.extended >= 3_000, "{}", stats.extended);
+    assert!(leases.iter().all(|lease| lease.validity() > ttl / 3));
+    // The one that hung has been asked anew, and has all of them.
+    eventually("it has them", || lock.stats().masters[4].unanswered == 0).await;
+    assert_eq!(holders(&masters, "r999").len(), 5);
 }
 
 async fn a_watchdog_does_not_outlive_the_release() {

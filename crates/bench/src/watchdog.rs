@@ -1,0 +1,143 @@
+//! Thousands of leases that are held and kept alive: what their watchdog costs the client.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::{StreamExt, stream};
+use redquorum::{Lease, Redlock};
+
+use crate::cpu_time;
+
+/// The first argument of a run of this section alone.
+pub(crate) const ARGUMENT: &str = "--watchdog";
+
+/// How many leases there are, on what TTL, and for how long they are looked at.
+pub(crate) struct Plan {
+    leases: usize,
+    ttl: Duration,
+    length: Duration,
+}
+
+impl Plan {
+    pub(crate) const FULL: Self =
+        Self { leases: 10_000, ttl: Duration::from_secs(30), length: Duration::from_secs(30) };
+
+    pub(crate) const QUICK: Self =
+        Self { leases: 1_000, ttl: Duration::from_secs(3), length: Duration::from_secs(3) };
+}
+
+/// How many acquires are under way at a time.
+const AT_ONCE: usize = 64;
+
+/// What had been counted at an instant.
+struct Count {
+    at: Instant,
+    cpu: Duration,
+    extended: u64,
+    failed: u64,
+    lost: u64,
+    answers: u64,
+}
+
+impl Count {
+    fn now(lock: &Redlock) -> Self {
+        let stats = lock.stats();
+        Self {
+            at: Instant::now(),
+            cpu: cpu_time(),
+            extended: stats.extended,
+            failed: stats.not_extended,
+            lost: stats.lost,
+            answers: stats.masters.iter().map(|master| master.latency.count).sum(),
+        }
+    }
+}
+
+/// Holds leases for a while, and tells what it cost: with leases that were all granted in one go, with such that
+/// came one by one, and with a task for each that waits.
+pub(crate) async fn told(urls: &[String], plan: &Plan) -> String {
+    let mut text = format!(
+        "### Watchdog: {} leases kept alive at a TTL of {:?}, for {:?}\n\n\
+         | leases | renewals/s | commands/s | client CPU, % of a core | CPU µs/renewal | failed | lost \
+         | an acquire meanwhile: p50 µs | p99 µs | max µs |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
+        plan.leases, plan.ttl, plan.length
+    );
+    let third = plan.ttl / 3;
+    for (name, within, waited_for) in [
+        ("granted in one go", Duration::ZERO, false),
+        ("granted one by one", third, false),
+        ("the same, a task waits for the loss of each", third, true),
+    ] {
+        let _ = writeln!(text, "| {name} | {} |", row(urls, plan, within, waited_for).await);
+    }
+    text
+}
+
+/// Takes the leases within so long, and fills in a row of the table.
+async fn row(urls: &[String], plan: &Plan, within: Duration, waited_for: bool) -> String {
+    let lock = Redlock::builder().urls(urls).ttl(plan.ttl).require_quorum(true).build().await;
+    let lock = lock.expect("five masters are up");
+    let start = tokio::time::Instant::now();
+    let taking = stream::iter(0..plan.leases).map(|number| {
+        let share = number as f64 / plan.leases as f64;
+        take(&lock, start + within.mul_f64(share), number)
+    });
+    let leases: Vec<Lease> = taking.buffer_unordered(AT_ONCE).collect().await;
+    let leases: Vec<Arc<Lease>> = leases.into_iter().map(Arc::new).collect();
+    let wait = |lease: &Arc<Lease>| {
+        let lease = lease.clone();
+        tokio::spawn(async move { lease.lost().await })
+    };
+    let waiting: Vec<_> = leases.iter().filter(|_| waited_for).map(wait).collect();
+    let before = Count::now(&lock);
+    tokio::time::sleep(plan.length).await;
+    let after = Count::now(&lock);
+    let wall = (after.at - before.at).as_secs_f64();
+    let cpu = (after.cpu - before.cpu).as_secs_f64();
+    let extended = (after.extended - before.extended) as f64;
+    let [p50, p99, max] = beside(&lock, plan.ttl / 2).await;
+    let end = Count::now(&lock);
+    let text = format!(
+        "{:.0} | {:.0} | {:.2} | {:.1} | {} | {} | {p50} | {p99} | {max}",
+        extended / wall,
+        (after.answers - before.answers) as f64 / wall,
+        100.0 * cpu / wall,
+        1e6 * cpu / extended,
+        end.failed - before.failed,
+        end.lost - before.lost,
+    );
+    for task in waiting {
+        task.abort();
+        // Its lease is dropped by then.
+        let _ = task.await;
+    }
+    let releasing = stream::iter(leases.into_iter().filter_map(Arc::into_inner));
+    let releasing = releasing.map(Lease::release).buffer_unordered(AT_ONCE);
+    releasing.for_each(|_| std::future::ready(())).await;
+    text
+}
+
+async fn take(lock: &Redlock, at: tokio::time::Instant, number: usize) -> Lease {
+    tokio::time::sleep_until(at).await;
+    let lease = lock.acquire(format!("bench:watchdog:{number}")).await;
+    let lease = lease.expect("nobody else wants it");
+    lease.keep_alive(Duration::from_secs(3600));
+    lease
+}
+
+/// How long somebody else's acquires take meanwhile, on the same links.
+async fn beside(lock: &Redlock, length: Duration) -> [u128; 3] {
+    let (start, mut times) = (Instant::now(), Vec::new());
+    while start.elapsed() < length {
+        let asked = Instant::now();
+        let lease = lock.acquire("bench:beside").await.expect("nobody else wants it");
+        times.push(asked.elapsed());
+        lease.release().await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    times.sort_unstable();
+    let quantile = |share: usize| times[(times.len() - 1) * share / 100].as_micros();
+    [quantile(50), quantile(99), quantile(100)]
+}

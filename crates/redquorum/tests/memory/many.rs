@@ -1,0 +1,265 @@
+//! Thousands of leases that are kept alive at once: few writes, nobody late, nobody lost.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use redquorum::{Connecting, Connection, Lease, Loss, Node, Redlock};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, advance, sleep};
+
+use crate::support::{MS, S, settle};
+
+const TTL: Duration = Duration::from_secs(30);
+/// What is left of it after the default drift.
+const VALIDITY: Duration = Duration::from_millis(30_000 - 302);
+
+/// A master whose connections count how often they are written to.
+struct Counted<N>(N, Arc<AtomicU64>);
+
+impl<N: Node> Node for Counted<N> {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        Box::pin(async {
+            let inner = self.0.connect().await?;
+            Ok(Box::new(Counting(inner, self.1.clone())) as Box<dyn Connection>)
+        })
+    }
+}
+
+struct Counting(Box<dyn Connection>, Arc<AtomicU64>);
+
+impl Connection for Counting {}
+
+impl AsyncRead for Counting {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Counting {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
+struct Bed {
+    masters: Masters,
+    lock: Redlock,
+    writes: Arc<AtomicU64>,
+}
+
+impl Bed {
+    async fn new() -> Self {
+        let (masters, writes) = (Masters::new(5), Arc::<AtomicU64>::default());
+        let builder = Redlock::builder().tokio_clock_for_tests().ttl(TTL);
+        let builder = (1..=5).fold(builder, |builder, number| {
+            builder.node(Counted(masters.node(number), writes.clone()))
+        });
+        let lock = builder.build().await.unwrap();
+        Self { masters, lock, writes }
+    }
+
+    /// So many leases, granted at the same instant.
+    async fn take(&self, count: usize) -> Vec<Lease> {
+        let mut leases = Vec::new();
+        for number in 0..count {
+            leases.push(self.lock.acquire(format!("r{number}")).await.unwrap());
+        }
+        leases
+    }
+
+    /// Writes and successful renewals from here on.
+    fn since(&self) -> impl Fn() -> (u64, u64) + '_ {
+        let now = || (self.writes.load(Ordering::Relaxed), self.lock.stats().extended);
+        let before = now();
+        move || (now().0 - before.0, now().1 - before.1)
+    }
+}
+
+fn watch(leases: &[Lease]) {
+    leases.iter().for_each(|lease| lease.keep_alive(Duration::MAX));
+}
+
+/// Lets the time go on, and sees that no lease is ever left with less than two thirds of its TTL.
+async fn nobody_is_late(leases: &[Lease], length: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < length {
+        sleep(250 * MS).await;
+        let least = leases.iter().map(Lease::validity).min().unwrap();
+        assert!(least >= VALIDITY - TTL / 3 - MS, "{least:?} are left after {:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_of_leases_are_renewed_in_time_with_few_writes() {
+    let bed = Bed::new().await;
+    let leases = bed.take(2_000).await;
+    watch(&leases);
+    let since = bed.since();
+    nobody_is_late(&leases, 3 * TTL).await;
+    let (writes, renewals) = since();
+    // Nine times a third of the TTL, the first of which is shorter: by half for the first of them.
+    assert!((16_000..=20_000).contains(&renewals), "{renewals}");
+    // A write for each of five masters on each of forty beats a second; one by one it were 90 000.
+    assert!(writes <= 5 * 40 * 90 + 100, "{writes} for {renewals} renewals");
+    assert_eq!((bed.lock.stats().not_extended, bed.lock.stats().lost), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_are_counted_where_leases_are_extended_one_by_one() {
+    let bed = Bed::new().await;
+    let leases = bed.take(100).await;
+    let since = bed.since();
+    for lease in &leases {
+        lease.extend().await.unwrap();
+    }
+    assert_eq!(since(), (500, 100));
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_were_granted_together_are_not_renewed_all_at_once() {
+    let bed = Bed::new().await;
+    let leases = bed.take(2_000).await;
+    watch(&leases);
+    let mut most = 0;
+    for _ in 0..1_200 {
+        let since = bed.since();
+        sleep(50 * MS).await;
+        most = most.max(since().1);
+    }
+    assert!(most <= 64, "{most} of 2000 leases are renewed in a twentieth of a second");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_hangs_dies_or_forgets_makes_nobody_late() {
+    let bed = Bed::new().await;
+    let leases = bed.take(500).await;
+    watch(&leases);
+    bed.masters.stop(5);
+    nobody_is_late(&leases, TTL).await;
+    bed.masters.resume(5);
+    bed.masters.restart(4);
+    nobody_is_late(&leases, TTL).await;
+    assert_eq!((bed.lock.stats().not_extended, bed.lock.stats().lost), (0, 0));
+    assert!((4..=5).all(|number| bed.masters.keys(number).len() == 500), "all have all of them");
+}
+
+/// Sees that each lease is told to be lost at its deadline, to within what a timer takes, and by the alarm: nobody
+/// else looks at them.
+async fn lost_in_time(lock: &Redlock, leases: &[Lease], length: Duration) {
+    let (start, before) = (Instant::now(), lock.stats().lost);
+    let ends: Vec<Instant> = leases.iter().map(|lease| start + lease.validity()).collect();
+    while start.elapsed() < length {
+        sleep(7 * MS).await;
+        let over = |by: Duration| ends.iter().filter(|end| **end + by <= Instant::now()).count();
+        let lost = usize::try_from(lock.stats().lost - before).unwrap();
+        let (sure, most) = (over(3 * MS), over(Duration::ZERO));
+        assert!((sure..=most).contains(&lost), "{lost} are lost, not {sure} to {most}");
+    }
+    assert_eq!(lock.stats().lost - before, leases.len() as u64);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_in_time_while_thousands_renew() {
+    let bed = Bed::new().await;
+    let watched = bed.take(2_000).await;
+    watch(&watched);
+    let mut others = Vec::new();
+    for number in 0..500_u32 {
+        let lease = bed.lock.acquire(format!("other{number}")).ttl(2 * S + 37 * MS * number);
+        others.push(lease.await.unwrap());
+    }
+    lost_in_time(&bed.lock, &others, 25 * S).await;
+    assert!(watched.iter().all(|lease| lease.is_lost().is_none()));
+    assert_eq!(bed.lock.stats().not_extended, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn thousands_that_cannot_be_renewed_are_lost_each_in_time() {
+    let bed = Bed::new().await;
+    let leases = bed.take(1_000).await;
+    watch(&leases);
+    sleep(TTL).await;
+    (1..=3).for_each(|number| bed.masters.stop(number));
+    lost_in_time(&bed.lock, &leases, TTL).await;
+    assert!(leases.iter().all(|lease| lease.is_lost().unwrap().0 == Loss::Expired));
+}
+
+/// Leases whose watchdog is started by all their holders at once, when it is high time, or whose process stood still
+/// until then.
+async fn all_at_once(stood_still: bool) -> Bed {
+    let bed = Bed::new().await;
+    let leases = bed.take(6_000).await;
+    if stood_still {
+        watch(&leases);
+    }
+    // In one leap: no timer fires on the way.
+    advance(TTL / 2).await;
+    watch(&leases);
+    sleep(S).await;
+    assert_eq!(bed.lock.stats().extended, 6_000);
+    let least = leases.iter().map(Lease::validity).min().unwrap();
+    assert!(least > VALIDITY - 2 * S, "{least:?}");
+    settle().await;
+    drop(leases);
+    bed
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_renewals_than_a_link_takes_at_once_are_all_made_and_none_is_refused() {
+    for stood_still in [false, true] {
+        let stats = all_at_once(stood_still).await.lock.stats();
+        assert_eq!((stats.not_extended, stats.lost), (0, 0));
+        let unknown: u64 = stats.masters.iter().map(|master| master.unknown).sum();
+        assert_eq!(unknown, 0, "no link was full");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_do_not_wait_until_others_have_no_more_to_ask() {
+    let bed = Bed::new().await;
+    let leases = bed.take(64).await;
+    advance(TTL / 2).await;
+    (1..=5).for_each(|number| bed.masters.stop(number));
+    let asking: Vec<_> = (0..1_000)
+        .map(|number| {
+            let lock = bed.lock.clone();
+            tokio::spawn(async move { lock.try_acquire(format!("other{number}")).await })
+        })
+        .collect();
+    settle().await;
+    let unanswered = || bed.lock.stats().masters.iter().map(|it| it.unanswered).min();
+    assert_eq!(unanswered(), Some(1_000));
+    watch(&leases);
+    sleep(20 * MS).await;
+    assert_eq!(unanswered(), Some(1_064), "they are behind the others, on their way");
+    (1..=5).for_each(|number| bed.masters.resume(number));
+    sleep(S).await;
+    assert_eq!((bed.lock.stats().extended, bed.lock.stats().not_extended), (64, 0));
+    asking.iter().for_each(|task| task.abort());
+}
