@@ -6,8 +6,8 @@
 //! say that it can.
 //!
 //! What lives here is the course of it; `talker.rs` is the conversation, bounded against any driver;
-//! `keys.rs` looks at the masters; `manners.rs`, `grant.rs`, `hold.rs` and `trouble.rs` have the
-//! checks.
+//! `keys.rs` looks at the masters; `manners.rs`, `grant.rs`, `hold.rs`, `again.rs` and
+//! `trouble.rs` have the checks.
 
 use std::io::Write;
 
@@ -18,6 +18,7 @@ use self::talker::{Fault, Talker};
 use crate::process::shown;
 use crate::talk::{Answer, Can, Options};
 
+mod again;
 mod grant;
 mod hold;
 mod keys;
@@ -73,7 +74,7 @@ struct Grant {
     value: Option<Vec<u8>>,
 }
 
-const CHECKS: [(&str, Check); 21] = [
+const CHECKS: [(&str, Check); 22] = [
     ("ready", manners::ready),
     ("acquire", grant::acquire),
     ("stamps", grant::stamps),
@@ -87,6 +88,7 @@ const CHECKS: [(&str, Check); 21] = [
     ("fence", grant::fence),
     ("extend", hold::extend),
     ("keep alive", hold::keep_alive),
+    ("again", again::again),
     ("lost", hold::lost),
     ("expired lease", hold::expired),
     ("wait", grant::wait),

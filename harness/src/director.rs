@@ -163,6 +163,7 @@ impl Director {
             ];
             let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
             let of_steps = client.script.iter().filter_map(|step| match step {
+                Step::Acquire { again: true, .. } => Some((Can::Reenter, "reenter")),
                 Step::Extend { .. } => Some((Can::Extend, "extend")),
                 Step::Keep { .. } => Some((Can::KeepAlive, "keep_alive")),
                 Step::Touch { under: Some(_), .. } => Some((Can::Fence, "fence")),

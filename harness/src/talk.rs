@@ -65,7 +65,7 @@ pub struct Request {
     /// Its number. The answer carries it, too.
     pub id: u64,
     /// Which of the clients in the process shall do it. A client has at most one lease of a
-    /// resource at a time.
+    /// resource at a time, with as many handles as it has acquired it again.
     pub client: Name,
     /// What to do.
     #[serde(flatten)]
@@ -81,10 +81,15 @@ pub enum Op {
     Acquire {
         /// What to lock.
         resource: Name,
-        /// How long the masters shall keep it.
+        /// How long the masters shall keep it. 0, only with `again`: as the [`Options`] say, and the
+        /// deadline of a lease that is held stands.
         ttl_ms: u64,
         /// How long to wait.
         wait_ms: u64,
+        /// As the owner of the lease of it that the client has: another handle of that, if it is still
+        /// held. Needs `reenter` among what the client can.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
     /// Extend the lease.
     Extend {
@@ -157,11 +162,13 @@ pub enum Can {
     KeepAlive,
     /// It says `lost` when a lease ends that was not released.
     Lost,
+    /// It lets the owner of a lease acquire it again (`again`), and says how many handles are out.
+    Reenter,
 }
 
 impl Can {
     /// Everything: what the built-in client can, and those of the simulation.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Deadline,
         Self::Extend,
         Self::Fence,
@@ -171,6 +178,7 @@ impl Can {
         Self::Wait,
         Self::KeepAlive,
         Self::Lost,
+        Self::Reenter,
     ];
 }
 
@@ -220,6 +228,10 @@ pub struct Answer {
     /// The fencing token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
+    /// How many handles of the lease are out: of an acquire with `again`, more than 1 if it is the lease that
+    /// the client had; of a release, those that are left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handles: Option<u64>,
     /// Why it was not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,

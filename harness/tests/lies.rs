@@ -47,6 +47,21 @@ fn one_server_that_votes_twice_lets_a_rival_in_and_one_that_does_not_keeps_it_ou
 }
 
 #[test]
+fn handles_that_are_not_counted_or_not_looked_at_are_seen() {
+    let seen = |name: &str, lie: Lie, layer: Layer| {
+        let run = runs().into_iter().find(|run| run.name == name).expect("it is there");
+        (0..5).map(|seed| judge(&sim::run(&run, seed, lie)).observed[&layer]).collect::<Vec<_>>()
+    };
+    for (name, lie, layer) in [
+        ("reentry/released-once", Lie::FirstReleaseFrees, Layer::MutualExclusion),
+        ("reentry", Lie::ReentersDead, Layer::Validity),
+    ] {
+        assert_eq!(seen(name, Lie::None, layer), [Seen::Safe; 5], "{name}");
+        assert_eq!(seen(name, lie, layer), [Seen::Violated; 5], "{lie}");
+    }
+}
+
+#[test]
 fn the_honest_client_passes_everything_with_any_seed() {
     for run in runs() {
         for seed in 0..10 {

@@ -50,9 +50,15 @@ pub enum Input {
     HandOn,
     /// Other leases of the driver are renewed: this one, too, if its watchdog [may](crate::Renewal) by now.
     Renew,
-    /// The holder is done.
+    /// The owner acquires what it holds. It has another handle then, which [`Hold::handles`] counts,
+    /// unless the lease is lost: it is at its deadline, or once a round has shown a gap.
+    Reenter,
+    /// The holder wants its lease to live at least as long as it does on these terms, from now. A
+    /// lease that lives longer is left as it is.
+    Prolong(Terms),
+    /// The holder is done. One of several handles is counted down; the last gives the lease back.
     Release,
-    /// The caller is gone: its future or its lease was dropped.
+    /// The caller is gone: its future or its lease was dropped. Likewise.
     Abandon,
 }
 
@@ -111,6 +117,14 @@ impl Claim {
             }
             (Self::Holding(hold), Input::HandOn) => hold.hand_on(),
             (Self::Holding(hold), Input::Renew) => hold.renew_early(now, out),
+            (Self::Holding(hold), Input::Reenter) => hold.reenter(now, out),
+            (Self::Holding(hold), Input::Prolong(terms)) => hold.prolong(now, terms, out),
+            (Self::Holding(hold), Input::Release) if hold.has_others() => {
+                hold.return_handle(now, out);
+            }
+            (Self::Holding(hold), Input::Abandon) if hold.has_others() => {
+                hold.drop_handle(now, out);
+            }
             (Self::Holding(hold), Input::Release) => {
                 *self = Self::Releasing(Release::start(now, hold, out));
             }

@@ -4,10 +4,13 @@
 //! count only those (R6), renews by itself while it is asked to, and is lost at its deadline
 //! whether or not any answer came (R7).
 
+mod handles;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
+use self::handles::Handles;
 use crate::acquire::Acquire;
 use crate::effect::{Ask, Call, Effect, Step};
 use crate::quorum::{NodeId, NodeSet};
@@ -79,6 +82,7 @@ pub struct Hold {
     /// lease some times over before the holder comes for the answer.
     previous: Option<Box<Round>>,
     watchdog: Option<Watchdog>,
+    handles: Handles,
     /// A round has shown a gap in the hold of the quorum: what is repaired since must not hide it.
     gone: bool,
     lost: Option<Loss>,
@@ -122,6 +126,7 @@ impl Hold {
             },
             previous: None,
             watchdog: None,
+            handles: Handles::FIRST,
             gone: false,
             lost: None,
             call: Call::Everybody,

@@ -22,6 +22,12 @@ pub enum Outcome {
     AlreadyGone,
     /// Too few masters answered to tell. The clean-up goes on in the background.
     Unknown,
+    /// Other handles of the lease are out, and it was ours until now: it is held on. No master was
+    /// asked.
+    StillHeld,
+    /// The lease was ours to the end, but an earlier handle of it was dropped, not released: what that
+    /// had under way gets its grace, and then the keys go. No master was asked.
+    Left,
 }
 
 impl fmt::Display for Outcome {
@@ -30,6 +36,8 @@ impl fmt::Display for Outcome {
             Self::Released => "released",
             Self::AlreadyGone => "already gone: the lease had ended before",
             Self::Unknown => "unknown: too few masters answered, the clean-up goes on",
+            Self::StillHeld => "still held by another handle",
+            Self::Left => "released, and left until the grace of a dropped handle is over",
         })
     }
 }
@@ -56,6 +64,10 @@ impl Release {
                 hold.leave(now, out);
             }
             outcome = Some(Outcome::AlreadyGone);
+            out.push(Effect::Decided);
+        } else if let (false, Some(until)) = (lost, hold.left_until(now)) {
+            out.extend(Effect::leave_all(terms.nodes(), hold.token(), until));
+            outcome = Some(Outcome::Left);
             out.push(Effect::Decided);
         } else {
             hold.settle(out);

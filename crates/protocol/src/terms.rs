@@ -354,6 +354,8 @@ pub enum BadOption {
         /// How long a round may take.
         node_timeout: Duration,
     },
+    /// An owner asks for a fencing token where it holds the resource without one.
+    HeldUnfenced,
 }
 
 impl fmt::Display for BadOption {
@@ -443,6 +445,10 @@ impl fmt::Display for BadOption {
                 f,
                 "ttl of {ttl:?} is too short: it must be longer than drift ({drift:?}) + node \
                  timeout ({node_timeout:?}); raise the ttl or lower the node timeout"
+            ),
+            Self::HeldUnfenced => f.write_str(
+                "this owner holds the resource without a fencing token, and a lease gets none later: ask \
+                 for one the first time, or release it before",
             ),
         }
     }

@@ -16,6 +16,8 @@ use crate::error::AcquireError;
 use crate::fence::FencedLease;
 use crate::fleet::Fleet;
 use crate::lease::Lease;
+use crate::owner::Owner;
+use crate::reentry;
 use crate::rooms::{Rooms, Seat};
 use crate::stats::count;
 use crate::trace;
@@ -27,21 +29,19 @@ impl Granted for Lease {}
 impl Granted for FencedLease {}
 
 pub(crate) mod sealed {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use redquorum_protocol::{BadOption, Terms};
 
-    use crate::claim::ClaimCell;
+    use crate::lease::Lease;
 
-    /// A claim that holds, and has handed out no lease.
-    pub struct Won(pub(crate) Arc<ClaimCell>);
-
-    pub trait Granted: Sized {
+    pub trait Granted: Sized + Send + 'static {
         /// The terms of a request, with what this kind of lease needs.
         fn terms(terms: Terms, fencing_memory: Duration) -> Result<Terms, BadOption>;
-        /// The lease of a claim.
-        fn of(won: Won) -> Self;
+        /// The lease as this kind, if it is of this kind.
+        fn of(lease: Lease) -> Option<Self>;
+        /// The lease itself.
+        fn lease_mut(&mut self) -> &mut Lease;
     }
 }
 
@@ -77,18 +77,19 @@ impl<L> Clone for TryAcquire<L> {
 }
 
 #[derive(Clone)]
-struct Request {
-    fleet: Arc<Fleet>,
+pub(crate) struct Request {
+    pub(crate) fleet: Arc<Fleet>,
     key: Result<Key, BadOption>,
-    ttl: Option<Duration>,
+    pub(crate) ttl: Option<Duration>,
     wait: Option<Duration>,
     explain: bool,
+    owner: Option<Owner>,
 }
 
 impl Acquire {
     pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
         let (fleet, key) = (fleet.clone(), fleet.key(resource));
-        let request = Request { fleet, key, ttl: None, wait: None, explain: true };
+        let request = Request { fleet, key, ttl: None, wait: None, explain: true, owner: None };
         Self { request, kind: PhantomData }
     }
 
@@ -111,6 +112,31 @@ impl<L> Acquire<L> {
         self
     }
 
+    /// Who asks: an [`Owner`] that holds the resource already gets another handle of the same lease, in no
+    /// round trip. The lease is given back with the last handle. Without an owner everybody is
+    /// somebody else, also to itself.
+    ///
+    /// Without a [`ttl`](Acquire::ttl) the deadline stays where it is. With one that would end later,
+    /// the lease is extended, in one round trip; one that would end earlier changes nothing.
+    ///
+    /// Another request of the same owner that is under way is waited for, for one node timeout at least:
+    /// so much later an acquire may return.
+    ///
+    /// # Errors
+    /// Besides those of [`Redlock::acquire`](crate::Redlock::acquire):
+    /// * [`NotExtended`](AcquireError::NotExtended): the owner holds it, but not for the TTL that was asked for.
+    ///   Nothing was taken away.
+    /// * [`Options`](AcquireError::Options) with [`HeldUnfenced`](BadOption::HeldUnfenced): it holds it without
+    ///   the fencing token that was asked for.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the handle back that it may have got. An extension that it asked for is
+    /// not taken back.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.request.owner = Some(owner.clone());
+        self
+    }
+
     /// How long to wait while the resource is taken or no quorum answers, instead of the lock's
     /// own [wait](crate::Builder::wait). Zero makes one attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
@@ -123,7 +149,7 @@ impl TryAcquire {
     pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
         let (fleet, key) = (fleet.clone(), fleet.key(resource));
         let wait = Some(Duration::ZERO);
-        let request = Request { fleet, key, ttl: None, wait, explain: false };
+        let request = Request { fleet, key, ttl: None, wait, explain: false, owner: None };
         Self { request, kind: PhantomData }
     }
 
@@ -134,6 +160,13 @@ impl TryAcquire {
 }
 
 impl<L> TryAcquire<L> {
+    /// Who asks: see [`Acquire::owner`]. Another request of the same owner that is under way is waited
+    /// for, one node timeout at most; `None` if it takes longer.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.request.owner = Some(owner.clone());
+        self
+    }
+
     /// How long the masters keep the key, instead of the lock's own
     /// [TTL](crate::Builder::ttl). Same bounds.
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -143,7 +176,7 @@ impl<L> TryAcquire<L> {
 }
 
 impl Request {
-    fn check<L: Granted>(&self) -> Result<(Key, Terms, Patience), AcquireError> {
+    pub(crate) fn check<L: Granted>(&self) -> Result<(Key, Terms, Patience), AcquireError> {
         if self.fleet.shut_down.load(std::sync::atomic::Ordering::Acquire) {
             return Err(AcquireError::ShutDown);
         }
@@ -157,13 +190,27 @@ impl Request {
     }
 }
 
+impl Request {
+    /// The same for nobody who could hold it already, and with another wait.
+    pub(crate) fn without_owner(self, wait: Duration) -> Self {
+        Self { owner: None, wait: Some(wait), ..self }
+    }
+
+    pub(crate) fn into_future<L: Granted>(self) -> Acquiring<L> {
+        let stage = match self.owner.clone() {
+            Some(owner) => Stage::Owned(Box::pin(reentry::acquire(self, owner))),
+            None => Stage::Ready(self),
+        };
+        Acquiring { stage, timer: None, armed: Time::NEVER, kind: PhantomData }
+    }
+}
+
 impl<L: Granted> IntoFuture for Acquire<L> {
     type Output = Result<L, AcquireError>;
     type IntoFuture = Acquiring<L>;
 
     fn into_future(self) -> Acquiring<L> {
-        let (stage, kind) = (Stage::Ready(self.request), PhantomData);
-        Acquiring { stage, timer: None, armed: Time::NEVER, kind }
+        self.request.into_future()
     }
 }
 
@@ -182,13 +229,15 @@ impl<L: Granted> IntoFuture for TryAcquire<L> {
 /// Dropping it gives the attempt up: what it may have set is deleted in the background.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring<L = Lease> {
-    stage: Stage,
+    stage: Stage<L>,
     timer: Option<Pin<Box<Sleep>>>,
     armed: Time,
     kind: PhantomData<fn() -> L>,
 }
 
-enum Stage {
+enum Stage<L> {
+    /// For an owner, who may hold it already.
+    Owned(Pin<Box<dyn Future<Output = Result<L, AcquireError>> + Send>>),
     /// Nothing was sent yet.
     Ready(Request),
     /// Others of this process are before it.
@@ -211,6 +260,13 @@ impl<L: Granted> Future for Acquiring<L> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
+        if let Stage::Owned(future) = &mut this.stage {
+            let result = future.as_mut().poll(cx);
+            if result.is_ready() {
+                this.stage = Stage::Done;
+            }
+            return result;
+        }
         if let Stage::Ready(request) = &this.stage {
             match request.check::<L>() {
                 Ok((key, terms, patience)) if patience.wait.is_zero() => {
@@ -274,7 +330,7 @@ impl<L: Granted> Future for Acquiring<L> {
                 Seen::Granted => {
                     // The lease answers for the claim from here on.
                     this.stage = Stage::Done;
-                    return Poll::Ready(Ok(L::of(sealed::Won(claim))));
+                    return Poll::Ready(Ok(reentry::of_kind(Lease::new(claim))));
                 }
                 Seen::Failed(error) => {
                     this.stage = Stage::Done;
@@ -334,7 +390,8 @@ impl<L> Drop for Acquiring<L> {
         match &self.stage {
             Stage::Claiming(claim) => claim.apply(Input::Abandon),
             Stage::Queued(seat) => drop(seat.leave().inspect(|claim| claim.apply(Input::Abandon))),
-            Stage::Ready(_) | Stage::Done => {}
+            // Drops what it has under way.
+            Stage::Owned(_) | Stage::Ready(_) | Stage::Done => {}
         }
     }
 }

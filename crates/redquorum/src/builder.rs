@@ -23,6 +23,7 @@ use crate::fleet::Fleet;
 use crate::health;
 use crate::link::LinkCell;
 use crate::node::Node;
+use crate::owner::Owners;
 use crate::redlock::Redlock;
 use crate::rooms::Rooms;
 use crate::stats::Counters;
@@ -395,6 +396,7 @@ impl Builder {
             prefix: self.prefix,
             retry: self.retry,
             counters: Counters::default(),
+            owners: Owners::default(),
             shut_down: AtomicBool::new(false),
             changed,
         };

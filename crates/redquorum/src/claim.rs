@@ -1,7 +1,7 @@
 //! ClaimCell: one claim machine behind a lock, its effects carried out on the links.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
 use redquorum_protocol::{
@@ -28,6 +28,10 @@ pub(crate) struct ClaimCell {
     changed: Notify,
     /// Its place among those of this process that wait for the same resource.
     seat: Option<Arc<Seat>>,
+    /// What each master had said when the lease was granted.
+    pub(crate) grant: OnceLock<Report>,
+    /// One caller extends at a time, whichever handle it has.
+    pub(crate) extending: tokio::sync::Mutex<()>,
 }
 
 struct State {
@@ -79,6 +83,8 @@ impl ClaimCell {
                 state: Mutex::new(state),
                 changed: Notify::new(),
                 seat,
+                grant: OnceLock::new(),
+                extending: tokio::sync::Mutex::new(()),
             }
         });
         // Whoever gave it its turn sees whether it is done already.
@@ -93,20 +99,24 @@ impl ClaimCell {
 
     /// Gives the lease back, by `input`, and the next one of this process its turn: what that asks is
     /// written behind it.
-    pub(crate) fn give_back(&self, input: Input) {
-        let next = self.seat.as_ref().and_then(|seat| seat.hand_on());
+    /// The last of several handles, that is: the others only say that they are done.
+    pub(crate) fn give_back<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {
         let mut state = self.lock();
-        state.vacant = true;
+        let others = matches!(&state.claim, Claim::Holding(hold) if hold.handles() > 1);
+        let seat = if others || state.vacant { None } else { self.seat.as_ref() };
+        state.vacant |= seat.is_some();
+        let next = seat.and_then(|seat| seat.hand_on());
         let now = self.fleet.clock.now();
         let State { claim, effects, .. } = &mut *state;
         if next.as_ref().is_some_and(Next::is_heir) {
             claim.handle(now, Input::HandOn, &mut self.fleet.dice(), effects);
         }
         claim.handle(now, input, &mut self.fleet.dice(), effects);
-        self.carry_out(now, state, None, |_| ());
+        let (seen, _) = self.carry_out(now, state, None, look);
         if let Some(next) = next {
             next.start();
         }
+        seen
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -142,6 +152,13 @@ impl ClaimCell {
             seat.vacate();
         }
         seen
+    }
+
+    /// The same, and looks before and after it.
+    pub(crate) fn apply_and_compare<R>(&self, input: Input, look: impl Fn(&Claim) -> R) -> (R, R) {
+        let state = self.lock();
+        let before = look(&state.claim);
+        (before, self.handle(state, input, None, look))
     }
 
     /// Carries the effects out, under the claim's lock: an attempt that fails while its last

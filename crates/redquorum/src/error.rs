@@ -68,7 +68,8 @@ pub enum AcquireError {
     Taken {
         /// What the masters said at the last attempt, with who holds the key where they told.
         report: Report,
-        /// How many attempts were made.
+        /// How many attempts were made. None, where another request of the same
+        /// [owner](crate::Owner) was under way all the while.
         attempts: u32,
     },
     /// Too few masters answered: the lock is unavailable, whoever holds it.
@@ -86,6 +87,10 @@ pub enum AcquireError {
         /// How many attempts were made.
         attempts: u32,
     },
+    /// The [owner](crate::Owner) holds the resource already, and its lease could not be extended to the TTL
+    /// that was asked for. Nothing was taken away: the handles that are out live on to the old
+    /// deadline. Ask again, or without a TTL.
+    NotExtended(ExtendError),
     /// An option is out of its range or does not fit another. Nothing was sent.
     Options(BadOption),
     /// The lock was shut down, before or meanwhile. What had been sent is cleaned up.
@@ -99,6 +104,7 @@ impl AcquireError {
             Self::Taken { report, .. }
             | Self::NoQuorum { report, .. }
             | Self::TooLate { report, .. } => Some(report),
+            Self::NotExtended(error) => error.report(),
             Self::Options(_) | Self::ShutDown => None,
         }
     }
@@ -107,6 +113,11 @@ impl AcquireError {
 impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, report, attempts) = match self {
+            Self::Taken { attempts: 0, .. } => {
+                return f.write_str(
+                    "another request of the same owner was still under way: wait longer, or await that one first",
+                );
+            }
             Self::Taken { report, attempts } => ("taken by another", report, attempts),
             Self::NoQuorum { report, attempts } if is_of_another_fleet(report) => (
                 "no quorum: other locks use some of these masters and not all of them, so that both could be \
@@ -125,6 +136,13 @@ impl fmt::Display for AcquireError {
             }
             Self::TooLate { report, attempts } => {
                 ("granted too late, when nothing was left of the ttl", report, attempts)
+            }
+            Self::NotExtended(error) => {
+                return write!(
+                    f,
+                    "the owner holds it already, but not for the ttl that it asks for; {error}; ask again, \
+                     or without a ttl"
+                );
             }
             Self::Options(bad) => return bad.fmt(f),
             Self::ShutDown => return f.write_str("the lock was shut down"),

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use redquorum_protocol::{BadOption, Hold, Terms};
 
-use crate::acquire::sealed::{Granted, Won};
+use crate::acquire::sealed::Granted;
 use crate::lease::{Lease, Released};
-use crate::stats::count;
 
 /// A [`Lease`] with a fencing token. Made by [`Acquire::fenced`](crate::Acquire::fenced).
 ///
@@ -36,7 +35,8 @@ pub struct FencedLease {
 
 impl FencedLease {
     /// The fencing token: at least 1, at most 2⁵³ − 2, so that every language and database can hold
-    /// it exactly. It stays the same however often the lease is extended.
+    /// it exactly. It stays the same however often the lease is extended, and for all
+    /// handles of its [owner](crate::Owner).
     pub const fn fencing_token(&self) -> u64 {
         self.token
     }
@@ -77,13 +77,13 @@ impl Granted for FencedLease {
         terms.with_fencing(fencing_memory)
     }
 
-    fn of(Won(claim): Won) -> Self {
-        let token = claim.hold(Hold::fencing_token);
-        let token = token.expect("a claim on fenced terms is not won without a number");
-        if claim.hold(Hold::certifications) > 0 {
-            count(&claim.fleet.counters.certified);
-        }
-        Self { lease: Lease::new(claim), token }
+    fn of(lease: Lease) -> Option<Self> {
+        let token = lease.look(Hold::fencing_token)?;
+        Some(Self { lease, token })
+    }
+
+    fn lease_mut(&mut self) -> &mut Lease {
+        &mut self.lease
     }
 }
 
@@ -92,7 +92,11 @@ impl Granted for Lease {
         Ok(terms)
     }
 
-    fn of(Won(claim): Won) -> Self {
-        Self::new(claim)
+    fn of(lease: Lease) -> Option<Self> {
+        Some(lease)
+    }
+
+    fn lease_mut(&mut self) -> &mut Lease {
+        self
     }
 }

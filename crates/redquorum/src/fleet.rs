@@ -12,6 +12,7 @@ use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::dice::{RetryPolicy, ShellDice};
 use crate::link::LinkCell;
+use crate::owner::Owners;
 use crate::rooms::Rooms;
 use crate::stats::Counters;
 use crate::tag::Tag;
@@ -32,6 +33,7 @@ pub(crate) struct Fleet {
     pub(crate) prefix: Vec<u8>,
     pub(crate) retry: RetryPolicy,
     pub(crate) counters: Counters,
+    pub(crate) owners: Owners,
     pub(crate) shut_down: AtomicBool,
     /// Told whenever a link came up, went down, or was paid.
     pub(crate) changed: Arc<Notify>,

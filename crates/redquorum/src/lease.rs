@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum_protocol::{Claim, Extension, Hold, Input, Outcome, Terms};
-use tokio::sync::{Mutex, MutexGuard};
+use redquorum_protocol::{Ballot, Claim, Extension, Hold, Input, Outcome, Terms};
+use tokio::sync::MutexGuard;
 
 use crate::claim::ClaimCell;
 use crate::clock::Deadline;
 use crate::error::{ExtendError, Lost};
+use crate::owner::Place;
 use crate::report::Report;
 use crate::stats::count;
 
@@ -30,9 +31,10 @@ use crate::stats::count;
 #[must_use = "the resource is given back as soon as the lease is dropped"]
 pub struct Lease {
     claim: Arc<ClaimCell>,
-    grant: Report,
-    /// One caller extends at a time.
-    extending: Mutex<()>,
+    /// Where its owner finds it again, if it has one.
+    pub(crate) place: Option<Arc<Place>>,
+    /// Counted down already, while other handles are out.
+    given_back: bool,
 }
 
 /// What became of a released lease.
@@ -41,7 +43,7 @@ pub struct Lease {
 pub struct Released {
     /// Whether the lease was ours to the end.
     pub outcome: Outcome,
-    /// What each master said.
+    /// What each master said; without answers where none was asked.
     pub report: Report,
 }
 
@@ -53,10 +55,39 @@ impl fmt::Display for Released {
 
 impl Lease {
     pub(crate) fn new(claim: Arc<ClaimCell>) -> Self {
-        count(&claim.fleet.counters.acquired);
-        let grant = claim.report(&claim.hold(|hold| hold.ballot().clone()));
-        crate::trace::acquired(&claim.key, &grant);
-        Self { claim, grant, extending: Mutex::new(()) }
+        let counters = &claim.fleet.counters;
+        count(&counters.acquired);
+        if claim.hold(Hold::certifications) > 0 {
+            count(&counters.certified);
+        }
+        let lease = Self { claim, place: None, given_back: false };
+        crate::trace::acquired(&lease.claim.key, lease.report());
+        lease
+    }
+
+    /// Another handle of a lease, for its owner; `None` if it is over.
+    pub(crate) fn again(claim: Arc<ClaimCell>, place: Arc<Place>) -> Option<Self> {
+        let handles = |claim: &Claim| holding(claim).map(Hold::handles);
+        let (before, after) = claim.apply_and_compare(Input::Reenter, handles);
+        (before < after).then(|| {
+            count(&claim.fleet.counters.reentered);
+            Self { claim, place: Some(place), given_back: false }
+        })
+    }
+
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&Hold) -> R) -> R {
+        self.claim.hold(look)
+    }
+
+    /// Whom its owner asks for another handle.
+    pub(crate) fn claim(&self) -> std::sync::Weak<ClaimCell> {
+        Arc::downgrade(&self.claim)
+    }
+
+    /// How many handles of this lease are out, this one included: more than one only where its
+    /// [`Owner`](crate::Owner) has acquired it again.
+    pub fn handles(&self) -> u32 {
+        self.claim.hold(Hold::handles)
     }
 
     /// The instant after which this lease must be taken for lost: the start of the attempt
@@ -83,7 +114,8 @@ impl Lease {
     /// What each master had said when the lease was granted. A quorum had; the slower ones are
     /// without an answer here.
     pub fn report(&self) -> &Report {
-        &self.grant
+        // Made with the first handle, before any extension.
+        self.claim.grant.get_or_init(|| self.latest_report())
     }
 
     /// What each master has said by now in the latest round, the grant or an extension, finished
@@ -122,7 +154,7 @@ impl Lease {
     /// Dropping the future does not take the extension back: the masters may have been asked,
     /// and the deadline may move on.
     pub async fn extend(&self) -> Result<Deadline, ExtendError> {
-        let one_at_a_time = self.extending.lock().await;
+        let one_at_a_time = self.claim.extending.lock().await;
         // Not before: the one ahead may change it.
         let terms = self.claim.hold(Hold::terms);
         self.extend_on(terms, one_at_a_time).await
@@ -141,7 +173,7 @@ impl Lease {
     /// As [`extend`](Lease::extend).
     pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, ExtendError> {
         let terms = self.claim.fleet.terms.with_ttl(ttl).map_err(ExtendError::Options)?;
-        self.extend_on(terms, self.extending.lock().await).await
+        self.extend_on(terms, self.claim.extending.lock().await).await
     }
 
     async fn extend_on(
@@ -155,6 +187,27 @@ impl Lease {
         let round = self.claim.apply_and_view(Input::Extend(terms), |claim| {
             holding(claim).map_or(0, |hold| hold.extension().0)
         });
+        self.extended_by(round).await
+    }
+
+    /// Extends the lease to what these terms give from now, unless it lives longer anyway.
+    pub(crate) async fn prolong(&self, terms: Terms) -> Result<Deadline, ExtendError> {
+        let _one_at_a_time = self.claim.extending.lock().await;
+        if self.claim.is_shut_down() {
+            return Err(ExtendError::ShutDown);
+        }
+        let rounds = |claim: &Claim| holding(claim).map_or(0, |hold| hold.extension().0);
+        match self.claim.apply_and_compare(Input::Prolong(terms), rounds) {
+            (before, after) if before == after => match self.is_lost() {
+                Some(lost) => Err(ExtendError::Lost(lost)),
+                None => Ok(self.deadline()),
+            },
+            (_, round) => self.extended_by(round).await,
+        }
+    }
+
+    /// What came of a round.
+    async fn extended_by(&self, round: u32) -> Result<Deadline, ExtendError> {
         let ended = self.claim.until(|claim| {
             let hold = holding(claim)?;
             let lost = hold.lost().map(|loss| (Extension::Lost(loss), hold.ballot()));
@@ -222,6 +275,20 @@ impl Lease {
         .await
     }
 
+    /// Gives the handle back without waiting for anything, as one that has nothing under way.
+    pub(crate) fn give_back(mut self) {
+        self.count_down();
+    }
+
+    /// Gives this handle back; says why the lease is lost if others are out.
+    fn count_down(&mut self) -> Option<Option<Lost>> {
+        let others = self
+            .claim
+            .give_back(Input::Release, |claim| holding(claim).map(|hold| hold.lost().map(Lost)));
+        self.given_back = others.is_some();
+        others
+    }
+
     /// Gives the resource back: compare-and-delete on all masters, as far as they can be
     /// reached. Returns as soon as the outcome is clear, after one node timeout at the latest;
     /// what is still owed then is paid in the background.
@@ -229,11 +296,18 @@ impl Lease {
     /// Releasing a lease that has expired is an answer, not an error. With a [grace](crate::Builder::grace) no
     /// master is asked then, and others are kept out until the grace is over.
     ///
+    /// While other handles of its [owner](crate::Owner) are out, no master is asked: the outcome is
+    /// [`StillHeld`](Outcome::StillHeld), and the last handle gives the resource back.
+    ///
     /// # Cancel safety
     /// Dropping the future, polled or not, gives the resource back all the same; only the
     /// answer is lost.
-    pub async fn release(self) -> Released {
-        self.claim.give_back(Input::Release);
+    pub async fn release(mut self) -> Released {
+        if let Some(lost) = self.count_down() {
+            let outcome = lost.map_or(Outcome::StillHeld, |_| Outcome::AlreadyGone);
+            let nobody = Ballot::open(self.claim.fleet.terms.nodes(), self.claim.fleet.clock.now());
+            return Released { outcome, report: self.claim.report(&nobody) };
+        }
         count(&self.claim.fleet.counters.released);
         let released = self.claim.until(|claim| match claim {
             Claim::Releasing(release) => Some((release.outcome()?, release.ballot().clone())),
@@ -257,7 +331,9 @@ impl ClaimCell {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.claim.give_back(Input::Abandon);
+        if !self.given_back {
+            self.claim.give_back(Input::Abandon, |_| ());
+        }
     }
 }
 

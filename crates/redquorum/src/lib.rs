@@ -77,7 +77,9 @@ mod link;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod node;
+mod owner;
 mod redlock;
+mod reentry;
 mod report;
 pub mod resource;
 mod rhythm;
@@ -97,6 +99,7 @@ pub use fence::FencedLease;
 pub use health::Health;
 pub use lease::{Lease, Released};
 pub use node::{Connecting, Connection, Hello, Node};
+pub use owner::Owner;
 pub use redlock::Redlock;
 /// The largest fencing token: 2⁵³ − 2.
 pub use redquorum_protocol::MAX_NUMBER as MAX_FENCING_TOKEN;

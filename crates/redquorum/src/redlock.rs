@@ -54,6 +54,8 @@ impl Redlock {
     /// * [`Options`](crate::AcquireError::Options): the resource or the TTL is out of bounds.
     /// * [`ShutDown`](crate::AcquireError::ShutDown): after [`shutdown`](Redlock::shutdown).
     ///
+    /// With an [`owner`](Acquire::owner) also [`NotExtended`](crate::AcquireError::NotExtended).
+    ///
     /// # Cancel safety
     /// Dropping the future gives the attempt up: what it may have set is deleted in the
     /// background.

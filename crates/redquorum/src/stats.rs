@@ -12,7 +12,9 @@ use redquorum_protocol::{Answer, Cause, LinkState};
 pub struct Stats {
     /// Leases granted.
     pub acquired: u64,
-    /// Of these, fenced ones whose number had to be certified in a round of its own, since the masters'
+    /// Further handles of leases that their [owners](crate::Owner) held already; not in `acquired`.
+    pub reentered: u64,
+    /// Of the granted leases, fenced ones whose number had to be certified in a round of its own, since the masters'
     /// counters differed. Many of them: clocks of clients or masters that disagree.
     pub certified: u64,
     /// Acquires that ended because the resource was taken.
@@ -27,7 +29,7 @@ pub struct Stats {
     pub not_extended: u64,
     /// Leases lost before they were released or dropped.
     pub lost: u64,
-    /// Leases given back by [`Lease::release`](crate::Lease::release).
+    /// Leases given back by [`Lease::release`](crate::Lease::release), by the last handle.
     pub released: u64,
     /// Resources that somebody waits for in this process, or holds who had to wait.
     pub waiting: usize,
@@ -83,6 +85,7 @@ pub struct Latency {
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) acquired: AtomicU64,
+    pub(crate) reentered: AtomicU64,
     pub(crate) certified: AtomicU64,
     pub(crate) taken: AtomicU64,
     pub(crate) no_quorum: AtomicU64,
@@ -102,6 +105,7 @@ impl Counters {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             acquired: read(&self.acquired),
+            reentered: read(&self.reentered),
             certified: read(&self.certified),
             taken: read(&self.taken),
             no_quorum: read(&self.no_quorum),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use redquorum::{Acquire, AcquireError, Redlock};
+use redquorum::{Acquire, AcquireError, ExtendError, Owner, Redlock};
 use tokio::sync::{mpsc, oneshot};
 
 use super::owner::{self, Held, Order};
@@ -26,8 +26,23 @@ pub(super) struct Desk {
 struct Books {
     /// Acquires under way, by the number of their request.
     acquiring: HashMap<u64, oneshot::Sender<()>>,
-    /// Who owns the lease of a client and a resource, held or lost, until it is released.
-    owners: HashMap<(Name, Name), mpsc::UnboundedSender<Order>>,
+    /// Who has the lease of a client and a resource, held or lost, until it is released.
+    owners: HashMap<(Name, Name), Entry>,
+}
+
+struct Entry {
+    /// Tells the task that the lease belongs to.
+    orders: mpsc::UnboundedSender<Order>,
+    /// As whom it was acquired: whoever acquires it again is the same.
+    owner: Owner,
+}
+
+/// What an acquire asks for.
+struct Wanted {
+    /// None: what the options say, and the deadline of a lease that is held stands.
+    ttl: Option<Duration>,
+    wait: Duration,
+    again: bool,
 }
 
 impl Desk {
@@ -45,9 +60,10 @@ impl Desk {
 
     fn handle(&self, Request { id, client, op }: Request) {
         match op {
-            Op::Acquire { resource, ttl_ms, wait_ms } => {
-                let (ttl, wait) = (Duration::from_millis(ttl_ms), Duration::from_millis(wait_ms));
-                self.acquire(id, (client, resource), ttl, wait);
+            Op::Acquire { resource, ttl_ms, wait_ms, again } => {
+                let ttl = Some(ttl_ms).filter(|ttl| *ttl > 0).map(Duration::from_millis);
+                let wanted = Wanted { ttl, wait: Duration::from_millis(wait_ms), again };
+                self.acquire(id, (client, resource), &wanted);
             }
             Op::Extend { resource, ttl_ms } => {
                 let ttl = Duration::from_millis(ttl_ms);
@@ -69,8 +85,8 @@ impl Desk {
                     // It may have ended meanwhile, and then nobody hears it; the same below.
                     let _ = cancel.send(());
                 }
-                for owner in books.owners.values() {
-                    let _ = owner.send(Order::Cancel { request });
+                for entry in books.owners.values() {
+                    let _ = entry.orders.send(Order::Cancel { request });
                 }
             }
             Op::Step { check: None, .. } => {
@@ -85,7 +101,7 @@ impl Desk {
 
     fn order(&self, whose: (Name, Name), id: u64, order: Order) {
         let refused = match self.books().owners.get(&whose) {
-            Some(owner) => owner.send(order).is_err(),
+            Some(entry) => entry.orders.send(order).is_err(),
             None => true,
         };
         if refused {
@@ -93,46 +109,66 @@ impl Desk {
         }
     }
 
-    fn acquire(&self, id: u64, whose: (Name, Name), ttl: Duration, wait: Duration) {
+    fn acquire(&self, id: u64, whose: (Name, Name), wanted: &Wanted) {
         let (cancel, cancelled) = oneshot::channel();
-        self.books().acquiring.insert(id, cancel);
-        let (lock, books, fencing) = (self.lock.clone(), self.books.clone(), self.fencing);
+        let mut books = self.books();
+        books.acquiring.insert(id, cancel);
+        let held = books.owners.get(&whose).filter(|_| wanted.again);
+        // Somebody new each time but for that: a second lease of the same is to be refused.
+        let owner = held.map_or_else(Owner::new, |entry| entry.owner.clone());
+        drop(books);
+        let request = self.lock.acquire(whose.1.as_str()).owner(&owner).wait(wanted.wait);
+        let request = match wanted.ttl {
+            Some(ttl) => request.ttl(ttl),
+            None => request,
+        };
+        let (books, fencing) = (self.books.clone(), self.fencing);
         tokio::spawn(async move {
-            let request = lock.acquire(whose.1.as_str()).ttl(ttl).wait(wait);
-            let from_ns = Some(stamp::now());
+            let from_ns = stamp::now();
             let result = tokio::select! {
                 // What was won is told, also if the cancel came at the same moment.
                 biased;
-                result = held(request, fencing) => result,
+                result = granted(request, fencing) => result,
                 _ = cancelled => {
                     // Here the future is dropped already.
                     Voice.refuse(id, Why::Cancelled, "cancelled");
                     return;
                 }
             };
-            let at_ns = Some(stamp::now());
+            let at_ns = stamp::now();
             let mut books = unpoisoned(&books);
             books.acquiring.remove(&id);
             match result {
+                Ok(lease) if lease.handles() > 1 => {
+                    let stamps = (from_ns, at_ns);
+                    let entry = books.owners.get(&whose);
+                    let told = entry.map(|e| e.orders.send(Order::Again { id, stamps, lease }));
+                    drop(books);
+                    if !matches!(told, Some(Ok(()))) {
+                        Voice.refuse(id, Why::Lost, "released meanwhile");
+                    }
+                }
                 Ok(lease) => {
-                    let deadline_ns = Some(owner::deadline_ns(lease.deadline()));
+                    let told = owner::deadline_ns(lease.deadline());
                     let fence = lease.fencing_token();
                     // Entered before it is told: the next request may be about it. One that was
                     // lost and never released gives way to it.
-                    books.owners.insert(whose.clone(), owner::spawn(lease, whose));
+                    let orders = owner::spawn(lease, whose.clone(), told);
+                    books.owners.insert(whose, Entry { orders, owner });
                     drop(books);
                     Voice.answer(&Answer {
                         id,
                         ok: true,
-                        from_ns,
-                        at_ns,
-                        deadline_ns,
+                        from_ns: Some(from_ns),
+                        at_ns: Some(at_ns),
+                        deadline_ns: Some(told),
                         fence,
                         ..Answer::default()
                     });
                 }
                 Err(error) => {
                     drop(books);
+                    let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
                     let (why, text) = (Some(why(&error)), Some(error.to_string()));
                     Voice.answer(&Answer { id, from_ns, at_ns, why, text, ..Answer::default() });
                 }
@@ -145,7 +181,7 @@ impl Desk {
     }
 }
 
-async fn held(request: Acquire, fencing: bool) -> Result<Held, AcquireError> {
+async fn granted(request: Acquire, fencing: bool) -> Result<Held, AcquireError> {
     if fencing { request.fenced().await.map(Held::Fenced) } else { request.await.map(Held::Plain) }
 }
 
@@ -154,6 +190,9 @@ fn why(error: &AcquireError) -> Why {
         AcquireError::Taken { .. } => Why::Taken,
         AcquireError::NoQuorum { .. } => Why::NoQuorum,
         AcquireError::TooLate { .. } => Why::Late,
+        AcquireError::NotExtended(ExtendError::NoQuorum(_) | ExtendError::QuorumGone(_)) => {
+            Why::NoQuorum
+        }
         _ => Why::Error,
     }
 }

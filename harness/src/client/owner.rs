@@ -46,7 +46,16 @@ pub(super) enum Order {
         /// Which.
         request: u64,
     },
-    /// Give it back. The last order.
+    /// Keep another handle of it, and say that it was granted.
+    Again {
+        /// The request.
+        id: u64,
+        /// When the library was called, and when it returned.
+        stamps: (i64, i64),
+        /// That handle.
+        lease: Held,
+    },
+    /// Give a handle of it back; that of the last one is the last order.
     Release {
         /// The request.
         id: u64,
@@ -87,10 +96,10 @@ impl Deref for Held {
 }
 
 /// Gives the lease to a task, which lives until it is told to release or nobody can tell it
-/// anything any more.
-pub(super) fn spawn(lease: Held, whose: (Name, Name)) -> mpsc::UnboundedSender<Order> {
+/// anything any more. `told` is the deadline that the harness was told.
+pub(super) fn spawn(lease: Held, whose: (Name, Name), told: i64) -> mpsc::UnboundedSender<Order> {
     let (orders, inbox) = mpsc::unbounded_channel();
-    tokio::spawn(own(lease, whose, inbox));
+    tokio::spawn(own(lease, whose, told, inbox));
     orders
 }
 
@@ -107,12 +116,15 @@ type Extended = Result<Deadline, ExtendError>;
 async fn own(
     lease: Held,
     (client, resource): (Name, Name),
+    told: i64,
     mut inbox: mpsc::UnboundedReceiver<Order>,
 ) {
     let id = {
         let mut extending: Option<Extending<'_>> = None;
-        let mut watch = Watch { client, resource, over: None, seen: lease.deadline(), look: None };
+        let seen = (lease.deadline(), told);
+        let mut watch = Watch { client, resource, over: None, seen, look: None };
         let mut lost = std::pin::pin!(lease.lost());
+        let mut others: Vec<Held> = Vec::new();
         loop {
             tokio::select! {
                 biased;
@@ -137,10 +149,18 @@ async fn own(
                         let which = |under_way: &mut Extending<'_>| under_way.0 == request;
                         cancel(extending.take_if(which));
                     }
-                    Some(Order::Release { id }) => {
-                        cancel(extending);
-                        break id;
+                    Some(Order::Again { id, stamps, lease }) => {
+                        others.push(lease);
+                        watch.again(id, stamps, &others[others.len() - 1]);
                     }
+                    Some(Order::Release { id }) => match others.pop() {
+                        // At once: no master is asked.
+                        Some(other) => release(id, other, Some(others.len() as u64 + 1)).await,
+                        None => {
+                            cancel(extending);
+                            break id;
+                        }
+                    },
                     // Another lease of the same resource has taken its place.
                     None => return,
                 },
@@ -148,7 +168,7 @@ async fn own(
             }
         }
     };
-    release(id, lease).await;
+    release(id, lease, None).await;
 }
 
 fn cancel(extending: Option<Extending<'_>>) {
@@ -172,17 +192,19 @@ async fn due(look: &mut Option<Interval>) {
     }
 }
 
-async fn release(id: u64, lease: Held) {
+/// Gives a handle back, and tells how many are left if any are.
+async fn release(id: u64, lease: Held, handles: Option<u64>) {
     let from_ns = Some(stamp::now());
     let released = lease.release().await;
     let at_ns = Some(stamp::now());
     let why = match released.outcome {
-        Outcome::Released => None,
+        Outcome::Released | Outcome::StillHeld | Outcome::Left => None,
         Outcome::AlreadyGone => Some(Why::Lost),
         _ => Some(Why::NoQuorum),
     };
     let text = why.map(|_| released.to_string());
-    Voice.answer(&Answer { id, ok: why.is_none(), from_ns, at_ns, why, text, ..Answer::default() });
+    let ok = why.is_none();
+    Voice.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
 }
 
 /// What is known of a lease, and was told of it.
@@ -191,8 +213,8 @@ struct Watch {
     resource: Name,
     /// Why it is not held any more. Lost is final.
     over: Option<String>,
-    /// The deadline that was told last.
-    seen: Deadline,
+    /// The deadline that was told last, and what was told.
+    seen: (Deadline, i64),
     /// Ticks while it is kept alive.
     look: Option<Interval>,
 }
@@ -203,6 +225,23 @@ impl Watch {
         Voice.tell(&Notice::Lost { client, resource, at_ns: stamp::now() });
         self.over = Some(why);
         self.look = None;
+    }
+
+    /// Another handle was granted.
+    fn again(&mut self, id: u64, (from_ns, at_ns): (i64, i64), lease: &Held) {
+        let deadline_ns = Some(self.told(lease.deadline()));
+        let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
+        let (fence, handles) = (lease.fencing_token(), Some(lease.handles().into()));
+        let answer = Answer { id, ok: true, from_ns, at_ns, deadline_ns, ..Answer::default() };
+        Voice.answer(&Answer { fence, handles, ..answer });
+    }
+
+    /// The stamp of a deadline. The same one has always the same, or it would seem to move.
+    fn told(&mut self, deadline: Deadline) -> i64 {
+        if deadline != self.seen.0 {
+            self.seen = (deadline, deadline_ns(deadline));
+        }
+        self.seen.1
     }
 
     fn check(&mut self, id: u64, lease: &Lease) {
@@ -222,9 +261,8 @@ impl Watch {
             Answer { id, from_ns: Some(from_ns), at_ns: Some(at_ns), ..Answer::default() };
         match result {
             Ok(deadline) => {
-                self.seen = deadline;
                 answer.ok = true;
-                answer.deadline_ns = Some(deadline_ns(deadline));
+                answer.deadline_ns = Some(self.told(deadline));
             }
             Err(error) => {
                 answer.why = Some(match error {
@@ -256,15 +294,15 @@ impl Watch {
 
     fn look(&mut self, lease: &Lease) {
         let deadline = lease.deadline();
-        if deadline == self.seen {
+        if deadline == self.seen.0 {
             return;
         }
-        self.seen = deadline;
+        let deadline_ns = self.told(deadline);
         Voice.tell(&Notice::Extended {
             client: self.client.clone(),
             resource: self.resource.clone(),
             at_ns: Some(stamp::now()),
-            deadline_ns: deadline_ns(deadline),
+            deadline_ns,
         });
     }
 }

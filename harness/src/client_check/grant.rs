@@ -16,7 +16,7 @@ impl Session {
         resource: &str,
         ttl_ms: u64,
     ) -> Result<Grant, Fault> {
-        let op = Op::Acquire { resource: resource.into(), ttl_ms, wait_ms: 0 };
+        let op = Op::Acquire { resource: resource.into(), ttl_ms, wait_ms: 0, again: false };
         let asked = self.talker.ask(client, op)?;
         let (answer, heard) = self.talker.answer(asked)?;
         if answer.ok {
@@ -209,7 +209,8 @@ pub(super) fn taken(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(resource) = session.grant.as_ref().map(|grant| grant.resource.clone()) else {
         return Ok(no_lease());
     };
-    let op = Op::Acquire { resource: resource.into(), ttl_ms: OPTIONS.ttl_ms, wait_ms: 0 };
+    let op =
+        Op::Acquire { resource: resource.into(), ttl_ms: OPTIONS.ttl_ms, wait_ms: 0, again: false };
     let asked = session.talker.ask("c2", op)?;
     let (answer, _) = session.talker.answer(asked)?;
     match (answer.ok, answer.why) {
@@ -234,8 +235,12 @@ pub(super) fn wait(session: &mut Session) -> Result<Verdict, Fault> {
     }
     let resource = "check-wait".to_owned();
     session.grant("c1", &resource, OPTIONS.ttl_ms * 2)?;
-    let op =
-        Op::Acquire { resource: resource.as_str().into(), ttl_ms: OPTIONS.ttl_ms, wait_ms: 3000 };
+    let op = Op::Acquire {
+        resource: resource.as_str().into(),
+        ttl_ms: OPTIONS.ttl_ms,
+        wait_ms: 3000,
+        again: false,
+    };
     let waiting = session.talker.ask("c2", op)?;
     if session.talker.is_answered(waiting, Duration::from_millis(300))? {
         let (answer, _) = session.talker.answer(waiting)?;

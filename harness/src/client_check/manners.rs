@@ -79,7 +79,8 @@ pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
     }
     let resource = "check-cancel".to_owned();
     let ttl_ms = OPTIONS.ttl_ms;
-    let acquire = |wait_ms| Op::Acquire { resource: resource.as_str().into(), ttl_ms, wait_ms };
+    let acquire =
+        |wait_ms| Op::Acquire { resource: resource.as_str().into(), ttl_ms, wait_ms, again: false };
     let held = session.talker.ask("c1", acquire(0))?;
     let (held, _) = session.talker.answer(held)?;
     if !held.ok {

@@ -16,7 +16,8 @@ pub(super) fn no_quorum(session: &mut Session) -> Result<Verdict, Fault> {
     let dead = session.keys.kill_a_majority()?;
     let all = session.keys.len();
     let resource = "check-no-quorum".to_owned();
-    let op = Op::Acquire { resource: resource.into(), ttl_ms: OPTIONS.ttl_ms, wait_ms: 0 };
+    let op =
+        Op::Acquire { resource: resource.into(), ttl_ms: OPTIONS.ttl_ms, wait_ms: 0, again: false };
     let asked = session.talker.ask("c1", op)?;
     let (answer, heard) = session.talker.answer_within(asked, BOUND)?;
     let took = Duration::from_nanos(u64::try_from(heard - asked.at).unwrap_or(0));

@@ -201,12 +201,14 @@ impl Player {
     fn op(&mut self, now: Ns, step: Step, waits: bool) -> Op {
         let ttl_ms = |ttl: Option<Length>| millis(ttl.unwrap_or(self.ttl).0);
         match step {
-            Step::Acquire { resource, wait, ttl, .. } => {
+            Step::Acquire { resource, wait, ttl, again, .. } => {
                 let wait_ms = if waits { millis(wait.0) } else { 0 };
                 if !waits && self.wait_until.is_none() {
                     self.wait_until = Some(now.saturating_add(nanos(wait.0)));
                 }
-                Op::Acquire { resource, ttl_ms: ttl_ms(ttl), wait_ms }
+                // Named by nobody: whoever holds it already keeps its deadline.
+                let ttl_ms = if again && ttl.is_none() { 0 } else { ttl_ms(ttl) };
+                Op::Acquire { resource, ttl_ms, wait_ms, again }
             }
             Step::Extend { resource, ttl } => Op::Extend { resource, ttl_ms: ttl_ms(ttl) },
             Step::Keep { resource, most } => Op::KeepAlive { resource, max_ms: millis(most.0) },
@@ -365,11 +367,24 @@ impl Player {
         Event::Touched { client, register, way, seen, version, sent, fence: token, refused }
     }
 
-    /// How many steps further its resource is released, or the script ends.
+    /// How many steps further the handle of its resource is released that it has, or was not given, or
+    /// the script ends. What it acquires again behind this step, it releases before.
     fn to_release(&self, resource: &str) -> usize {
-        let free = |step: &Step| matches!(step, Step::Release { resource: r } if *r == *resource);
         let rest = &self.client.script[self.at..];
-        rest.iter().position(free).unwrap_or(rest.len())
+        let mut others: usize = 0;
+        for (steps, step) in rest.iter().enumerate() {
+            match step {
+                Step::Acquire { resource: r, again: true, .. } if steps > 0 && **r == *resource => {
+                    others += 1;
+                }
+                Step::Release { resource: r } if **r == *resource => match others.checked_sub(1) {
+                    Some(left) => others = left,
+                    None => return steps,
+                },
+                _ => {}
+            }
+        }
+        rest.len()
     }
 
     fn end_of_round(&mut self, now: Ns) {

@@ -13,8 +13,8 @@ impl Director {
         let id = self.next_id;
         self.next_id += 1;
         let (resource, ttl_ms, wait_ms) = match &op {
-            Op::Acquire { resource, ttl_ms, wait_ms } => {
-                (Some(resource.clone()), Some(*ttl_ms), Some(*wait_ms))
+            Op::Acquire { resource, ttl_ms, wait_ms, .. } => {
+                (Some(resource.clone()), Some(*ttl_ms).filter(|ttl| *ttl > 0), Some(*wait_ms))
             }
             Op::Extend { resource, ttl_ms } => (Some(resource.clone()), Some(*ttl_ms), None),
             Op::KeepAlive { resource, .. } | Op::Release { resource } => {
@@ -50,6 +50,7 @@ impl Director {
                 deadline: answer.deadline_ns,
                 valid_ms: answer.valid_ms,
                 fence: answer.fence,
+                handles: answer.handles,
                 why: answer.why,
                 text: answer.text.clone(),
             },

@@ -251,6 +251,48 @@ fn a_client_that_cannot_do_what_the_lock_is_to_do_is_refused_and_told_why() {
 }
 
 #[test]
+fn a_client_that_acquires_again_must_be_able_to() {
+    let script =
+        "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"acquire L again\", \"release L\"]";
+    let director = Director::new(&scenario(script));
+    let with = |can: &[Can]| BTreeMap::from([("c1".into(), can.to_vec())]);
+    let why = director.missing(&with(&[Can::Wait]));
+    assert_eq!(why.as_deref(), Some("the client cannot `reenter`"));
+    assert_eq!(director.missing(&with(&[Can::Reenter])), None);
+}
+
+#[test]
+fn who_is_refused_leaves_out_what_it_wanted_the_handle_for_and_no_more() {
+    let script = r#"
+        [[client]]
+        id = "c1"
+        script = [
+          "acquire L", "work 1ms", "acquire L again", "extend L", "acquire L again",
+          "release L", "release L", "keep L for 1s", "release L", "extend L",
+        ]
+        "#;
+    let scenario = scenario(script);
+    let told = |refused: u32| {
+        let asked = std::cell::Cell::new(0);
+        let (_, told) = play(&scenario, |_, _, op| {
+            let is_acquire = matches!(op, Op::Acquire { resource, .. } if resource == "L");
+            asked.set(asked.get() + u32::from(is_acquire));
+            !(is_acquire && asked.get() == refused)
+        });
+        let ops = told.iter().filter(|line| line.contains(" c1 "));
+        let ops = ops.map(|line| line.split(' ').nth(2).unwrap().to_owned());
+        let ops = ops.collect::<Vec<_>>().join(" ");
+        // The witness has the last word.
+        ops.strip_suffix(" acquire release").unwrap().to_owned()
+    };
+    let inner = "acquire acquire extend acquire release keep_alive release extend";
+    assert_eq!(told(0), "acquire acquire extend acquire release release keep_alive release extend");
+    assert_eq!(told(1), "acquire extend");
+    assert_eq!(told(2), "acquire acquire keep_alive release extend");
+    assert_eq!(told(3), inner);
+}
+
+#[test]
 fn what_is_left_has_the_grace_before_it_counts_as_left_for_good() {
     let client = "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"release L\"]";
     let longest = |lock: &str| super::longest_key(&scenario(&format!("[lock]\n{lock}\n{client}")));

@@ -103,10 +103,10 @@ impl Witness {
             State::Fresh => {
                 let waits = can.get(&process).is_some_and(|can| can.contains(&Can::Wait));
                 let wait_ms = if waits { millis(self.patience) } else { 0 };
-                Op::Acquire { resource, ttl_ms: millis(self.ttl), wait_ms }
+                Op::Acquire { resource, ttl_ms: millis(self.ttl), wait_ms, again: false }
             }
             State::Again(at, _) if now >= at => {
-                Op::Acquire { resource, ttl_ms: millis(self.ttl), wait_ms: 0 }
+                Op::Acquire { resource, ttl_ms: millis(self.ttl), wait_ms: 0, again: false }
             }
             State::Granted => Op::Release { resource },
             _ => return None,

@@ -69,6 +69,9 @@ pub enum Event {
         /// The fencing token.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<u64>,
+        /// How many handles of the lease are out then, if it says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        handles: Option<u64>,
         /// Why not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<Why>,

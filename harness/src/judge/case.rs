@@ -110,7 +110,9 @@ impl<'a> Case<'a> {
                 .collect()
         };
         all.sort_unstable();
-        all.get(self.world.lock_of(request.process).q - 1).copied()
+        // Whoever acquires again what it holds learns nothing but the time.
+        let learnt = all.get(self.world.lock_of(request.process).q - 1).copied()?;
+        Some(learnt.max(request.asked))
     }
 
     /// When a lease was believed and certainly not true: fewer masters than a quorum can have had

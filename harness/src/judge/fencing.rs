@@ -12,6 +12,7 @@ use crate::talk::FENCING_MEMORY;
 
 use super::leases::Lease;
 use super::register;
+use super::requests::Answer;
 use super::time::{self, Ms};
 use super::{Case, Finding, Seen};
 
@@ -27,6 +28,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut of_resource: BTreeMap<&str, Vec<Fenced<'_, '_>>> = BTreeMap::new();
     let mut findings = Vec::new();
     for lease in &case.leases {
+        findings.extend(lease.again.iter().filter_map(|answer| another(lease, answer)));
         let Some(token) = lease.answer.fence else {
             findings.extend(untold(case, lease));
             continue;
@@ -47,6 +49,26 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     causes.dedup();
     findings.extend(register::fenced(case, &causes));
     findings
+}
+
+/// A handle of a lease that came with another token than the lease, or with none.
+fn another(lease: &Lease<'_>, answer: &Answer<'_>) -> Option<Finding> {
+    if answer.fence == lease.answer.fence {
+        return None;
+    }
+    let named = |token: Option<u64>| token.map_or("none".to_owned(), |token| token.to_string());
+    let at = answer.at.unwrap_or(answer.ns);
+    let story = vec![format!(
+        "{} acquired {} again at {}, and the fencing token of the same lease was {} and is {}: whatever \
+         was presented under one of them is refused under the other",
+        lease.client,
+        lease.resource,
+        Ms(at),
+        named(lease.answer.fence),
+        named(answer.fence)
+    )];
+    let (layer, seen, causes) = (Layer::FencedResource, Seen::Violated, vec![Cause::Bug]);
+    Some(Finding { layer, seen, story, causes, from: at, to: at })
 }
 
 /// The tokens of one resource.

@@ -52,7 +52,11 @@ pub(super) struct Lease<'a> {
     /// The last deadline.
     pub(super) deadline: Window,
     pub(super) extensions: Vec<Extension>,
-    /// The first request to release it: its place among the requests.
+    /// How many handles of it are out, beside the first one.
+    pub(super) others: u64,
+    /// What was answered with each of those that there were.
+    pub(super) again: Vec<Answer<'a>>,
+    /// The first request to release it, with its last handle: its place among the requests.
     pub(super) release: Option<usize>,
     /// When its owner was told that it is lost.
     pub(super) lost: Option<Ns>,

@@ -36,6 +36,8 @@ pub(super) struct Answer<'a> {
     pub(super) deadline: Option<Ns>,
     pub(super) valid_ms: Option<u64>,
     pub(super) fence: Option<u64>,
+    /// How many handles of the lease are out then.
+    pub(super) handles: Option<u64>,
     pub(super) why: Option<Why>,
     pub(super) text: Option<&'a str>,
 }
@@ -87,6 +89,7 @@ pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
                 deadline,
                 valid_ms,
                 fence,
+                handles,
                 why,
                 text,
                 ..
@@ -102,6 +105,7 @@ pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
                     deadline: *deadline,
                     valid_ms: *valid_ms,
                     fence: *fence,
+                    handles: *handles,
                     why: *why,
                     text: text.as_deref(),
                 });

@@ -14,6 +14,7 @@ mod exclusion;
 mod fencing;
 mod forgets;
 mod garbled;
+mod handles;
 mod kept;
 mod keys;
 mod lists;

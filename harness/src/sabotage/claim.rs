@@ -174,6 +174,8 @@ impl LyingClaim {
             }
             Input::KeepAlive(_) if self.lie == Lie::NoWatchdog => Vec::new(),
             Input::Abandon if self.lie == Lie::LeaksCancelled => Vec::new(),
+            // It counts nothing; that there is one more is told all the same.
+            Input::Reenter if self.lie == Lie::FirstReleaseFrees => Vec::new(),
             other => vec![other],
         }
     }
@@ -349,6 +351,16 @@ impl LyingClaim {
     /// Whether the holder is told that its lease is held.
     pub fn seems_held(&self, clocks: Clocks, hold: &Hold) -> bool {
         self.lie == Lie::SilentLoss || (hold.lost().is_none() && self.now(clocks) < hold.deadline())
+    }
+
+    /// Whether the owner is let in again, who had so many handles before.
+    pub(super) fn lets_in(&self, before: u32) -> bool {
+        let Claim::Holding(hold) = &self.claim else { return false };
+        match self.lie {
+            Lie::ReentersDead => true,
+            Lie::FirstReleaseFrees => hold.lost().is_none(),
+            _ => hold.handles() > before,
+        }
     }
 
     /// Whether a loss is told.

@@ -4,6 +4,7 @@ use redquorum_protocol::{
     Answer as Vote, Cause, Claim, Extension, Failure, Hold, Key, NodeId, Outcome, Time,
 };
 
+use super::process::again::Wanted;
 use super::process::{Around, Wish};
 use super::{Clocks, LyingClaim};
 use crate::history::text_of;
@@ -14,7 +15,7 @@ use crate::talk::{Notice, Why};
 pub(super) type Whose = (Name, Name);
 
 /// A request under way: its number, and the stamp of the call.
-type Asked = (u64, i64);
+pub(super) type Asked = (u64, i64);
 
 /// See the [module](self).
 #[derive(Clone, Debug)]
@@ -25,6 +26,10 @@ pub(super) struct Lease {
     acquiring: Option<Asked>,
     /// With the number of the round.
     extending: Option<(Asked, u32)>,
+    /// That is for another handle.
+    prolonging: Option<Wanted>,
+    /// Such a handle that was not given out, and is yet to be given back.
+    pub(super) not_prolonged: Option<(Asked, Wanted, Why)>,
     releasing: Option<Asked>,
     /// It is not held any more, and that was told.
     over: bool,
@@ -35,7 +40,20 @@ pub(super) struct Lease {
 impl Lease {
     pub(super) fn new(claim: LyingClaim, key: Key, whose: Whose, asked: Asked) -> Self {
         let (acquiring, extending, releasing) = (Some(asked), None, None);
-        Self { claim, key, whose, acquiring, extending, releasing, over: false, seen: None }
+        let (prolonging, not_prolonged) = (None, None);
+        let (over, seen) = (false, None);
+        Self {
+            claim,
+            key,
+            whose,
+            acquiring,
+            extending,
+            prolonging,
+            not_prolonged,
+            releasing,
+            over,
+            seen,
+        }
     }
 
     pub(super) fn is_acquiring(&self, request: u64) -> bool {
@@ -49,6 +67,52 @@ impl Lease {
 
     pub(super) const fn is_extending(&self) -> bool {
         self.extending.is_some()
+    }
+
+    /// How many handles are out, as far as the machine knows.
+    pub(super) fn handles(&self) -> u32 {
+        match self.claim.claim() {
+            Claim::Holding(hold) => hold.handles(),
+            _ => 1,
+        }
+    }
+
+    /// How many rounds of extending there were.
+    pub(super) fn rounds(&self) -> u32 {
+        match self.claim.claim() {
+            Claim::Holding(hold) => hold.extension().0,
+            _ => 0,
+        }
+    }
+
+    /// Its owner has another handle of it.
+    pub(super) fn reentered(&self, asked: Asked, around: &mut Around<'_>) {
+        let Claim::Holding(hold) = self.claim.claim() else { return };
+        let (value, fence) = (self.claim.value(), hold.fencing_token());
+        let deadline = self.deadline(hold, around.clocks);
+        // At least the one before and this one, whatever a liar counts.
+        let handles = hold.handles().max(2);
+        around.answer(asked, Ok(()), |answer| {
+            answer.token = value.map(|token| text_of(token.as_bytes()));
+            answer.deadline_ns = Some(deadline);
+            answer.fence = fence;
+            answer.handles = Some(handles.into());
+        });
+    }
+
+    /// Another handle is given out once the round under way has succeeded.
+    pub(super) fn prolong(&mut self, asked: Asked, wanted: Wanted) {
+        self.extend(asked);
+        self.prolonging = Some(wanted);
+    }
+
+    /// Whether this request was for another handle, and is given up.
+    pub(super) fn cancel_prolonging(&mut self, request: u64) -> bool {
+        let is = |((id, _), _): &mut (Asked, u32)| *id == request;
+        self.prolonging.is_some() && self.extending.take_if(is).is_some() && {
+            self.prolonging = None;
+            true
+        }
     }
 
     /// What its client finds when it looks.
@@ -153,15 +217,26 @@ impl Lease {
     fn extended(
         &mut self,
         asked: Asked,
-        result: Extension,
+        extension: Extension,
         deadline: i64,
         around: &mut Around<'_>,
     ) {
-        let result = match result {
+        let result = match extension {
             Extension::Extended => Ok(()),
             Extension::QuorumGone | Extension::Lost(_) if self.claim.tells_loss() => Err(Why::Lost),
             _ => Err(Why::NoQuorum),
         };
+        if let Some(wanted) = self.prolonging.take() {
+            match (result, extension) {
+                (Ok(()), _) => self.reentered(asked, around),
+                // A gap is for those to hear of who hold it; this one does not, yet.
+                (Err(_), Extension::QuorumGone) => {
+                    self.not_prolonged = Some((asked, wanted, Why::NoQuorum));
+                }
+                (Err(why), _) => self.not_prolonged = Some((asked, wanted, why)),
+            }
+            return;
+        }
         around.answer(asked, result, |answer| {
             answer.deadline_ns = result.is_ok().then_some(deadline);
         });
@@ -181,7 +256,7 @@ impl Lease {
     pub(super) fn released(&mut self, outcome: Outcome, around: &mut Around<'_>) {
         let Some(asked) = self.releasing.take() else { return };
         let result = match outcome {
-            Outcome::Released => Ok(()),
+            Outcome::Released | Outcome::Left => Ok(()),
             Outcome::AlreadyGone => Err(Why::Lost),
             _ => Err(Why::NoQuorum),
         };

@@ -72,11 +72,15 @@ pub enum Lie {
     StaysAtEnd,
     /// It hints at the last number there is, and no master bounds that by its own clock.
     HintUnclamped,
+    /// It gives a lease back with the first of its handles.
+    FirstReleaseFrees,
+    /// It lets the owner of a lease in again without a look at the clock.
+    ReentersDead,
 }
 
 impl Lie {
     /// All of them, the honest one first.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 30] = [
         Self::None,
         Self::NoDeadlineCheck,
         Self::T0AfterFirstReply,
@@ -105,6 +109,8 @@ impl Lie {
         Self::CertifiesAnywhere,
         Self::StaysAtEnd,
         Self::HintUnclamped,
+        Self::FirstReleaseFrees,
+        Self::ReentersDead,
     ];
 
     /// Its name on the command line.
@@ -138,6 +144,8 @@ impl Lie {
             Self::CertifiesAnywhere => "certifies-anywhere",
             Self::StaysAtEnd => "stays-at-end",
             Self::HintUnclamped => "hint-unclamped",
+            Self::FirstReleaseFrees => "first-release-frees",
+            Self::ReentersDead => "reenters-dead",
         }
     }
 
@@ -172,6 +180,8 @@ impl Lie {
             Self::CertifiesAnywhere => "certifies a number where somebody else holds the key",
             Self::StaysAtEnd => "goes on counting where numbers end, and counts in place",
             Self::HintUnclamped => "hints at the last number there is, and is believed",
+            Self::FirstReleaseFrees => "gives a lease back with the first of its handles",
+            Self::ReentersDead => "lets its owner into a lease that is over",
         }
     }
 
@@ -218,9 +228,16 @@ impl Lie {
 
     /// Whether it does harm inside the assumptions of the lock often enough to be come by. Else a
     /// scenario must be made for it: somebody sets a counter to its end, or messages come in one order
-    /// among very many.
+    /// among very many, or an owner acquires again what it holds.
     pub const fn shows_inside(self) -> bool {
-        !matches!(self, Self::FollowsLargest | Self::StaysAtEnd | Self::CertifiesAnywhere)
+        !matches!(
+            self,
+            Self::FollowsLargest
+                | Self::StaysAtEnd
+                | Self::CertifiesAnywhere
+                | Self::FirstReleaseFrees
+                | Self::ReentersDead
+        )
     }
 
     /// The hint that it makes of the one that its wall clock gives. Without one counters count by

@@ -18,12 +18,15 @@ use redquorum_protocol::{
     Word,
 };
 
+use self::again::Wanted;
 use super::lease::{Lease, Whose};
 use super::numbers::Numbers;
 use super::rooms::{Rooms, Seat};
 use super::{Clocks, Lie, LyingClaim};
 use crate::name::Name;
 use crate::talk::{Answer, FENCING_MEMORY, Notice, Op, Options, Request, Why};
+
+pub(super) mod again;
 
 /// What a link gets back with an answer: the number of the claim, and what was asked.
 type Tag = (u64, Step);
@@ -347,8 +350,11 @@ impl Process {
 
     fn request(&mut self, Request { id, client, op }: Request, around: &mut Around<'_>) {
         match op {
-            Op::Acquire { resource, ttl_ms, wait_ms } => {
-                self.acquire(id, (client, resource), ttl_ms, wait_ms, around);
+            Op::Acquire { resource, ttl_ms, wait_ms, again } => {
+                let (whose, wanted) = ((client, resource), Wanted { ttl_ms, wait_ms });
+                if !(again && self.reenter(id, &whose, wanted, around)) {
+                    self.acquire(id, whose, wanted, around);
+                }
             }
             Op::Extend { resource, ttl_ms } => self.extend(id, (client, resource), ttl_ms, around),
             Op::KeepAlive { resource, max_ms } => {
@@ -364,6 +370,9 @@ impl Process {
             Op::Release { resource } => {
                 let whose = (client, resource);
                 let Some(number) = self.find(id, &whose, around) else { return };
+                if self.count_down(id, number, around) {
+                    return;
+                }
                 self.held.retain(|(held, _)| *held != whose);
                 if let Some(lease) = self.lease(number) {
                     lease.release(id, around);
@@ -380,6 +389,8 @@ impl Process {
                     around.refuse(request, Why::Cancelled);
                 } else if self.rooms.take(|seat| seat.number == request).is_some() {
                     around.refuse(request, Why::Cancelled);
+                } else {
+                    self.cancel_prolonging(request, around);
                 }
             }
             Op::Step { check: None, .. } => around.done(id),
@@ -400,14 +411,9 @@ impl Process {
         number
     }
 
-    fn acquire(
-        &mut self,
-        id: u64,
-        whose: Whose,
-        ttl_ms: u64,
-        wait_ms: u64,
-        around: &mut Around<'_>,
-    ) {
+    fn acquire(&mut self, id: u64, whose: Whose, wanted: Wanted, around: &mut Around<'_>) {
+        let Wanted { ttl_ms, wait_ms } = wanted;
+        let ttl_ms = if ttl_ms == 0 { self.options.ttl_ms } else { ttl_ms };
         let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, Why::Error) };
         let key: Key = Arc::from(whose.1.as_bytes());
         let give_up = around.clocks.monotonic.plus(Duration::from_millis(wait_ms));
@@ -441,8 +447,8 @@ impl Process {
     /// A claim gives its lease back, and the next one of this process has its turn behind it.
     fn give_back(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
         let Some(lease) = self.lease(number) else { return };
-        let key = lease.key.clone();
-        let next = self.rooms.next(&key, number, Queue::hand_on);
+        let (key, last) = (lease.key.clone(), lease.handles() <= 1);
+        let next = if last { self.rooms.next(&key, number, Queue::hand_on) } else { None };
         if next.as_ref().is_some_and(|(_, turn)| *turn == Turn::Heir) {
             self.advance(number, Input::HandOn, around);
         } else if next.is_some() && self.rooms.listen_anew(&key) {
@@ -504,15 +510,19 @@ impl Process {
             }
             Claim::Holding(hold) => {
                 let lost = hold.lost().is_some().then(|| lease.key.clone());
-                if let Some(lease) = self.lease(number)
-                    && lease.hold(around)
-                {
+                let Some(lease) = self.lease(number) else { return };
+                let granted = lease.hold(around);
+                let refused = lease.not_prolonged.take();
+                if granted {
                     let whose = lease.whose.clone();
                     if let Some(numbers) = lease.claim.numbers().cloned() {
                         self.numbers.retain(|(known, _)| *known != whose);
                         self.numbers.push((whose.clone(), numbers));
                     }
                     self.replace(whose, number, around);
+                }
+                if let Some(refused) = refused {
+                    self.not_prolonged(number, refused, around);
                 }
                 if let Some(key) = lost {
                     self.vacate(&key, number, around);
@@ -534,7 +544,10 @@ impl Process {
         match old {
             Some((_, of)) => {
                 let old = std::mem::replace(of, number);
-                self.give_back(old, Input::Abandon, around);
+                // Once for each of its handles.
+                for _ in 0..self.lease(old).map_or(0, |lease| lease.handles()) {
+                    self.give_back(old, Input::Abandon, around);
+                }
                 self.end(old, around);
             }
             None => self.held.push((whose, number)),

@@ -300,6 +300,26 @@ fn one_server_makes_two_votes() {
 }
 
 #[test]
+fn a_handle_that_is_not_counted_frees_the_lease_with_the_first_release() {
+    for (lie, settled) in [(Lie::None, 0), (Lie::FirstReleaseFrees, 5)] {
+        let mut run = Run::granted(lie, 5);
+        run.give(2, Input::Reenter);
+        assert!(run.claim.lets_in(1), "{lie}");
+        run.give(3, Input::Release);
+        assert_eq!(run.settled().len(), settled, "{lie}");
+    }
+}
+
+#[test]
+fn who_does_not_look_at_the_clock_lets_its_owner_into_a_lease_that_is_over() {
+    for (lie, lets_in) in [(Lie::None, false), (Lie::ReentersDead, true)] {
+        let mut run = Run::granted(lie, 5);
+        run.give(DEADLINE, Input::Reenter);
+        assert_eq!(run.claim.lets_in(1), lets_in, "{lie}");
+    }
+}
+
+#[test]
 fn a_silent_loss_is_no_loss() {
     for (lie, silent) in [(Lie::None, false), (Lie::SilentLoss, true)] {
         let mut run = Run::granted(lie, 5);

@@ -90,7 +90,7 @@ fn clients_of_one_process_are_rivals() {
         assert_eq!(client.acquire("c2", "r").why, Some(Why::Taken));
         assert_eq!(client.ask("c2", step(Some("r"))).why, Some(Why::Lost));
         assert!(client.ask("c1", step(Some("r"))).ok);
-        let op = Op::Acquire { resource: "r".into(), ttl_ms: 1000, wait_ms: 5000 };
+        let op = Op::Acquire { resource: "r".into(), ttl_ms: 1000, wait_ms: 5000, again: false };
         let waiting = client.say("c2", op);
         sleep(Duration::from_millis(50));
         assert!(client.release("c1", "r").ok);

@@ -124,7 +124,7 @@ impl Client {
 }
 
 pub(crate) fn acquire(resource: &str, ttl_ms: u64) -> Op {
-    Op::Acquire { resource: resource.into(), ttl_ms, wait_ms: 0 }
+    Op::Acquire { resource: resource.into(), ttl_ms, wait_ms: 0, again: false }
 }
 
 pub(crate) fn step(check: Option<&str>) -> Op {

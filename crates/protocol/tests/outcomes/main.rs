@@ -10,6 +10,7 @@ mod extend;
 mod fencing;
 mod grace;
 mod play;
+mod reentry;
 mod release;
 mod waiting;
 mod watchdog;

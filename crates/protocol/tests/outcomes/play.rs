@@ -164,6 +164,11 @@ impl Play {
         hold.deadline()
     }
 
+    pub(crate) fn handles(&self) -> u32 {
+        let Claim::Holding(hold) = &self.claim else { panic!("{:?}", self.claim) };
+        hold.handles()
+    }
+
     pub(crate) fn lost(&self) -> Option<Loss> {
         let Claim::Holding(hold) = &self.claim else { panic!("{:?}", self.claim) };
         hold.lost()

@@ -76,6 +76,8 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         3 => valid_terms().prop_map(Input::Extend),
         1 => any_duration().prop_map(Input::KeepAlive),
         1 => Just(Input::Renew),
+        2 => Just(Input::Reenter),
+        1 => valid_terms().prop_map(Input::Prolong),
         1 => Just(Input::Release),
         1 => Just(Input::Abandon),
     ]
@@ -109,7 +111,7 @@ proptest! {
         // The last state in which a lease was lost: it never changes again.
         let mut lost = None;
         for (time, input) in inputs {
-            let extends = matches!(input, Input::Extend(_));
+            let extends = matches!(input, Input::Extend(_) | Input::Prolong(_));
             let before = claim.clone();
             let so_far = said.len();
             now = time;
@@ -135,6 +137,22 @@ proptest! {
                     prop_assert_eq!(hold.fencing_token().is_some(), terms.is_fenced());
                 }
                 (Claim::Holding(was), Claim::Holding(is)) => {
+                    let alive = is.lost().is_none() && now < was.deadline();
+                    match input {
+                        Input::Reenter => {
+                            prop_assert_eq!(is.handles(), was.handles() + u32::from(alive));
+                            let asks = |said: &Effect| matches!(said, Effect::Send { .. });
+                            prop_assert!(!said[so_far..].iter().any(asks), "no round trip");
+                        }
+                        Input::Release | Input::Abandon => {
+                            prop_assert_eq!(is.handles() + 1, was.handles());
+                        }
+                        _ => prop_assert_eq!(is.handles(), was.handles()),
+                    }
+                    prop_assert!(is.handles() > 0);
+                    if is.deadline() < was.deadline() {
+                        prop_assert!(matches!(input, Input::Extend(_)), "brought nearer unasked");
+                    }
                     if is.deadline() > was.deadline() {
                         prop_assert!(now < was.deadline() && now < is.deadline(), "it rose from the dead");
                         prop_assert!(is.deadline() <= is.ballot().opened().plus(is.terms().ttl()));
@@ -152,11 +170,18 @@ proptest! {
                     let renews = is.renewal().map_or(Time::NEVER, |renewal| renewal.due);
                     prop_assert_eq!(claim.next_wake(), is.next_end().min(renews));
                 }
+                (Claim::Holding(was), _) => {
+                    prop_assert!(matches!(input, Input::Release | Input::Abandon));
+                    prop_assert_eq!(was.handles(), 1, "given back under another handle");
+                }
+                (_, Claim::Holding(_)) => prop_assert!(false, "{input:?} brings nobody in"),
                 _ => {}
             }
             claim.next_wake();
         }
-        claim.handle(now, Input::Abandon, &mut dice, &mut said);
+        while claim != Claim::Ended {
+            claim.handle(now, Input::Abandon, &mut dice, &mut said);
+        }
         prop_assert_eq!(claim.next_wake(), Time::NEVER);
         check_effects(&said)?;
     }
@@ -179,8 +204,9 @@ proptest! {
         }).collect();
         for (now, input) in inputs {
             let inputs = match input {
-                Input::Extend(terms) if longer(terms).is_err() => continue,
+                Input::Extend(terms) | Input::Prolong(terms) if longer(terms).is_err() => continue,
                 Input::Extend(terms) => [bare(terms), longer(terms).unwrap()].map(Input::Extend),
+                Input::Prolong(terms) => [bare(terms), longer(terms).unwrap()].map(Input::Prolong),
                 other => [other.clone(), other],
             };
             for ((claim, dice), input) in claims.iter_mut().zip(&mut dices).zip(inputs) {

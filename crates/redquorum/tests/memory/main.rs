@@ -10,6 +10,7 @@ mod grace;
 mod guard;
 mod lease;
 mod many;
+mod reentry;
 mod shutdown;
 mod support;
 mod threads;

@@ -3,8 +3,8 @@
 use redquorum::{
     Acquire, AcquireError, Acquiring, Answer, Backoff, BadOption, BadUrl, BuildError, Builder,
     Cause, Connecting, Deadline, ExtendError, Health, Hello, Holder, Latency, Lease, LinkState,
-    Loss, Lost, MasterReport, MasterStats, Node, Outcome, Redlock, Released, Report, Stats, Token,
-    TryAcquire, TryAcquiring, Unfinished, memory::Masters,
+    Loss, Lost, MasterReport, MasterStats, Node, Outcome, Owner, Redlock, Released, Report, Stats,
+    Token, TryAcquire, TryAcquiring, Unfinished, memory::Masters,
 };
 
 fn send<T: Send>() {}
@@ -22,7 +22,7 @@ fn types_and_futures_go_where_they_are_promised_to_go() {
     each!(send_sync: Redlock, Lease, Acquire, TryAcquire, Deadline, Report, MasterReport, Released);
     each!(send_sync: AcquireError, BuildError, ExtendError, Lost, Unfinished, BadOption, BadUrl);
     each!(send_sync: Health, Stats, MasterStats, Latency, Answer, Backoff, Cause, Holder, Hello);
-    each!(send_sync: LinkState, Loss, Outcome, Token, Masters, Box<dyn Node>);
+    each!(send_sync: LinkState, Loss, Outcome, Owner, Token, Masters, Box<dyn Node>);
     each!(send: Acquiring, TryAcquiring, Builder, Connecting<'static>);
     each!(clone: Redlock, Acquire, TryAcquire, Deadline, Masters, AcquireError, BuildError, Stats);
     each!(unpin: Redlock, Lease, Acquiring, TryAcquiring);
@@ -34,6 +34,7 @@ async fn futures(lock: Redlock, lease: Lease, deadline: Deadline) {
     is_send(&Redlock::builder().build());
     is_send(&lock.acquire("r").into_future());
     is_send(&lock.try_acquire("r").into_future());
+    is_send(&lock.acquire("r").owner(&Owner::new()).fenced().into_future());
     is_send(&lock.health());
     is_send(&lock.shutdown(std::time::Duration::ZERO));
     is_send(&lease.lost());

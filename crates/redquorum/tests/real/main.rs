@@ -35,6 +35,8 @@ mod proxy;
 #[cfg(unix)]
 mod raw;
 #[cfg(unix)]
+mod reentry;
+#[cfg(unix)]
 mod storm;
 #[cfg(unix)]
 mod support;
@@ -53,6 +55,7 @@ fn main() -> std::process::ExitCode {
         grace::cases(),
         guard::cases(),
         clock::cases(),
+        reentry::cases(),
         storm::cases(),
     ];
     redquorum_rig::trials::run(cases.into_iter().flatten())

@@ -51,7 +51,14 @@ pub(super) fn gather<'a>(
                 match (turn, request.answer) {
                     (Turn::Released(_), _) => {
                         if let Some(lease) = latest {
-                            leases[lease].release.get_or_insert(*index);
+                            leases[lease].give_back(*index);
+                        }
+                    }
+                    (Turn::Answered(_), Some(answer))
+                        if request.is_acquire() && answer.handles > Some(1) && latest.is_some() =>
+                    {
+                        if let Some(lease) = latest {
+                            leases[lease].reenter(*index, request, answer);
                         }
                     }
                     (Turn::Answered(_), Some(answer)) if request.is_acquire() => {
@@ -95,7 +102,27 @@ pub(super) fn gather<'a>(
     leases
 }
 
-impl Lease<'_> {
+impl<'a> Lease<'a> {
+    /// Its owner has another handle of it, and counts on the deadline that it was told with that.
+    fn reenter(&mut self, index: usize, request: &Request<'_>, answer: Answer<'a>) {
+        self.others += 1;
+        self.again.push(answer);
+        let now = self.extensions.last().map_or(self.deadline, |last| last.deadline);
+        if let Some(deadline) = promised(request, answer).filter(|deadline| deadline.to > now.to) {
+            self.extend(answer.at, deadline, Some(index));
+        }
+    }
+
+    /// A handle of it is released: only with the last one its owner counts on it no more.
+    fn give_back(&mut self, index: usize) {
+        match self.others.checked_sub(1) {
+            Some(left) => self.others = left,
+            None => {
+                self.release.get_or_insert(index);
+            }
+        }
+    }
+
     /// Who asks for less than it has counts on less from then on, whatever comes of it; that it does
     /// so is not said.
     fn may_shorten(&mut self, request: &Request<'_>) {
@@ -157,6 +184,8 @@ fn granted<'a>(
         start: time::tidy(start),
         deadline,
         extensions: Vec::new(),
+        others: 0,
+        again: Vec::new(),
         release: None,
         lost: None,
         ending: Ending::Deadline,

@@ -109,6 +109,7 @@ fn event() -> impl Strategy<Value = Event> {
             deadline,
             valid_ms,
             fence: valid_ms.map(|ms| ms % 4),
+            handles: valid_ms.map(|ms| ms % 3),
             why: (!ok).then_some(Why::Taken),
             text: None,
         },

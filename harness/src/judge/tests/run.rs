@@ -69,7 +69,7 @@ impl Run {
         id: u64,
         answer: Answer<'_>,
     ) -> &mut Self {
-        let Answer { ok, token, from, at, deadline, valid, fence, why } = answer;
+        let Answer { ok, token, from, at, deadline, valid, fence, handles, why } = answer;
         self.record(
             ms,
             Event::Answered {
@@ -82,6 +82,7 @@ impl Run {
                 deadline: deadline.map(ns),
                 valid_ms: valid,
                 fence,
+                handles,
                 why,
                 text: None,
             },
@@ -427,6 +428,7 @@ pub(super) struct Answer<'a> {
     pub(super) deadline: Option<f64>,
     pub(super) valid: Option<u64>,
     pub(super) fence: Option<u64>,
+    pub(super) handles: Option<u64>,
     pub(super) why: Option<Why>,
 }
 
@@ -440,6 +442,7 @@ impl Default for Answer<'_> {
             deadline: None,
             valid: None,
             fence: None,
+            handles: None,
             why: None,
         }
     }

@@ -13,8 +13,10 @@ use crate::scenario::length::{Length, as_text};
 /// One step of a client's script.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// `acquire L [wait 5s] [ttl 2s] [cancel 100ms]`: ask for the resource; wait at most so long
-    /// (default: one attempt); give the request up after so long.
+    /// `acquire L [again] [wait 5s] [ttl 2s] [cancel 100ms]`: ask for the resource; wait at most so long
+    /// (default: one attempt); give the request up after so long. `again`: as the owner of the lease of
+    /// it that the client has, which gets another handle of it; each is released by a `release` of its
+    /// own.
     Acquire {
         /// What to lock.
         resource: Name,
@@ -24,6 +26,8 @@ pub enum Step {
         ttl: Option<Length>,
         /// When to give the request up.
         cancel: Option<Length>,
+        /// As the owner of the lease that it has.
+        again: bool,
     },
     /// `extend L [ttl 2s]`.
     Extend {
@@ -83,7 +87,7 @@ impl fmt::Display for Way {
     }
 }
 
-const STEPS: &str = "one of `acquire L [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
+const STEPS: &str = "one of `acquire L [again] [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
                      `keep L for 10s`, `read R [under L] [if L]`, `work 1s`, `write R [under L] \
                      [if L]`, `present R under L`, `release L`";
 
@@ -117,10 +121,18 @@ impl FromStr for Step {
         let step = match words.next("the verb")? {
             "acquire" => {
                 let resource = words.name("the resource")?;
-                let (mut wait, mut ttl, mut cancel) = (None, None, None);
+                let (mut wait, mut ttl, mut cancel, mut again) = (None, None, None, false);
                 // In any order, each once.
                 while let Some(word) = words.rest.peek().copied() {
                     let option = match word {
+                        "again" if again => {
+                            return Err(words.wrong(format_args!("`again` is there twice")));
+                        }
+                        "again" => {
+                            words.rest.next();
+                            again = true;
+                            continue;
+                        }
                         "wait" => &mut wait,
                         "ttl" => &mut ttl,
                         "cancel" => &mut cancel,
@@ -131,7 +143,7 @@ impl FromStr for Step {
                     }
                     *option = words.option(word)?;
                 }
-                Self::Acquire { resource, wait: wait.unwrap_or_default(), ttl, cancel }
+                Self::Acquire { resource, wait: wait.unwrap_or_default(), ttl, cancel, again }
             }
             "extend" => {
                 let resource = words.name("the resource")?;
@@ -174,8 +186,8 @@ impl FromStr for Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Acquire { resource, wait, ttl, cancel } => {
-                write!(f, "acquire {resource}")?;
+            Self::Acquire { resource, wait, ttl, cancel, again } => {
+                write!(f, "acquire {resource}{}", if *again { " again" } else { "" })?;
                 let wait = Some(wait).filter(|wait| !wait.is_zero());
                 for (word, length) in
                     [("wait", wait), ("ttl", ttl.as_ref()), ("cancel", cancel.as_ref())]
@@ -221,6 +233,8 @@ mod tests {
         for text in [
             "acquire L",
             "acquire L wait 5s ttl 1s500ms cancel 10ms",
+            "acquire L again",
+            "acquire L again wait 5s ttl 3s",
             "extend L",
             "extend L ttl 3s",
             "keep L for 10s",
@@ -244,6 +258,7 @@ mod tests {
             ("acquire", "the resource is missing"),
             ("acquire L wait", "the time after `wait` is missing"),
             ("acquire L wait 1s wait 2s", "`wait` is there twice"),
+            ("acquire L again again", "`again` is there twice"),
             ("acquire L later", "`later` is too much"),
             ("acquire a\"b", "is no name for the resource"),
             ("keep L", "`for` and a time are missing"),

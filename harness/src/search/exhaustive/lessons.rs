@@ -143,7 +143,13 @@ fn with_words(mut lesson: Lesson, words: Words) -> Lesson {
                 client.start = Length(client.start.0 + length(SYNCED).0);
             }
             let script = vec![
-                Step::Acquire { resource: "M".into(), wait: length(0), ttl: None, cancel: None },
+                Step::Acquire {
+                    resource: "M".into(),
+                    wait: length(0),
+                    ttl: None,
+                    cancel: None,
+                    again: false,
+                },
                 Step::Release { resource: "M".into() },
             ];
             clients.insert(0, client("c0", 0, script));
@@ -256,7 +262,13 @@ pub(super) fn register() -> Name {
 }
 
 fn acquire(wait: u64) -> Step {
-    Step::Acquire { resource: resource(), wait: length(wait), ttl: None, cancel: None }
+    Step::Acquire {
+        resource: resource(),
+        wait: length(wait),
+        ttl: None,
+        cancel: None,
+        again: false,
+    }
 }
 
 fn touch(way: Way, looks: bool) -> Step {

@@ -105,5 +105,6 @@ fn acquire(dice: &mut Dice, lock: &Lock, resource: &Name) -> Step {
         wait: of_millis(wait),
         ttl: dice.maybe(1, 6, |dice| ttl(dice, lock)),
         cancel: cancel.map(of_millis),
+        again: false,
     }
 }

@@ -192,7 +192,8 @@ impl<'a> Run<'a> {
             _ => None,
         });
         let acquired: Vec<&str> = acquired.collect();
-        if let Some(resource) = step.resource().filter(|_| !matches!(step, Step::Acquire { .. }))
+        if let Some(resource) =
+            step.resource().filter(|_| !matches!(step, Step::Acquire { again: false, .. }))
             && !acquired.contains(&resource)
         {
             let guess = guess(resource, acquired.iter().copied());

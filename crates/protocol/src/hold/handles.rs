@@ -1,0 +1,78 @@
+//! Handles: an owner that acquires what it holds gets another handle of the same lease. The lease
+//! is given back with the last of them.
+
+use alloc::vec::Vec;
+
+use super::{Hold, Loss};
+use crate::effect::Effect;
+use crate::terms::Terms;
+use crate::time::Time;
+
+/// The handles of one lease.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Handles {
+    /// How many are out. Never 0: with the last one the hold is over.
+    count: u32,
+    /// Until when what a dropped one had under way has its grace.
+    left: Option<Time>,
+}
+
+impl Handles {
+    pub(super) const FIRST: Self = Self { count: 1, left: None };
+}
+
+impl Hold {
+    /// The owner acquires what it holds: another handle, unless the lease is over. No master is
+    /// asked, so nothing but the clock and what is known already can refuse it.
+    pub(crate) fn reenter(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.wake_deadline(now, out);
+        // Who comes in has seen no extension fail. Nobody would tell it of the gap.
+        if self.gone && self.lost.is_none() {
+            self.lose(now, Loss::QuorumGone, out);
+        }
+        if self.lost.is_none() {
+            // Where numbers end it stays, and whoever is not counted has not come in.
+            self.handles.count = self.handles.count.saturating_add(1);
+        }
+    }
+
+    /// Starts a round of extending for the holder if it would move the deadline on; never one
+    /// that would bring it nearer, since other handles rely on it.
+    pub(crate) fn prolong(&mut self, now: Time, terms: Terms, out: &mut Vec<Effect>) {
+        if now.plus(terms.validity()) > self.deadline {
+            self.extend(now, terms, out);
+        }
+    }
+
+    /// Whether the lease outlives one handle less.
+    pub(crate) const fn has_others(&self) -> bool {
+        self.handles.count > 1
+    }
+
+    /// One of several handles is given back: its holder is done.
+    pub(crate) fn return_handle(&mut self, now: Time, out: &mut Vec<Effect>) {
+        // So that it can be told whether the lease was ours until now.
+        self.wake_deadline(now, out);
+        self.handles.count -= 1;
+    }
+
+    /// One of several handles is gone, and nobody says that its work is done.
+    pub(crate) fn drop_handle(&mut self, now: Time, out: &mut Vec<Effect>) {
+        self.return_handle(now, out);
+        // A lost lease has left its keys already.
+        if self.lost.is_none() {
+            self.handles.left = self.terms.left_until(now).max(self.handles.left);
+        }
+    }
+
+    /// Until when the keys must stay although the last handle is given back, if they must.
+    pub(crate) fn left_until(&self, now: Time) -> Option<Time> {
+        self.handles.left.filter(|until| *until > now)
+    }
+
+    /// How many handles are out: 1, and one more for each time that its owner acquired it again
+    /// and has not yet given that back.
+    pub const fn handles(&self) -> u32 {
+        self.handles.count
+    }
+}

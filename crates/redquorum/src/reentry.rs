@@ -1,0 +1,107 @@
+//! Re-entry: a request of an owner, who may hold the resource already.
+
+use std::pin::pin;
+use std::sync::Weak;
+
+use redquorum_protocol::{BadOption, Ballot, Hold, Time};
+use tokio::sync::MutexGuard;
+
+use crate::acquire::{Granted, Request};
+use crate::claim::ClaimCell;
+use crate::clock::NAP;
+use crate::error::{AcquireError, ExtendError};
+use crate::fleet::Fleet;
+use crate::lease::Lease;
+use crate::owner::{Owner, Owners, Place};
+use crate::report::Report;
+
+/// Another handle of what the owner holds, or a lease like anybody's.
+pub(crate) async fn acquire<L: Granted>(request: Request, owner: Owner) -> Result<L, AcquireError> {
+    let (key, terms, patience) = request.check::<L>()?;
+    let fleet = request.fleet.clone();
+    let start = fleet.clock.now();
+    loop {
+        let place = Owners::place(&fleet, &owner, &key);
+        let patient = patience.wait.max(terms.node_timeout());
+        let Some(mut latest) = wait(&fleet, &place, start.plus(patient)).await else {
+            let nobody = Ballot::open(terms.nodes(), start);
+            let report = Report::new(&nobody, &fleet.names);
+            return Err(AcquireError::Taken { report, attempts: 0 });
+        };
+        // Whoever had waited for it may have been told meanwhile that the lock is shut down.
+        request.check::<L>()?;
+        let held = latest.upgrade().and_then(|claim| Lease::again(claim, place.clone()));
+        let Some(lease) = held else {
+            let left = patience.wait.saturating_sub(fleet.clock.now().since(start));
+            let mut granted: L = request.without_owner(left).into_future().await?;
+            *latest = granted.lease_mut().claim();
+            drop(latest);
+            granted.lease_mut().place = Some(place);
+            return Ok(granted);
+        };
+        // Others of this owner can come in while it is extended.
+        drop(latest);
+        let unused = Unused(Some(lease));
+        if terms.is_fenced() && unused.lease().look(Hold::fencing_token).is_none() {
+            return Err(AcquireError::Options(BadOption::HeldUnfenced));
+        }
+        let extended = match request.ttl {
+            Some(_) => unused.lease().prolong(terms).await.map(drop),
+            None => Ok(()),
+        };
+        match extended {
+            Ok(()) => return Ok(of_kind(unused.into_lease())),
+            // Nobody had it yet: it is over as if it had been before.
+            Err(ExtendError::Lost(_)) => {}
+            Err(ExtendError::ShutDown) => return Err(AcquireError::ShutDown),
+            Err(error) => return Err(AcquireError::NotExtended(error)),
+        }
+    }
+}
+
+/// A handle that was not handed out. Nothing can be under way with it, so it is not dropped, which
+/// would have its grace, but given back: here, and where the request is given up.
+struct Unused(Option<Lease>);
+
+impl Unused {
+    const HELD: &str = "it is taken out at the end";
+
+    fn lease(&self) -> &Lease {
+        self.0.as_ref().expect(Self::HELD)
+    }
+
+    fn into_lease(mut self) -> Lease {
+        self.0.take().expect(Self::HELD)
+    }
+}
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        if let Some(lease) = self.0.take() {
+            lease.give_back();
+        }
+    }
+}
+
+pub(crate) fn of_kind<L: Granted>(lease: Lease) -> L {
+    L::of(lease).expect("a fenced kind is made of nothing but a fenced lease")
+}
+
+/// Waits until no other request of this owner asks the masters; `None` when it is `due`.
+async fn wait<'a>(
+    fleet: &Fleet,
+    place: &'a Place,
+    due: Time,
+) -> Option<MutexGuard<'a, Weak<ClaimCell>>> {
+    let mut gate = pin!(place.gate.lock());
+    loop {
+        // A nap at most: the timer does not count suspended time, the clock does.
+        let nap = due.min(fleet.clock.now().plus(NAP));
+        if let Ok(gate) = tokio::time::timeout_at(fleet.clock.timer(nap), gate.as_mut()).await {
+            return Some(gate);
+        }
+        if fleet.clock.now() >= due {
+            return None;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Leases that their owners acquired again: they last until the last handle is released.
+
+use super::*;
+
+const ME: Layer = Layer::MutualExclusion;
+
+/// Acquired again, with this deadline; it takes 0.1 ms, and no command.
+fn again(run: &mut Run, at: f64, deadline: f64, handles: u64) {
+    let id = run.ask(at - 0.1, "c1", "acquire", Some("L"), 0);
+    let (stamp, deadline, handles) = (Some(at), Some(deadline), Some(handles));
+    let answer = Answer { token: Some("t1"), at: stamp, deadline, handles, ..Answer::default() };
+    run.answer(at, "c1", id, answer);
+}
+
+/// A lease with two handles.
+fn twice() -> Run {
+    let mut run = Run::two();
+    run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3, 4, 5]);
+    again(&mut run, 100.0, 1988.0, 2);
+    run
+}
+
+#[test]
+fn a_release_that_frees_while_a_handle_is_out_is_seen_once_a_rival_gets_in() {
+    let mut run = twice();
+    run.release("c1", "t1", 500.0, &[1, 2, 3, 4, 5]);
+    run.grant("c2", "t2", 700.0, 2678.0, &[1, 2, 3, 4, 5]);
+    assert_eq!(run.judge().seen(ME), Seen::Violated);
+}
+
+#[test]
+fn the_last_release_ends_it() {
+    let mut run = twice();
+    run.release("c1", "t1", 500.0, &[]);
+    run.release("c1", "t1", 600.0, &[1, 2, 3, 4, 5]);
+    run.grant("c2", "t2", 700.0, 2678.0, &[1, 2, 3, 4, 5]);
+    let verdict = run.ended(3000.0);
+    verdict.only(&[]).because(&[]);
+    assert_eq!(verdict.measures.grants, 2, "another handle is no other lease");
+    // Before the last one, the rival is too early.
+    let mut run = twice();
+    run.release("c1", "t1", 500.0, &[]);
+    run.grant("c2", "t2", 550.0, 2538.0, &[3, 4, 5]);
+    run.release("c1", "t1", 600.0, &[1, 2, 3, 4, 5]);
+    assert_eq!(run.judge().seen(ME), Seen::Violated);
+}
+
+#[test]
+fn a_handle_that_says_it_is_the_only_one_is_a_new_lease() {
+    let mut run = twice();
+    again(&mut run, 200.0, 1988.0, 1);
+    run.release("c1", "t1", 500.0, &[1, 2, 3, 4, 5]);
+    run.grant("c2", "t2", 700.0, 2678.0, &[1, 2, 3, 4, 5]);
+    assert_eq!(run.judge().seen(ME), Seen::Safe);
+}
+
+#[test]
+fn a_handle_of_a_lease_that_is_over_is_handed_out_too_late() {
+    let mut run = twice();
+    again(&mut run, 1500.0, 1988.0, 3);
+    assert_eq!(run.judge().seen(Layer::Validity), Seen::Safe);
+    again(&mut run, 1990.0, 1988.0, 4);
+    assert_eq!(run.judge().seen(Layer::Validity), Seen::Violated);
+    // A pause before the request excuses nothing: no word of a master was awaited.
+    let mut run = twice();
+    run.struck(1000.0, 1, "client.pause = { client = \"c1\" }", &[], &["c1"]).cured(1980.0, 1);
+    again(&mut run, 1990.0, 1988.0, 3);
+    assert_eq!(run.judge().seen(Layer::Validity), Seen::Violated);
+}
+
+#[test]
+fn handles_of_one_lease_have_one_fencing_token() {
+    for (fence, seen) in [(Some(7), Seen::Safe), (Some(8), Seen::Violated), (None, Seen::Violated)]
+    {
+        let mut run = Run::two();
+        run.scenario.lock.fencing = true;
+        run.fenced("c1", "t1", 10.0, 1988.0, &[1, 2, 3], 7);
+        let id = run.ask(99.9, "c1", "acquire", Some("L"), 0);
+        let (at, deadline, handles) = (Some(100.0), Some(1988.0), Some(2));
+        let answer =
+            Answer { token: Some("t1"), at, deadline, handles, fence, ..Answer::default() };
+        run.answer(100.0, "c1", id, answer);
+        assert_eq!(run.judge().seen(Layer::FencedResource), seen, "{fence:?}");
+    }
+}
+
+#[test]
+fn a_later_deadline_that_no_quorum_has_confirmed_is_seen() {
+    let mut run = twice();
+    again(&mut run, 200.0, 2100.0, 3);
+    assert_eq!(run.judge().seen(Layer::Validity), Seen::Violated);
+}
