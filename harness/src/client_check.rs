@@ -40,6 +40,7 @@ const OPTIONS: Options = Options {
     guard_ms: None,
     clock_guard_ms: None,
     grace_ms: 0,
+    wake_ups: true,
     fleet: None,
 };
 

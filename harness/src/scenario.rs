@@ -131,6 +131,10 @@ pub struct Lock {
     pub drift: Length,
     /// Whether leases carry a fencing token. Default no.
     pub fencing: bool,
+    /// Whether masters tell clients that wait when a resource becomes free. Else these try again and again.
+    /// Default yes.
+    #[serde(skip_serializing_if = "is_true")]
+    pub wake_ups: bool,
     /// Whether clients distrust masters that may have forgotten leases, none of which has a longer TTL
     /// than this. Default: they trust them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,6 +176,7 @@ impl Default for Lock {
             drift_ppm: 10_000,
             drift: Length(Duration::from_millis(2)),
             fencing: false,
+            wake_ups: true,
             guard: None,
             clock_guard: None,
             blessed: true,

@@ -49,6 +49,9 @@ pub struct Options {
     /// is not 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub grace_ms: u64,
+    /// Whether masters may be asked to tell who waits when a resource becomes free.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub wake_ups: bool,
     /// What the set of masters is called under a guard: addresses are proxies of the client's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
@@ -57,6 +60,15 @@ pub struct Options {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
+}
+
+const fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_yes(is: &bool) -> bool {
+    *is
 }
 
 /// What the harness says to a client.
@@ -320,6 +332,7 @@ impl Options {
             guard_ms: lock.guard.map(|guard| millis(guard.0)),
             clock_guard_ms: lock.clock_guard.map(|bound| millis(bound.0)),
             grace_ms: millis(lock.grace.0),
+            wake_ups: lock.wake_ups,
             fleet: lock.guard.map(|_| scenario.fleet_of(process)),
         }
     }

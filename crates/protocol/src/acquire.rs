@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::effect::{Ask, Call, Dice, Effect, Step};
-use crate::fence;
+use crate::fence::{self, Fence};
 use crate::guard::Distrust;
 use crate::quorum::{NodeId, NodeSet};
 use crate::reading::Reading;
@@ -85,7 +85,8 @@ pub struct Acquire {
     fencing_token: Option<u64>,
     /// The master that is asked first, until it has answered.
     first: Option<NodeId>,
-    ask: Ask,
+    /// What the masters are told of their counters in this attempt.
+    fence: Option<Fence>,
     /// Nobody was called as the resource became free: whoever does not win calls.
     heir: bool,
     wait: Wait,
@@ -119,19 +120,18 @@ impl Acquire {
         dice: &mut dyn Dice,
         out: &mut Vec<Effect>,
     ) -> Self {
-        let token = dice.token();
         let mut acquire = Self {
             terms,
             give_up: now.plus(patience.wait),
             explain: patience.explain,
             attempt: 0,
-            token,
+            token: dice.token(),
             ballot: Ballot::open(terms.nodes(), now),
             clocks: Vec::new(),
             certification: None,
             fencing_token: None,
             first: None,
-            ask: Ask::Set { token, ttl_ms: terms.key_ttl_ms(), fence: None },
+            fence: None,
             heir: patience.turn == Turn::Heir,
             wait: Wait::new(patience, terms.nodes()),
             cleaned: NodeSet::EMPTY,
@@ -178,8 +178,7 @@ impl Acquire {
         self.wait.forget();
         self.state = State::Voting;
         // The same hint for all masters: most of them then show the same number.
-        let fence = if self.terms.is_fenced() { self.terms.fence(dice.hint()) } else { None };
-        self.ask = Ask::Set { token: self.token, ttl_ms: self.terms.key_ttl_ms(), fence };
+        self.fence = if self.terms.is_fenced() { self.terms.fence(dice.hint()) } else { None };
         self.first = first;
         match first {
             Some(node) => out.push(self.send(node)),
@@ -195,8 +194,10 @@ impl Acquire {
         }
     }
 
-    const fn send(&self, node: NodeId) -> Effect {
-        Effect::Send { node, step: Step::Attempt(self.attempt), ask: self.ask }
+    fn send(&self, node: NodeId) -> Effect {
+        let (token, ttl_ms) = (self.token, self.terms.key_ttl_ms());
+        let ask = Ask::Set { token, ttl_ms, fence: self.fence };
+        Effect::Send { node, step: Step::Attempt(self.attempt), ask }
     }
 
     /// What the first master says decides whether the others are asked.

@@ -431,7 +431,8 @@ impl Process {
         let Seat { number: id, whose, terms, give_up, from } = seat;
         let lie = (self.lie, self.root(&whose.0, around));
         let wait = give_up.since(around.clocks.monotonic);
-        let patience = Patience { wait, explain: true, wake_ups: true, turn };
+        let wake_ups = self.options.wake_ups;
+        let patience = Patience { wait, explain: true, wake_ups, turn };
         let mut effects = std::mem::take(&mut self.effects);
         let mut claim =
             LyingClaim::acquire(lie, around.clocks, terms, patience, around.dice, &mut effects);

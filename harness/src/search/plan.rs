@@ -103,6 +103,7 @@ fn lock(dice: &mut Dice) -> Lock {
         node_timeout: of_millis(timeout),
         drift_ppm: dice.pick(&[500, 10_000, 50_000, 50_000]),
         drift: of_millis(dice.within(2, 5)),
+        wake_ups: true,
         fencing: false,
         guard: None,
         clock_guard: None,

@@ -40,6 +40,7 @@ impl Client {
             guard_ms: None,
             clock_guard_ms: None,
             grace_ms: 0,
+            wake_ups: true,
             fleet: None,
         };
         let options = serde_json::to_string(&options).unwrap();

@@ -4,10 +4,10 @@
 //! masters say that it was given back. What they say may be lost, so now and then one master is looked at,
 //! each in its turn. Where masters say nothing, attempts follow each other as the caller's policy has it.
 //!
-//! When many wake at once, most attempts would share the masters and none win. So a later attempt asks one
-//! master first, the same for all clients, and the others only if that one grants it. This is a hint, like
-//! all in here: a first master that does not answer, or shows a key that no other master knows, is not
-//! believed.
+//! When many wake at once, most attempts would share the masters and none win. So a later attempt of one that is
+//! woken asks one master first, the same for all clients, and the others only if that one grants it. This is a
+//! hint, like all in here: a first master that does not answer, or shows a key that no other master knows, is
+//! not believed.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -39,7 +39,7 @@ pub(super) struct Wait {
     /// When to look whether something was said and not heard.
     peek: Time,
     /// Which master was looked at last.
-    peeked: usize,
+    peeked: u32,
     /// Some master said that it is free: time is short for the others to say so, too.
     hint: Time,
 }
@@ -108,7 +108,9 @@ impl Acquire {
         // Who hears nothing goes by the policy alone; it counts every attempt.
         let count = if self.hears() { self.wait.streak } else { self.attempt };
         self.wait.pause = now.plus(dice.pause(count));
-        self.wait.peek = now.plus(PEEK / 2 + self.jitter(PEEK / 2, dice));
+        if self.wait.wants {
+            self.wait.peek = now.plus(PEEK / 2 + self.jitter(PEEK / 2, dice));
+        }
         self.state = State::Waiting;
         // Its next wake lies before the end of the round, for which its driver waits.
         out.push(Effect::Decided);
@@ -145,8 +147,9 @@ impl Acquire {
             self.again(now, first, dice, out);
         } else if now >= self.wait.peek && self.hears() {
             self.wait.peek = now.plus(PEEK / 2 + self.jitter(PEEK / 2, dice));
-            self.wait.peeked = (self.wait.peeked + 1) % self.terms.nodes();
-            self.peek(NodeId::new(self.wait.peeked), out);
+            let next = (self.wait.peeked as usize + 1) % self.terms.nodes();
+            self.wait.peeked = u32::try_from(next).unwrap_or(0);
+            self.peek(NodeId::new(next), out);
         }
     }
 
@@ -165,6 +168,9 @@ impl Acquire {
 
     /// Which master to ask first, if one alone: the first in number that was never found wanting.
     fn first(&mut self) -> Option<NodeId> {
+        if !self.wait.wants {
+            return None;
+        }
         let nodes = self.terms.nodes();
         if let Some(first) = self.wait.refused_by.filter(|first| self.wait.watch.is_alone(*first)) {
             self.wait.last.insert(first);
@@ -222,6 +228,9 @@ impl Acquire {
     ) {
         let known = self.cleaned.contains(node);
         self.cleaned.insert(node);
+        if !self.wait.wants {
+            return;
+        }
         self.wait.watch.looked(now, node, answer);
         // The first look cleans up: what it frees, the attempt itself had taken.
         if known && self.state == State::Waiting && self.wait.watch.free().contains(node) {

@@ -206,7 +206,7 @@ fn every_attempt_has_a_token_of_its_own_and_late_answers_to_an_older_one_never_c
             *token
         })
         .collect();
-    assert_eq!(tokens, [Token::new([2; TOKEN_LEN])], "one master first, and then the others");
+    assert_eq!(tokens, [Token::new([2; TOKEN_LEN]); 5]);
     // Five grants of the first attempt, all late: they are no grants of the second.
     (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
     assert_eq!(play.verdict(), None);
