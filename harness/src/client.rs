@@ -3,7 +3,8 @@
 //!
 //! It is what a scenario runs unless it is told another command, and the example for a driver of
 //! any other lock. What lives here is its start and its reading; `settings.rs` has what it is told at first, `voice.rs`
-//! all that it says, `desk.rs` what becomes of a request, `owner.rs` the task that a lease belongs to.
+//! all that it says, `desk.rs` what becomes of a request, `several.rs` of one for
+//! several resources, `owner.rs` the task that a lease belongs to.
 //!
 //! It ends when its standard input does, at once and without cleaning up: then the harness is gone,
 //! or wants to see what a client leaves behind that dies.
@@ -23,6 +24,7 @@ use crate::talk::{Can, FENCING_MEMORY, Notice, Options, PROTOCOL};
 mod desk;
 mod owner;
 pub(crate) mod settings;
+mod several;
 pub(crate) mod voice;
 
 /// Started by somebody who does not speak the protocol.

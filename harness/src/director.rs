@@ -68,7 +68,7 @@ pub struct Director {
     gone: BTreeSet<Name>,
     next_id: u64,
     /// Who was asked, by the number of the request.
-    asked: Vec<(u64, Name)>,
+    asked: Vec<(u64, Name, usize)>,
     /// When the run is healed, whatever is still under way.
     limit: Ns,
     settle: Settle,
@@ -167,6 +167,7 @@ impl Director {
                 Step::Extend { .. } => Some((Can::Extend, "extend")),
                 Step::Keep { .. } => Some((Can::KeepAlive, "keep_alive")),
                 Step::Touch { under: Some(_), .. } => Some((Can::Fence, "fence")),
+                step if step.is_of_several() => Some((Can::Several, "several")),
                 _ => None,
             });
             let known = can.get(client.process()).map_or(&[][..], Vec::as_slice);

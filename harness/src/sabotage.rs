@@ -19,6 +19,7 @@ mod lie;
 mod numbers;
 pub(crate) mod process;
 mod rooms;
+mod several;
 #[cfg(all(unix, feature = "real"))]
 mod shell;
 #[cfg(test)]

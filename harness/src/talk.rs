@@ -103,6 +103,16 @@ pub enum Op {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
     },
+    /// Acquire all of these resources, or none; wait at most so long while one is taken, 0: one attempt.
+    /// The answer tells of each lease in [`Answer::each`].
+    AcquireAll {
+        /// What to lock.
+        resources: Vec<Name>,
+        /// How long the masters shall keep them.
+        ttl_ms: u64,
+        /// How long to wait.
+        wait_ms: u64,
+    },
     /// Extend the lease.
     Extend {
         /// Whose.
@@ -121,6 +131,11 @@ pub enum Op {
     Release {
         /// Whose.
         resource: Name,
+    },
+    /// Release the leases of all of these. Where one was not held any more, the answer is not `ok`.
+    ReleaseAll {
+        /// Whose.
+        resources: Vec<Name>,
     },
     /// Give up a request that is under way; it is answered with `cancelled`.
     Cancel {
@@ -143,9 +158,11 @@ impl Op {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Acquire { .. } => "acquire",
+            Self::AcquireAll { .. } => "acquire_all",
             Self::Extend { .. } => "extend",
             Self::KeepAlive { .. } => "keep_alive",
             Self::Release { .. } => "release",
+            Self::ReleaseAll { .. } => "release_all",
             Self::Cancel { .. } => "cancel",
             Self::Step { .. } => "step",
         }
@@ -176,11 +193,13 @@ pub enum Can {
     Lost,
     /// It lets the owner of a lease acquire it again (`again`), and says how many handles are out.
     Reenter,
+    /// It acquires several resources at once (`acquire_all`, `release_all`).
+    Several,
 }
 
 impl Can {
     /// Everything: what the built-in client can, and those of the simulation.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Deadline,
         Self::Extend,
         Self::Fence,
@@ -191,6 +210,7 @@ impl Can {
         Self::KeepAlive,
         Self::Lost,
         Self::Reenter,
+        Self::Several,
     ];
 }
 
@@ -244,12 +264,48 @@ pub struct Answer {
     /// the client had; of a release, those that are left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handles: Option<u64>,
+    /// Of several resources: what was granted of each, in the order of the request. What is not said here
+    /// holds as it is said for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub each: Vec<Each>,
     /// Why it was not done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
     /// The same for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+}
+
+/// What was granted of one of several resources.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Each {
+    /// As [`Answer::token`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<Name>,
+    /// As [`Answer::deadline_ns`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ns: Option<i64>,
+    /// As [`Answer::fence`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+}
+
+impl Answer {
+    /// All stamps in it.
+    pub(crate) fn stamps(&mut self) -> impl Iterator<Item = &mut Option<i64>> {
+        let each = self.each.iter_mut().map(|each| &mut each.deadline_ns);
+        [&mut self.from_ns, &mut self.at_ns, &mut self.deadline_ns].into_iter().chain(each)
+    }
+
+    /// What was granted of the resource at this place of the request.
+    pub(crate) fn of(&self, place: usize) -> Each {
+        let of = self.each.get(place).cloned().unwrap_or_default();
+        Each {
+            token: of.token.or_else(|| self.token.clone()),
+            deadline_ns: of.deadline_ns.or(self.deadline_ns),
+            fence: of.fence.or(self.fence),
+        }
+    }
 }
 
 /// What a client says unasked.

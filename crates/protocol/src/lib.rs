@@ -15,7 +15,8 @@
 //! Reading order: [`terms`](Terms) and [`Time`]; [`vote`](Ballot), what an answer means;
 //! [`acquire`](Acquire), [`hold`](Hold), [`release`](Release), strung together by
 //! [`claim`](Claim); then [`link`](Link), the one hard machine; [`wire`] last. What a fencing token
-//! is made of stands in [`fence`](Fence), and what becomes of masters that forget in [`guard`](Guard).
+//! is made of stands in [`fence`](Fence), what becomes of masters that forget in [`guard`](Guard), and how several
+//! resources are claimed at once in [`several`](Several).
 //!
 //! The rules R1–R10 that comments cite are listed in `docs/safety.md`.
 
@@ -37,6 +38,7 @@ mod quorum;
 mod reading;
 mod release;
 mod roster;
+mod several;
 mod terms;
 mod time;
 mod token;
@@ -57,6 +59,7 @@ pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};
 pub use reading::Reading;
 pub use release::{Outcome, Release};
 pub use roster::Roster;
+pub use several::{Order, Several, Told};
 pub use terms::{BadOption, Drift, MAX_FENCING_MEMORY, MAX_TTL, Terms};
 pub use time::Time;
 pub use token::{TOKEN_LEN, Token};

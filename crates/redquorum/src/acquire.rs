@@ -35,13 +35,17 @@ pub(crate) mod sealed {
 
     use crate::lease::Lease;
 
-    pub trait Granted: Sized + Send + 'static {
+    pub trait Granted: Sized + Send + Sync + 'static {
         /// The terms of a request, with what this kind of lease needs.
         fn terms(terms: Terms, fencing_memory: Duration) -> Result<Terms, BadOption>;
         /// The lease as this kind, if it is of this kind.
         fn of(lease: Lease) -> Option<Self>;
         /// The lease itself.
         fn lease_mut(&mut self) -> &mut Lease;
+        /// The same, to look at.
+        fn lease(&self) -> &Lease;
+        /// The same, alone.
+        fn into_lease(self) -> Lease;
     }
 }
 

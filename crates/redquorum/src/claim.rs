@@ -52,8 +52,18 @@ struct State {
     vacant: bool,
 }
 
+/// What is left to do when the effects of a claim are entered into the links.
+struct Entered {
+    /// These links are to be flushed.
+    idle: NodeSet,
+    /// Whoever waits for the claim is to be told.
+    decided: bool,
+    /// It hears no more of its resource.
+    forget: bool,
+}
+
 impl ClaimCell {
-    /// A claim that starts to acquire. Nothing is sent before `now` was read (R1).
+    /// A claim that starts to acquire.
     pub(crate) fn start(
         fleet: Arc<Fleet>,
         key: Key,
@@ -61,6 +71,37 @@ impl ClaimCell {
         patience: Patience,
         seat: Option<Arc<Seat>>,
     ) -> Arc<Self> {
+        let (cell, now) = Self::new(fleet, key, terms, patience, seat);
+        // Whoever gave it its turn sees whether it is done already.
+        cell.carry_out(now, cell.lock(), None, |_| ());
+        cell
+    }
+
+    /// The same without a place in a queue, and what it asks is only queued; on these links whoever calls this
+    /// owes a [`Fleet::flush`].
+    pub(crate) fn queue(
+        fleet: Arc<Fleet>,
+        key: Key,
+        terms: Terms,
+        patience: Patience,
+    ) -> (Arc<Self>, NodeSet) {
+        let (cell, now) = Self::new(fleet, key, terms, patience, None);
+        // Nobody waits for it yet who would have to be told.
+        let Entered { idle, forget, .. } = cell.enter(now, &mut cell.lock(), true);
+        if forget {
+            cell.fleet.rooms.forget(&cell.fleet, &cell.key, &cell.this);
+        }
+        (cell, idle)
+    }
+
+    /// Nothing is sent before the time that is returned was read (R1).
+    fn new(
+        fleet: Arc<Fleet>,
+        key: Key,
+        terms: Terms,
+        patience: Patience,
+        seat: Option<Arc<Seat>>,
+    ) -> (Arc<Self>, Time) {
         let now = fleet.clock.now();
         let mut effects = Vec::with_capacity(terms.nodes());
         let claim = Claim::acquire(now, terms, patience, &mut fleet.dice(), &mut effects);
@@ -87,9 +128,7 @@ impl ClaimCell {
                 extending: tokio::sync::Mutex::new(()),
             }
         });
-        // Whoever gave it its turn sees whether it is done already.
-        cell.carry_out(now, cell.lock(), None, |_| ());
-        cell
+        (cell, now)
     }
 
     /// Whether its place is somebody else's.
@@ -171,6 +210,29 @@ impl ClaimCell {
         later: Option<&mut NodeSet>,
         look: impl FnOnce(&Claim) -> R,
     ) -> (R, bool) {
+        let Entered { idle, decided, forget } = self.enter(now, &mut state, later.is_some());
+        let vacant = state.vacant;
+        let waiting = if decided { state.waiting.take() } else { None };
+        let seen = look(&state.claim);
+        drop(state);
+        match later {
+            Some(later) => *later = idle,
+            None => self.fleet.flush(idle),
+        }
+        if let Some(waiting) = waiting {
+            waiting.wake();
+        }
+        if decided {
+            self.changed.notify_waiters();
+        }
+        if forget {
+            self.fleet.rooms.forget(&self.fleet, &self.key, &self.this);
+        }
+        (seen, vacant)
+    }
+
+    /// Enters the effects into the links; with `more`, others of the same caller follow before it flushes them.
+    fn enter(&self, now: Time, state: &mut State, more: bool) -> Entered {
         let mut idle = NodeSet::EMPTY;
         let mut decided = false;
         let mut next = 0;
@@ -189,7 +251,7 @@ impl ClaimCell {
                 Effect::Listen => {
                     state.listens = true;
                     self.fleet.rooms.listen(&self.key, self.this.clone());
-                    idle = self.listen(now, &mut state).or(idle);
+                    idle = self.listen(now, state).or(idle);
                     continue;
                 }
                 Effect::Leave { node, token, until } => {
@@ -201,44 +263,24 @@ impl ClaimCell {
                     continue;
                 }
             };
-            let entered = self.fleet.links[node.index()].enter(input, later.is_some());
+            let entered = self.fleet.links[node.index()].enter(input, more);
             if entered.flush {
                 idle.insert(node);
             }
             if let Some((_, answer)) = entered.told {
-                let State { claim, effects, .. } = &mut *state;
+                let State { claim, effects, .. } = state;
                 let input = Input::Answered { node, step, answer };
                 claim.handle(now, input, &mut self.fleet.dice(), effects);
             }
         }
         state.effects.clear();
-        self.observe(&mut state);
-        self.keep(&mut state);
+        self.observe(state);
+        self.keep(state);
         let waits =
             matches!(&state.claim, Claim::Acquiring(acquire) if acquire.failure().is_none());
         let forget = !waits && std::mem::take(&mut state.listens);
         state.vacant |= is_done(&state.claim);
-        let vacant = state.vacant;
-        let waiting = if decided { state.waiting.take() } else { None };
-        let seen = look(&state.claim);
-        drop(state);
-        if let Some(later) = later {
-            *later = idle;
-        } else {
-            for link in self.fleet.links.iter().filter(|link| idle.contains(link.node)) {
-                link.flush();
-            }
-        }
-        if let Some(waiting) = waiting {
-            waiting.wake();
-        }
-        if decided {
-            self.changed.notify_waiters();
-        }
-        if forget {
-            self.fleet.rooms.forget(&self.fleet, &self.key, &self.this);
-        }
-        (seen, vacant)
+        Entered { idle, decided, forget }
     }
 
     /// Has all links listen for the resource. Returns those that are idle, and are to be flushed.

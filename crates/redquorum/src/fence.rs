@@ -85,6 +85,14 @@ impl Granted for FencedLease {
     fn lease_mut(&mut self) -> &mut Lease {
         &mut self.lease
     }
+
+    fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    fn into_lease(self) -> Lease {
+        self.lease
+    }
 }
 
 impl Granted for Lease {
@@ -97,6 +105,14 @@ impl Granted for Lease {
     }
 
     fn lease_mut(&mut self) -> &mut Lease {
+        self
+    }
+
+    fn lease(&self) -> &Lease {
+        self
+    }
+
+    fn into_lease(self) -> Lease {
         self
     }
 }

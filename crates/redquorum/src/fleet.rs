@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use redquorum_protocol::wire::RESERVED;
-use redquorum_protocol::{BadOption, Key, LinkInput, Terms};
+use redquorum_protocol::{BadOption, Key, LinkInput, NodeSet, Terms};
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
@@ -62,6 +62,13 @@ impl Fleet {
     fn is_reserved(&self, resource: &[u8]) -> bool {
         let mut key = self.prefix.iter().chain(resource);
         RESERVED.iter().all(|byte| key.next() == Some(byte))
+    }
+
+    /// Writes what was queued on these links, which were idle.
+    pub(crate) fn flush(&self, idle: NodeSet) {
+        for link in self.links.iter().filter(|link| idle.contains(link.node)) {
+            link.flush();
+        }
     }
 
     /// Tells all links the same, and nobody what they say to it.

@@ -50,7 +50,7 @@
 //!
 //! # Reading order
 //!
-//! [`Redlock`], [`Lease`], [`AcquireError`]; then [`Builder`] for the options, and
+//! [`Redlock`], [`Lease`], [`AcquireError`]; for several resources at once [`Redlock::acquire_all`]; then [`Builder`] for the options, and
 //! [`Redlock::shutdown`] before you put it into a service. For tests of your own code there is
 //! `memory` (feature `memory`): masters that live in the process and work under paused time.
 //!
@@ -84,6 +84,7 @@ mod report;
 pub mod resource;
 mod rhythm;
 mod rooms;
+mod several;
 mod stats;
 mod tag;
 #[cfg(feature = "tls")]
@@ -108,6 +109,9 @@ pub use redquorum_protocol::{
     Token,
 };
 pub use report::{MasterReport, Report};
+pub use several::{
+    AcquireAll, AcquireAllError, AcquiringAll, Leases, LostOne, NotExtended, ReleasedAll,
+};
 pub use stats::{Latency, MasterStats, Stats};
 
 /// The snippets of a document compile.

@@ -17,24 +17,24 @@ use crate::talk::{Answer, Op, Request, Why};
 
 /// The requests under way, and the leases.
 pub(super) struct Desk {
-    lock: Redlock,
-    fencing: bool,
-    books: Arc<Mutex<Books>>,
+    pub(super) lock: Redlock,
+    pub(super) fencing: bool,
+    pub(super) books: Arc<Mutex<Books>>,
 }
 
 #[derive(Default)]
-struct Books {
+pub(super) struct Books {
     /// Acquires under way, by the number of their request.
-    acquiring: HashMap<u64, oneshot::Sender<()>>,
+    pub(super) acquiring: HashMap<u64, oneshot::Sender<()>>,
     /// Who has the lease of a client and a resource, held or lost, until it is released.
-    owners: HashMap<(Name, Name), Entry>,
+    pub(super) owners: HashMap<(Name, Name), Entry>,
 }
 
-struct Entry {
+pub(super) struct Entry {
     /// Tells the task that the lease belongs to.
-    orders: mpsc::UnboundedSender<Order>,
+    pub(super) orders: mpsc::UnboundedSender<Order>,
     /// As whom it was acquired: whoever acquires it again is the same.
-    owner: Owner,
+    pub(super) owner: Owner,
 }
 
 /// What an acquire asks for.
@@ -65,6 +65,11 @@ impl Desk {
                 let wanted = Wanted { ttl, wait: Duration::from_millis(wait_ms), again };
                 self.acquire(id, (client, resource), &wanted);
             }
+            Op::AcquireAll { resources, ttl_ms, wait_ms } => {
+                let (ttl, wait) = (Duration::from_millis(ttl_ms), Duration::from_millis(wait_ms));
+                self.acquire_all(id, (client, resources), ttl, wait);
+            }
+            Op::ReleaseAll { resources } => self.release_all(id, client, resources),
             Op::Extend { resource, ttl_ms } => {
                 let ttl = Duration::from_millis(ttl_ms);
                 self.order((client, resource), id, Order::Extend { id, ttl });
@@ -176,7 +181,7 @@ impl Desk {
         });
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
+    pub(super) fn books(&self) -> MutexGuard<'_, Books> {
         unpoisoned(&self.books)
     }
 }

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use redquorum::{Deadline, ExtendError, FencedLease, Lease, Outcome, Released};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::voice::Voice;
@@ -60,6 +60,11 @@ pub(super) enum Order {
         /// The request.
         id: u64,
     },
+    /// Hand it over to whoever gives several back at once. The last order.
+    HandOver {
+        /// To whom.
+        to: oneshot::Sender<Held>,
+    },
 }
 
 /// A lease, with a fencing token or without.
@@ -76,7 +81,7 @@ impl Held {
         }
     }
 
-    async fn release(self) -> Released {
+    pub(super) async fn release(self) -> Released {
         match self {
             Self::Plain(lease) => lease.release().await,
             Self::Fenced(lease) => lease.release().await,
@@ -119,7 +124,7 @@ async fn own(
     told: i64,
     mut inbox: mpsc::UnboundedReceiver<Order>,
 ) {
-    let id = {
+    let last = {
         let mut extending: Option<Extending<'_>> = None;
         let seen = (lease.deadline(), told);
         let mut watch = Watch { client, resource, over: None, seen, look: None };
@@ -149,6 +154,10 @@ async fn own(
                         let which = |under_way: &mut Extending<'_>| under_way.0 == request;
                         cancel(extending.take_if(which));
                     }
+                    Some(Order::HandOver { to }) => {
+                        cancel(extending);
+                        break Last::HandOver(to);
+                    }
                     Some(Order::Again { id, stamps, lease }) => {
                         others.push(lease);
                         watch.again(id, stamps, &others[others.len() - 1]);
@@ -158,7 +167,7 @@ async fn own(
                         Some(other) => release(id, other, Some(others.len() as u64 + 1)).await,
                         None => {
                             cancel(extending);
-                            break id;
+                            break Last::Release(id);
                         }
                     },
                     // Another lease of the same resource has taken its place.
@@ -168,7 +177,17 @@ async fn own(
             }
         }
     };
-    release(id, lease, None).await;
+    match last {
+        Last::Release(id) => release(id, lease, None).await,
+        // Whoever asked waits for it; if not, the lease is dropped, and so given back.
+        Last::HandOver(to) => drop(to.send(lease)),
+    }
+}
+
+/// How a lease ends.
+enum Last {
+    Release(u64),
+    HandOver(oneshot::Sender<Held>),
 }
 
 fn cancel(extending: Option<Extending<'_>>) {
@@ -197,14 +216,19 @@ async fn release(id: u64, lease: Held, handles: Option<u64>) {
     let from_ns = Some(stamp::now());
     let released = lease.release().await;
     let at_ns = Some(stamp::now());
-    let why = match released.outcome {
-        Outcome::Released | Outcome::StillHeld | Outcome::Left => None,
-        Outcome::AlreadyGone => Some(Why::Lost),
-        _ => Some(Why::NoQuorum),
-    };
+    let why = why(released.outcome);
     let text = why.map(|_| released.to_string());
     let ok = why.is_none();
     Voice.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
+}
+
+/// Why a release is not all well.
+pub(super) const fn why(outcome: Outcome) -> Option<Why> {
+    match outcome {
+        Outcome::Released | Outcome::StillHeld | Outcome::Left => None,
+        Outcome::AlreadyGone => Some(Why::Lost),
+        _ => Some(Why::NoQuorum),
+    }
 }
 
 /// What is known of a lease, and was told of it.

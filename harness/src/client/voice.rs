@@ -38,7 +38,16 @@ impl Voice {
             #[serde(default)]
             op: String,
         }
-        const KNOWN: [&str; 6] = ["acquire", "extend", "keep_alive", "release", "cancel", "step"];
+        const KNOWN: [&str; 8] = [
+            "acquire",
+            "acquire_all",
+            "extend",
+            "keep_alive",
+            "release",
+            "release_all",
+            "cancel",
+            "step",
+        ];
         match serde_json::from_str::<Numbered>(line) {
             Ok(Numbered { id, op }) if KNOWN.contains(&op.as_str()) => {
                 self.refuse(id, Why::Error, format!("the request is not understood: {error}"));

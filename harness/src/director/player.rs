@@ -189,8 +189,11 @@ impl Player {
                 self.state = State::Parked(fault);
                 return None;
             }
-            if let Some(moment @ (What::Asks(_) | What::Releases(_))) = moment {
-                faults.happened(now, &self.client.id, &moment);
+            for what in step.acquires().cloned().map(What::Asks) {
+                faults.happened(now, &self.client.id, &what);
+            }
+            for what in step.releases().cloned().map(What::Releases) {
+                faults.happened(now, &self.client.id, &what);
             }
             let waits = can.get(self.client.process()).is_some_and(|can| can.contains(&Can::Wait));
             let step = step.clone();
@@ -201,18 +204,25 @@ impl Player {
     fn op(&mut self, now: Ns, step: Step, waits: bool) -> Op {
         let ttl_ms = |ttl: Option<Length>| millis(ttl.unwrap_or(self.ttl).0);
         match step {
-            Step::Acquire { resource, wait, ttl, again, .. } => {
+            Step::Acquire { resource, also, wait, ttl, again, .. } => {
                 let wait_ms = if waits { millis(wait.0) } else { 0 };
                 if !waits && self.wait_until.is_none() {
                     self.wait_until = Some(now.saturating_add(nanos(wait.0)));
                 }
                 // Named by nobody: whoever holds it already keeps its deadline.
                 let ttl_ms = if again && ttl.is_none() { 0 } else { ttl_ms(ttl) };
-                Op::Acquire { resource, ttl_ms, wait_ms, again }
+                if also.is_empty() {
+                    Op::Acquire { resource, ttl_ms, wait_ms, again }
+                } else {
+                    Op::AcquireAll { resources: together(resource, also), ttl_ms, wait_ms }
+                }
             }
             Step::Extend { resource, ttl } => Op::Extend { resource, ttl_ms: ttl_ms(ttl) },
             Step::Keep { resource, most } => Op::KeepAlive { resource, max_ms: millis(most.0) },
-            Step::Release { resource } => Op::Release { resource },
+            Step::Release { resource, also } if also.is_empty() => Op::Release { resource },
+            Step::Release { resource, also } => {
+                Op::ReleaseAll { resources: together(resource, also) }
+            }
             Step::Touch { ref held, .. } => {
                 Op::Step { name: self.steps[self.at].clone(), check: held.clone() }
             }
@@ -277,16 +287,18 @@ impl Player {
         let mut happened = |what: What| faults.happened(now, &self.client.id, &what);
         let mut touched = None;
         match step {
-            Step::Acquire { resource, .. } if answer.ok => {
+            Step::Acquire { .. } if answer.ok => {
                 self.wait_until = None;
-                match answer.fence {
-                    Some(token) => drop(self.fences.insert(resource.clone(), token)),
-                    None => drop(self.fences.remove(&resource)),
+                for (place, resource) in step.acquires().enumerate() {
+                    match answer.of(place).fence {
+                        Some(token) => drop(self.fences.insert(resource.clone(), token)),
+                        None => drop(self.fences.remove(resource)),
+                    }
+                    happened(What::Granted(resource.clone()));
                 }
-                happened(What::Granted(resource));
             }
-            Step::Acquire { resource, .. } => {
-                happened(What::Refused(resource.clone()));
+            Step::Acquire { ref resource, .. } => {
+                step.acquires().cloned().map(What::Refused).for_each(&mut happened);
                 let again = now.saturating_add(nanos(ASK_AGAIN));
                 if self.wait_until.is_some_and(|until| again < until) {
                     self.state = State::Resting(again);
@@ -295,10 +307,12 @@ impl Player {
                 self.wait_until = None;
                 // What the lock was wanted for is not done, and nothing is there to be released.
                 let end = self.client.script.len() - 1;
-                self.at = end.min(self.at + self.to_release(&resource));
+                self.at = end.min(self.at + self.to_release(resource));
             }
             Step::Extend { resource, .. } if answer.ok => happened(What::Extended(resource)),
-            Step::Release { resource } => happened(What::Released(resource)),
+            Step::Release { .. } => {
+                step.releases().cloned().map(What::Released).for_each(happened);
+            }
             Step::Touch { register, way, under, .. } if answer.ok => {
                 // Who was given none shows one that is smaller than any.
                 let token = |lease: Name| {
@@ -377,10 +391,12 @@ impl Player {
                 Step::Acquire { resource: r, again: true, .. } if steps > 0 && **r == *resource => {
                     others += 1;
                 }
-                Step::Release { resource: r } if **r == *resource => match others.checked_sub(1) {
-                    Some(left) => others = left,
-                    None => return steps,
-                },
+                step if step.releases().any(|released| *released == *resource) => {
+                    match others.checked_sub(1) {
+                        Some(left) => others = left,
+                        None => return steps,
+                    }
+                }
                 _ => {}
             }
         }
@@ -410,10 +426,14 @@ impl Player {
 fn moment_before(step: &Step) -> Option<What> {
     Some(match step {
         Step::Acquire { resource, .. } => What::Asks(resource.clone()),
-        Step::Release { resource } => What::Releases(resource.clone()),
+        Step::Release { resource, .. } => What::Releases(resource.clone()),
         Step::Touch { register, way, .. } => touching(register, *way),
         _ => return None,
     })
+}
+
+fn together(resource: Name, also: Vec<Name>) -> Vec<Name> {
+    std::iter::once(resource).chain(also).collect()
 }
 
 fn touching(register: &Name, way: Way) -> What {

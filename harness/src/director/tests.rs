@@ -246,6 +246,13 @@ fn a_client_that_cannot_do_what_the_lock_is_to_do_is_refused_and_told_why() {
         assert_eq!(director.missing(&with(&[Can::Wait])).as_deref(), Some(why));
         assert_eq!(director.missing(&with(&[Can::Wait, can])), None);
     }
+    for script in ["acquire L and M", "acquire L\", \"acquire M\", \"release L and M"] {
+        let both = scenario(&format!("[[client]]\nid = \"c1\"\nscript = [\"{script}\"]"));
+        let director = Director::new(&both);
+        let with = |can: &[Can]| BTreeMap::from([("c1".into(), can.to_vec())]);
+        assert_eq!(director.missing(&with(&[])).as_deref(), Some("the client cannot `several`"));
+        assert_eq!(director.missing(&with(&[Can::Several])), None);
+    }
     let bare = Director::new(&scenario(client));
     assert_eq!(bare.missing(&BTreeMap::from([("c1".into(), Vec::new())])), None);
 }

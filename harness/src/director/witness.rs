@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::longest_key;
 use crate::history::Ns;
 use crate::name::Name;
-use crate::scenario::{Scenario, Step};
+use crate::scenario::Scenario;
 use crate::talk::{Answer, Can, Op};
 use crate::units::{millis, nanos};
 
@@ -51,9 +51,7 @@ impl Witness {
     pub(super) fn new<'a>(scenario: &Scenario, processes: impl Iterator<Item = &'a Name>) -> Self {
         let mut resources = BTreeSet::new();
         for step in scenario.clients.iter().flat_map(|client| &client.script) {
-            if let Step::Acquire { resource, .. } = step {
-                resources.insert(resource.clone());
-            }
+            resources.extend(step.acquires().cloned());
         }
         let mut tasks = Vec::new();
         for process in processes {

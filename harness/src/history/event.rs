@@ -36,6 +36,10 @@ pub enum Event {
         /// The resource of the lease; of a step the one that is checked.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resource: Option<Name>,
+        /// The others that are asked for, or given back, in the same request. Each is recorded as a request
+        /// of its own.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        with: Vec<Name>,
         /// The TTL.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ttl_ms: Option<u64>,

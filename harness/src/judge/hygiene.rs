@@ -1,4 +1,5 @@
-//! Hygiene: is a key left at the end that nobody holds? Did somebody delete another's key?
+//! Hygiene: is a key left at the end that nobody holds? Did somebody delete another's key? Who asked for
+//! several resources, did it keep some of them without the others?
 
 use std::collections::BTreeMap;
 
@@ -9,9 +10,12 @@ use super::commands::BOOKS;
 use super::time::{self, Ms};
 use super::{Case, Finding, Seen};
 
+mod partial;
+
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut findings = left(case);
     findings.extend(foreign(case));
+    findings.extend(partial::check(case));
     findings
 }
 

@@ -6,6 +6,7 @@
 //! off. A key that a healthy client left behind is not: that is a leak.
 
 use crate::history::{Ns, Phase};
+use crate::name::Name;
 use crate::scenario::{Cause, Layer};
 use crate::talk::Why;
 
@@ -36,26 +37,32 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             let ended = end(case, request)?;
             let within = Span::new(request.asked, ended);
             let resource = request.resource?;
+            // What is in the way of one of several is in the way of all.
+            let all = || std::iter::once(resource).chain(request.with.iter().map(Name::as_str));
             // Cheap first: most requests are granted in time.
             let bound = bound(case, request, within);
             if request.granted() && within.length() <= bound {
                 return None;
             }
             let occupants = occupants.get_or_insert_with(|| Occupants::of(case, slack));
-            let busy = occupants.until(request.client, resource, index, within);
+            let until = |of| occupants.until(request.client, of, twin(case, index, of), within);
+            let busy = all().filter_map(until).max();
             let contended = busy.is_some_and(|until| until >= ended);
             if busy.is_some() && request.wait_ms == 0 {
                 return None;
             }
             // Others who only wait for it, too, are in the way for a while, but it must resolve.
             let (busy, bound) = if contended {
-                let held = occupants.held_until(request.client, resource, index, within);
-                (held, bound.saturating_add(RESOLVES))
+                let until =
+                    |of| occupants.held_until(request.client, of, twin(case, index, of), within);
+                (all().filter_map(until).max(), bound.saturating_add(RESOLVES))
             } else {
                 (busy, bound)
             };
             let blocks = blocks.get_or_insert_with(|| Blocks::of(case));
-            let blocked = blocks.until(case, request, resource, within, false)?;
+            let until = |of, counting| blocks.until(case, request, of, within, counting);
+            let each: Option<Vec<Ns>> = all().map(|of| until(of, false)).collect();
+            let blocked = each?.into_iter().max()?;
             let free = busy.unwrap_or(request.asked).max(blocked);
             let soon = ended.saturating_sub(free) <= bound;
             let excused = match request.wait_ms {
@@ -65,9 +72,9 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             let found = || {
                 let mut found = told(request, ended, free, bound);
                 // Would there be enough without those that cannot count any further?
-                if blocks.until(case, request, resource, within, true).is_none() {
+                if let Some(of) = all().find(|of| until(of, true).is_none()) {
                     found.causes = vec![Cause::NodeCounter];
-                    found.story.push(spent(case, request.process, resource, ended));
+                    found.story.push(spent(case, request.process, of, ended));
                 }
                 found
             };
@@ -76,6 +83,19 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         .collect();
     findings.extend(kept::check(case));
     findings
+}
+
+/// The request for one of the resources that were asked for at once: they are recorded one after the other.
+fn twin(case: &Case<'_>, index: usize, resource: &str) -> usize {
+    let request = &case.requests[index];
+    let around = index.saturating_sub(request.with.len())..=index + request.with.len();
+    let is = |other: &Request<'_>| {
+        other.resource == Some(resource)
+            && (other.client, other.asked) == (request.client, request.asked)
+            && other.is_acquire()
+    };
+    let mut found = around.filter(|at| case.requests.get(*at).is_some_and(is));
+    found.next().unwrap_or(index)
 }
 
 /// When a request ended that is to be judged.

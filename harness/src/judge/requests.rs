@@ -3,6 +3,7 @@
 use crate::judge::maps::Map;
 
 use crate::history::{Event, Ns, Phase, Record};
+use crate::name::Name;
 use crate::talk::Why;
 
 use super::world::World;
@@ -13,6 +14,8 @@ pub(super) struct Request<'a> {
     pub(super) process: &'a str,
     pub(super) op: &'a str,
     pub(super) resource: Option<&'a str>,
+    /// The others that were asked for at once.
+    pub(super) with: &'a [Name],
     pub(super) ttl_ms: Option<u64>,
     pub(super) wait_ms: u64,
     pub(super) asked: Ns,
@@ -65,13 +68,14 @@ pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
     for (record, Record { ns, event }) in world.records.iter().enumerate() {
         match event {
             Event::Phase { phase } => now = *phase,
-            Event::Asked { client, id, op, resource, ttl_ms, wait_ms } => {
+            Event::Asked { client, id, op, resource, with, ttl_ms, wait_ms } => {
                 open.insert(*id, all.len());
                 all.push(Request {
                     client,
                     process: world.process(client),
                     op,
                     resource: resource.as_deref(),
+                    with,
                     ttl_ms: *ttl_ms,
                     wait_ms: wait_ms.unwrap_or(0),
                     asked: *ns,

@@ -21,9 +21,9 @@ mod lists;
 mod liveness;
 mod outcome;
 mod progress;
-
 mod register;
 mod run;
+mod several;
 mod stamps;
 mod validity;
 mod votes;

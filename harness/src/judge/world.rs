@@ -5,7 +5,7 @@ use crate::judge::maps::{Map, Set};
 use crate::name::Name;
 
 use crate::history::{Event, History, Ns, Phase, Record};
-use crate::scenario::{NodeList, Scenario, Step};
+use crate::scenario::{NodeList, Scenario};
 use crate::talk::Can;
 
 use super::time;
@@ -86,9 +86,7 @@ impl<'a> World<'a> {
                 world.locks.entry(client.process()).or_insert_with(|| Lock::new(list));
             }
             for step in &client.script {
-                if let Step::Acquire { resource, .. } = step {
-                    world.know(resource);
-                }
+                step.acquires().for_each(|resource| world.know(resource));
             }
         }
         for Record { ns, event } in world.records {

@@ -34,7 +34,7 @@ impl Run {
                         ));
                     }
                 }
-                for stamp in [&mut answer.from_ns, &mut answer.at_ns, &mut answer.deadline_ns] {
+                for stamp in answer.stamps() {
                     *stamp = stamp.map(|stamp| self.clock.stamp(stamp));
                 }
                 Some(Input::Answered(answer))

@@ -379,7 +379,7 @@ impl LyingClaim {
 }
 
 /// The clock that it measures by.
-fn clock(lie: Lie, clocks: Clocks) -> Time {
+pub(super) fn clock(lie: Lie, clocks: Clocks) -> Time {
     match lie {
         Lie::WallClock => clocks.wall,
         Lie::ForgetsSuspend => clocks.awake,

@@ -9,7 +9,7 @@ use super::process::{Around, Wish};
 use super::{Clocks, LyingClaim};
 use crate::history::text_of;
 use crate::name::Name;
-use crate::talk::{Notice, Why};
+use crate::talk::{Each, Notice, Why};
 
 /// A client and a resource.
 pub(super) type Whose = (Name, Name);
@@ -38,8 +38,8 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(claim: LyingClaim, key: Key, whose: Whose, asked: Asked) -> Self {
-        let (acquiring, extending, releasing) = (Some(asked), None, None);
+    pub(super) fn new(claim: LyingClaim, key: Key, whose: Whose, acquiring: Option<Asked>) -> Self {
+        let (extending, releasing) = (None, None);
         let (prolonging, not_prolonged) = (None, None);
         let (over, seen) = (false, None);
         Self {
@@ -140,25 +140,18 @@ impl Lease {
 
     pub(super) fn release(&mut self, id: u64, around: &mut Around<'_>) {
         self.releasing = Some((id, around.stamp()));
-        if let Some(((extension, _), _)) = self.extending.take() {
-            around.refuse(extension, Why::Cancelled);
-        }
+        self.part(around);
     }
 
     pub(super) fn fail(&mut self, failure: Failure, around: &mut Around<'_>) {
         let Some(asked) = self.acquiring.take() else { return };
-        let why = match failure {
-            Failure::Taken => Why::Taken,
-            Failure::NoQuorum => Why::NoQuorum,
-            Failure::TooLate => Why::Late,
-            _ => Why::Error,
-        };
+        let why = why(failure);
         let text = self.distrust();
         around.answer(asked, Err(why), |answer| answer.text = text);
     }
 
     /// Which masters were distrusted at the last attempt, if any was.
-    fn distrust(&self) -> Option<String> {
+    pub(super) fn distrust(&self) -> Option<String> {
         let Claim::Acquiring(acquire) = self.claim.claim() else { return None };
         let votes = NodeId::all(acquire.ballot().votes().len()).zip(acquire.ballot().votes());
         let named = votes.filter_map(|(node, vote)| match &vote.answer {
@@ -210,6 +203,14 @@ impl Lease {
         granted.is_some()
     }
 
+    /// What is told of it when it was granted together with others.
+    pub(super) fn each(&self, clocks: Clocks) -> Option<Each> {
+        let Claim::Holding(hold) = self.claim.claim() else { return None };
+        let token = self.claim.value().map(|token| text_of(token.as_bytes()));
+        let deadline_ns = Some(self.deadline(hold, clocks));
+        Some(Each { token, deadline_ns, fence: hold.fencing_token() })
+    }
+
     fn deadline(&self, hold: &Hold, clocks: Clocks) -> i64 {
         i64::try_from(self.claim.deadline(clocks, hold).as_nanos()).unwrap_or(i64::MAX)
     }
@@ -253,13 +254,34 @@ impl Lease {
         }
     }
 
+    /// It is given back together with others.
+    pub(super) fn part(&mut self, around: &mut Around<'_>) {
+        if let Some(((extension, _), _)) = self.extending.take() {
+            around.refuse(extension, Why::Cancelled);
+        }
+    }
+
     pub(super) fn released(&mut self, outcome: Outcome, around: &mut Around<'_>) {
         let Some(asked) = self.releasing.take() else { return };
-        let result = match outcome {
-            Outcome::Released | Outcome::Left => Ok(()),
-            Outcome::AlreadyGone => Err(Why::Lost),
-            _ => Err(Why::NoQuorum),
-        };
-        around.answer(asked, result, |_| ());
+        around.answer(asked, ended(outcome), |_| ());
+    }
+}
+
+/// Why there is no lease.
+pub(super) const fn why(failure: Failure) -> Why {
+    match failure {
+        Failure::Taken => Why::Taken,
+        Failure::NoQuorum => Why::NoQuorum,
+        Failure::TooLate => Why::Late,
+        _ => Why::Error,
+    }
+}
+
+/// What became of a release.
+pub(super) const fn ended(outcome: Outcome) -> Result<(), Why> {
+    match outcome {
+        Outcome::Released | Outcome::Left => Ok(()),
+        Outcome::AlreadyGone => Err(Why::Lost),
+        _ => Err(Why::NoQuorum),
     }
 }

@@ -76,11 +76,13 @@ pub enum Lie {
     FirstReleaseFrees,
     /// It lets the owner of a lease in again without a look at the clock.
     ReentersDead,
+    /// Of several resources it keeps what it has while it waits for the others.
+    KeepsSome,
 }
 
 impl Lie {
     /// All of them, the honest one first.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::None,
         Self::NoDeadlineCheck,
         Self::T0AfterFirstReply,
@@ -111,6 +113,7 @@ impl Lie {
         Self::HintUnclamped,
         Self::FirstReleaseFrees,
         Self::ReentersDead,
+        Self::KeepsSome,
     ];
 
     /// Its name on the command line.
@@ -146,6 +149,7 @@ impl Lie {
             Self::HintUnclamped => "hint-unclamped",
             Self::FirstReleaseFrees => "first-release-frees",
             Self::ReentersDead => "reenters-dead",
+            Self::KeepsSome => "keeps-some",
         }
     }
 
@@ -182,6 +186,7 @@ impl Lie {
             Self::HintUnclamped => "hints at the last number there is, and is believed",
             Self::FirstReleaseFrees => "gives a lease back with the first of its handles",
             Self::ReentersDead => "lets its owner into a lease that is over",
+            Self::KeepsSome => "keeps some of several resources while it waits for the others",
         }
     }
 
@@ -228,7 +233,7 @@ impl Lie {
 
     /// Whether it does harm inside the assumptions of the lock often enough to be come by. Else a
     /// scenario must be made for it: somebody sets a counter to its end, or messages come in one order
-    /// among very many, or an owner acquires again what it holds.
+    /// among very many, or an owner acquires again what it holds, or several resources at once.
     pub const fn shows_inside(self) -> bool {
         !matches!(
             self,
@@ -237,6 +242,7 @@ impl Lie {
                 | Self::CertifiesAnywhere
                 | Self::FirstReleaseFrees
                 | Self::ReentersDead
+                | Self::KeepsSome
         )
     }
 

@@ -22,6 +22,7 @@ use self::again::Wanted;
 use super::lease::{Lease, Whose};
 use super::numbers::Numbers;
 use super::rooms::{Rooms, Seat};
+use super::several::{GROUPED, Group, Parting};
 use super::{Clocks, Lie, LyingClaim};
 use crate::name::Name;
 use crate::talk::{Answer, FENCING_MEMORY, Notice, Op, Options, Request, Why};
@@ -68,7 +69,7 @@ pub(crate) enum Wish {
 /// See the [module](self).
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
-    lie: Lie,
+    pub(super) lie: Lie,
     options: Options,
     links: Vec<Link<Tag>>,
     /// Which server each of them leads to.
@@ -76,10 +77,16 @@ pub(crate) struct Process {
     /// When each of them wants to be woken.
     wakes: Vec<Time>,
     /// By the numbers of their claims, which grow.
-    leases: Vec<(u64, Lease)>,
+    pub(super) leases: Vec<(u64, Lease)>,
     /// Who holds what, by the number of the claim.
-    held: Vec<(Whose, u64)>,
-    rooms: Rooms,
+    pub(super) held: Vec<(Whose, u64)>,
+    pub(super) rooms: Rooms,
+    /// Requests for several resources, under way.
+    pub(super) groups: Vec<Group>,
+    /// Requests that give several back.
+    pub(super) partings: Vec<Parting>,
+    /// The number of the latest claim that belongs to a group.
+    pub(super) grouped: u64,
     /// One token for each client, of which its others are made if it has but one.
     roots: Vec<(Name, Token)>,
     /// What masters said of their counters to a client, if that is counted again.
@@ -143,6 +150,9 @@ impl Process {
             leases: Vec::new(),
             held: Vec::new(),
             rooms: Rooms::default(),
+            groups: Vec::new(),
+            partings: Vec::new(),
+            grouped: 0,
             roots: Vec::new(),
             numbers: Vec::new(),
             told: VecDeque::new(),
@@ -201,7 +211,8 @@ impl Process {
         let links = self.wakes.iter().copied().min().unwrap_or(Time::NEVER);
         let links = links.min(self.rooms.next_wake());
         let sleeps = self.leases.iter().filter_map(|(_, lease)| lease.claim.sleeps(clocks)).min();
-        sleeps.map_or(links, |sleep| links.min(clocks.monotonic.plus(sleep)))
+        let groups = self.groups_wake(clocks);
+        sleeps.map_or(links, |sleep| links.min(clocks.monotonic.plus(sleep))).min(groups)
     }
 
     /// Takes in what happens, and says what it wants.
@@ -263,6 +274,7 @@ impl Process {
         while let Some((key, seat)) = self.rooms.take(|seat| seat.give_up <= now) {
             self.begin(&key, Seat { give_up: now, ..seat }, Turn::First, around);
         }
+        self.wake_groups(around);
     }
 
     fn link(&mut self, node: usize, input: LinkInput<Tag>, around: &mut Around<'_>) {
@@ -306,13 +318,13 @@ impl Process {
     }
 
     /// Gives a claim one input, carries out what it says, and tells what came of it.
-    fn drive(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
+    pub(super) fn drive(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
         self.advance(number, input, around);
         self.attend(number, around);
     }
 
     /// Gives a claim one input and carries out what it says.
-    fn advance(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
+    pub(super) fn advance(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
         let mut effects = std::mem::take(&mut self.effects);
         let Some(lease) = self.lease(number) else { return };
         lease.claim.handle(around.clocks, input, around.dice, &mut effects);
@@ -356,6 +368,10 @@ impl Process {
                     self.acquire(id, whose, wanted, around);
                 }
             }
+            Op::AcquireAll { resources, ttl_ms, wait_ms } => {
+                self.acquire_all(id, (client, resources), ttl_ms, wait_ms, around);
+            }
+            Op::ReleaseAll { resources } => self.release_all(id, &client, resources, around),
             Op::Extend { resource, ttl_ms } => self.extend(id, (client, resource), ttl_ms, around),
             Op::KeepAlive { resource, max_ms } => {
                 let Some(number) = self.find(id, &(client, resource), around) else { return };
@@ -382,6 +398,7 @@ impl Process {
             }
             Op::Cancel { request } => {
                 around.done(id);
+                self.cancel_group(request, around);
                 let found = self.leases.iter().find(|(_, lease)| lease.is_acquiring(request));
                 if let Some(number) = found.map(|(number, _)| *number) {
                     self.advance(number, Input::Abandon, around);
@@ -403,7 +420,7 @@ impl Process {
     }
 
     /// The claim that holds, or held, this; without one the request is refused.
-    fn find(&self, id: u64, whose: &Whose, around: &mut Around<'_>) -> Option<u64> {
+    pub(super) fn find(&self, id: u64, whose: &Whose, around: &mut Around<'_>) -> Option<u64> {
         let number = self.held.iter().find(|(held, _)| held == whose).map(|(_, number)| *number);
         if number.is_none() {
             around.refuse(id, Why::Lost);
@@ -427,26 +444,39 @@ impl Process {
     }
 
     /// A request begins to ask the masters.
-    fn begin(&mut self, key: &Key, seat: Seat, turn: Turn, around: &mut Around<'_>) {
-        let Seat { number: id, whose, terms, give_up, from } = seat;
-        let lie = (self.lie, self.root(&whose.0, around));
-        let wait = give_up.since(around.clocks.monotonic);
+    pub(super) fn begin(&mut self, key: &Key, seat: Seat, turn: Turn, around: &mut Around<'_>) {
+        let wait = seat.give_up.since(around.clocks.monotonic);
         let wake_ups = self.options.wake_ups;
         let patience = Patience { wait, explain: true, wake_ups, turn };
+        self.claim(key, seat, patience, around);
+    }
+
+    /// The same with a patience of its own.
+    pub(super) fn claim(
+        &mut self,
+        key: &Key,
+        seat: Seat,
+        patience: Patience,
+        around: &mut Around<'_>,
+    ) {
+        let Seat { number, whose, terms, from, .. } = seat;
+        let lie = (self.lie, self.root(&whose.0, around));
         let mut effects = std::mem::take(&mut self.effects);
         let mut claim =
             LyingClaim::acquire(lie, around.clocks, terms, patience, around.dice, &mut effects);
         if let Some((_, numbers)) = self.numbers.iter().find(|(known, _)| *known == whose) {
             claim.remember(numbers.clone());
         }
-        let lease = Lease::new(claim, key.clone(), whose, (id, from));
-        self.leases.push((id, lease));
-        self.send(id, key, &mut effects, around);
+        // Of several resources, all are answered together.
+        let asked = (number < GROUPED).then_some((number, from));
+        let lease = Lease::new(claim, key.clone(), whose, asked);
+        self.leases.push((number, lease));
+        self.send(number, key, &mut effects, around);
         self.effects = effects;
     }
 
     /// A claim gives its lease back, and the next one of this process has its turn behind it.
-    fn give_back(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
+    pub(super) fn give_back(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
         let Some(lease) = self.lease(number) else { return };
         let (key, last) = (lease.key.clone(), lease.handles() <= 1);
         let next = if last { self.rooms.next(&key, number, Queue::hand_on) } else { None };
@@ -497,7 +527,10 @@ impl Process {
     }
 
     /// Tells what came of a claim, to whoever waits for it.
-    fn attend(&mut self, number: u64, around: &mut Around<'_>) {
+    pub(super) fn attend(&mut self, number: u64, around: &mut Around<'_>) {
+        if self.attend_group(number, around) {
+            return;
+        }
         let Some(lease) = self.lease(number) else { return };
         match lease.claim.claim() {
             Claim::Acquiring(acquire) if acquire.is_won() => {
@@ -515,12 +548,7 @@ impl Process {
                 let granted = lease.hold(around);
                 let refused = lease.not_prolonged.take();
                 if granted {
-                    let whose = lease.whose.clone();
-                    if let Some(numbers) = lease.claim.numbers().cloned() {
-                        self.numbers.retain(|(known, _)| *known != whose);
-                        self.numbers.push((whose.clone(), numbers));
-                    }
-                    self.replace(whose, number, around);
+                    self.granted(number, around);
                 }
                 if let Some(refused) = refused {
                     self.not_prolonged(number, refused, around);
@@ -533,10 +561,22 @@ impl Process {
                 if let Some(outcome) = release.outcome() {
                     lease.released(outcome, around);
                     self.end(number, around);
+                    self.parted(number, outcome, around);
                 }
             }
             Claim::Ended => self.end(number, around),
         }
+    }
+
+    /// A claim was collected: its client holds what it asked for.
+    pub(super) fn granted(&mut self, number: u64, around: &mut Around<'_>) {
+        let Some(lease) = self.lease(number) else { return };
+        let whose = lease.whose.clone();
+        if let Some(numbers) = lease.claim.numbers().cloned() {
+            self.numbers.retain(|(known, _)| *known != whose);
+            self.numbers.push((whose.clone(), numbers));
+        }
+        self.replace(whose, number, around);
     }
 
     /// A lease that was lost and never released gives way to its client's next one.
@@ -555,12 +595,12 @@ impl Process {
         }
     }
 
-    fn lease(&mut self, number: u64) -> Option<&mut Lease> {
+    pub(super) fn lease(&mut self, number: u64) -> Option<&mut Lease> {
         let place = self.leases.iter().position(|(known, _)| *known == number)?;
         Some(&mut self.leases[place].1)
     }
 
-    fn end(&mut self, number: u64, around: &mut Around<'_>) {
+    pub(super) fn end(&mut self, number: u64, around: &mut Around<'_>) {
         let place = self.leases.iter().position(|(known, _)| *known == number);
         if let Some(place) = place {
             let (_, lease) = self.leases.remove(place);
@@ -590,7 +630,7 @@ impl Process {
     }
 
     /// The terms of a request.
-    fn terms(&self, ttl_ms: u64) -> Result<Terms, redquorum_protocol::BadOption> {
+    pub(super) fn terms(&self, ttl_ms: u64) -> Result<Terms, redquorum_protocol::BadOption> {
         let fixed = Duration::from_millis(self.options.drift_ms);
         let drift = self.lie.drift(Drift { ppm: self.options.drift_ppm, fixed });
         let ttl = Duration::from_millis(ttl_ms);

@@ -90,7 +90,7 @@ impl World {
         for wish in wishes.drain(..) {
             match wish {
                 Wish::Answer(mut answer) => {
-                    for stamp in [&mut answer.from_ns, &mut answer.at_ns, &mut answer.deadline_ns] {
+                    for stamp in answer.stamps() {
                         *stamp = stamp.map(|stamp| self.stamp(stamp));
                     }
                     self.tell(Input::Answered(answer));

@@ -7,7 +7,7 @@ use redquorum_rig::trials::{Case, thrice, with_masters};
 use crate::support::{Ended, ask, folder};
 
 /// Which scenario is there for which lie.
-const CAUGHT: [(Lie, &str); 24] = [
+const CAUGHT: [(Lie, &str); 25] = [
     (Lie::NoDeadlineCheck, "pause-in-flight"),
     (Lie::T0AfterFirstReply, "slow-replies"),
     (Lie::WallClock, "client-wall-clock"),
@@ -32,6 +32,7 @@ const CAUGHT: [(Lie, &str); 24] = [
     (Lie::CertifiesAnywhere, "fenced-certify-late"),
     (Lie::StaysAtEnd, "fenced-counter-poisoned/three-at-end"),
     (Lie::HintUnclamped, "fenced-again"),
+    (Lie::KeepsSome, "several/one-taken"),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {

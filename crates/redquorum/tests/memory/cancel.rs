@@ -110,6 +110,15 @@ async fn a_try_acquire_that_is_dropped_leaves_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_acquire_of_several_that_is_dropped_leaves_no_key() {
+    let start = |lock: &Redlock| lock.acquire_all(["q", "r", "s"]).wait(300 * MS);
+    let dropped = drop_at_every_step(start).await;
+    assert!(dropped > 50, "{dropped}");
+    let dropped = drop_at_every_step(|lock| start(lock).wait(Duration::ZERO)).await;
+    assert!(dropped > 20, "{dropped}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_health_probe_that_is_dropped_leaves_nothing() {
     drop_at_every_step(|lock| {
         let lock = lock.clone();

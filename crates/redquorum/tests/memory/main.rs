@@ -11,6 +11,7 @@ mod guard;
 mod lease;
 mod many;
 mod reentry;
+mod several;
 mod shutdown;
 mod support;
 mod threads;

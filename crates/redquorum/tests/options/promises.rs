@@ -1,9 +1,10 @@
 //! Which types may go to other threads: checked when this is compiled.
 
 use redquorum::{
-    Acquire, AcquireError, Acquiring, Answer, Backoff, BadOption, BadUrl, BuildError, Builder,
-    Cause, Connecting, Deadline, ExtendError, Health, Hello, Holder, Latency, Lease, LinkState,
-    Loss, Lost, MasterReport, MasterStats, Node, Outcome, Owner, Redlock, Released, Report, Stats,
+    Acquire, AcquireAll, AcquireAllError, AcquireError, Acquiring, AcquiringAll, Answer, Backoff,
+    BadOption, BadUrl, BuildError, Builder, Cause, Connecting, Deadline, ExtendError, FencedLease,
+    Health, Hello, Holder, Latency, Lease, Leases, LinkState, Loss, Lost, LostOne, MasterReport,
+    MasterStats, Node, NotExtended, Outcome, Owner, Redlock, Released, ReleasedAll, Report, Stats,
     Token, TryAcquire, TryAcquiring, Unfinished, memory::Masters,
 };
 
@@ -23,14 +24,22 @@ fn types_and_futures_go_where_they_are_promised_to_go() {
     each!(send_sync: AcquireError, BuildError, ExtendError, Lost, Unfinished, BadOption, BadUrl);
     each!(send_sync: Health, Stats, MasterStats, Latency, Answer, Backoff, Cause, Holder, Hello);
     each!(send_sync: LinkState, Loss, Outcome, Owner, Token, Masters, Box<dyn Node>);
-    each!(send: Acquiring, TryAcquiring, Builder, Connecting<'static>);
+    each!(send_sync: Leases, Leases<FencedLease>, AcquireAll, AcquireAllError, LostOne, NotExtended);
+    each!(send_sync: ReleasedAll);
+    each!(send: AcquiringAll, AcquiringAll<FencedLease>, Acquiring, TryAcquiring, Builder, Connecting<'static>);
     each!(clone: Redlock, Acquire, TryAcquire, Deadline, Masters, AcquireError, BuildError, Stats);
-    each!(unpin: Redlock, Lease, Acquiring, TryAcquiring);
+    each!(unpin: Redlock, Lease, Leases, Acquiring, TryAcquiring, AcquiringAll);
     // Never called: it is enough that it compiles.
     let _ = futures;
 }
 
-async fn futures(lock: Redlock, lease: Lease, deadline: Deadline) {
+async fn futures(lock: Redlock, lease: Lease, leases: Leases<FencedLease>, deadline: Deadline) {
+    is_send(&lock.acquire_all(["r"]).fenced().into_future());
+    is_send(&leases.lost());
+    is_send(&leases.extend());
+    is_send(&leases.extend_to(std::time::Duration::ZERO));
+    is_send(&leases.run(std::future::ready(())));
+    is_send(&leases.release());
     is_send(&Redlock::builder().build());
     is_send(&lock.acquire("r").into_future());
     is_send(&lock.try_acquire("r").into_future());
@@ -48,5 +57,6 @@ async fn futures(lock: Redlock, lease: Lease, deadline: Deadline) {
 #[test]
 fn errors_fit_into_boxes_and_results_of_others() {
     fn error<E: std::error::Error + Send + Sync + 'static>() {}
+    each!(error: AcquireAllError, NotExtended, LostOne);
     each!(error: AcquireError, BuildError, ExtendError, Lost, Unfinished, BadOption, BadUrl);
 }

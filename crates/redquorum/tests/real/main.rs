@@ -37,6 +37,8 @@ mod raw;
 #[cfg(unix)]
 mod reentry;
 #[cfg(unix)]
+mod several;
+#[cfg(unix)]
 mod storm;
 #[cfg(unix)]
 mod support;
@@ -56,6 +58,7 @@ fn main() -> std::process::ExitCode {
         guard::cases(),
         clock::cases(),
         reentry::cases(),
+        several::cases(),
         storm::cases(),
     ];
     redquorum_rig::trials::run(cases.into_iter().flatten())

@@ -81,12 +81,15 @@ fn event() -> impl Strategy<Value = Event> {
     let id = 0..6u64;
     let asked = (client(), id.clone(), name(&["acquire", "extend", "release", "step", "?"]))
         .prop_flat_map(|(client, id, op)| {
-            (prop::option::of(resource()), ttl(), prop::option::of(any::<u64>())).prop_map(
-                move |(resource, ttl_ms, wait_ms)| Event::Asked {
+            let with = prop::collection::vec(resource(), 0..3);
+            let wait = prop::option::of(any::<u64>());
+            (prop::option::of(resource()), with, ttl(), wait).prop_map(
+                move |(resource, with, ttl_ms, wait_ms)| Event::Asked {
                     client: client.clone(),
                     id,
                     op: op.to_string().into(),
                     resource,
+                    with,
                     ttl_ms,
                     wait_ms,
                 },

@@ -55,6 +55,7 @@ impl Run {
                 id,
                 op: op.to_owned().into(),
                 resource: resource.map(Name::from),
+                with: Vec::new(),
                 ttl_ms: Some(2000),
                 wait_ms: Some(wait),
             },

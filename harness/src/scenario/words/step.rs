@@ -13,13 +13,15 @@ use crate::scenario::length::{Length, as_text};
 /// One step of a client's script.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// `acquire L [again] [wait 5s] [ttl 2s] [cancel 100ms]`: ask for the resource; wait at most so long
-    /// (default: one attempt); give the request up after so long. `again`: as the owner of the lease of
-    /// it that the client has, which gets another handle of it; each is released by a `release` of its
-    /// own.
+    /// `acquire L [and M]… [again] [wait 5s] [ttl 2s] [cancel 100ms]`: ask for the resource; wait at most so
+    /// long (default: one attempt); give the request up after so long. With `and`: for all of them, or
+    /// none. `again`: as the owner of the lease of it that the client has, which gets another handle of it;
+    /// each is released by a `release` of its own.
     Acquire {
         /// What to lock.
         resource: Name,
+        /// What else.
+        also: Vec<Name>,
         /// How long to wait while it is taken.
         wait: Length,
         /// Another TTL than the lock's.
@@ -43,10 +45,12 @@ pub enum Step {
         /// At most so long.
         most: Length,
     },
-    /// `release L`.
+    /// `release L [and M]…`.
     Release {
         /// Which lease.
         resource: Name,
+        /// Which others, at once.
+        also: Vec<Name>,
     },
     /// `read R` or `write R`, `write R if L`: touch the register R that the lock protects; with
     /// `if`, only when the client finds that it still holds the lease. `present R under L`, `read R
@@ -87,9 +91,9 @@ impl fmt::Display for Way {
     }
 }
 
-const STEPS: &str = "one of `acquire L [again] [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
+const STEPS: &str = "one of `acquire L [and M] [again] [wait 5s] [ttl 2s] [cancel 1s]`, `extend L [ttl 2s]`, \
                      `keep L for 10s`, `read R [under L] [if L]`, `work 1s`, `write R [under L] \
-                     [if L]`, `present R under L`, `release L`";
+                     [if L]`, `present R under L`, `release L [and M]`";
 
 impl Step {
     /// The TTL that it asks for, if it names one.
@@ -106,11 +110,45 @@ impl Step {
             Self::Acquire { resource, .. }
             | Self::Extend { resource, .. }
             | Self::Keep { resource, .. }
-            | Self::Release { resource } => Some(resource),
+            | Self::Release { resource, .. } => Some(resource),
             Self::Touch { under, held, .. } => under.as_deref().or(held.as_deref()),
             Self::Work(_) => None,
         }
     }
+}
+
+impl Step {
+    /// What it asks for.
+    pub fn acquires(&self) -> impl Iterator<Item = &Name> {
+        let of = match self {
+            Self::Acquire { resource, also, .. } => Some((resource, also)),
+            _ => None,
+        };
+        of.into_iter().flat_map(|(resource, also)| std::iter::once(resource).chain(also))
+    }
+
+    /// What it gives back.
+    pub fn releases(&self) -> impl Iterator<Item = &Name> {
+        let of = match self {
+            Self::Release { resource, also } => Some((resource, also)),
+            _ => None,
+        };
+        of.into_iter().flat_map(|(resource, also)| std::iter::once(resource).chain(also))
+    }
+
+    /// Whether it is about several resources at once.
+    pub const fn is_of_several(&self) -> bool {
+        matches!(self, Self::Acquire { also, .. } | Self::Release { also, .. } if !also.is_empty())
+    }
+}
+
+/// The names behind `and`.
+fn also(words: &mut Words<'_>) -> Result<Vec<Name>, String> {
+    let mut also = Vec::new();
+    while words.rest.next_if_eq(&"and").is_some() {
+        also.push(words.name("the resource after `and`")?);
+    }
+    Ok(also)
 }
 
 impl FromStr for Step {
@@ -121,6 +159,7 @@ impl FromStr for Step {
         let step = match words.next("the verb")? {
             "acquire" => {
                 let resource = words.name("the resource")?;
+                let also = also(&mut words)?;
                 let (mut wait, mut ttl, mut cancel, mut again) = (None, None, None, false);
                 // In any order, each once.
                 while let Some(word) = words.rest.peek().copied() {
@@ -143,7 +182,11 @@ impl FromStr for Step {
                     }
                     *option = words.option(word)?;
                 }
-                Self::Acquire { resource, wait: wait.unwrap_or_default(), ttl, cancel, again }
+                if again && !also.is_empty() {
+                    return Err(words.wrong("`again` is for one resource"));
+                }
+                let wait = wait.unwrap_or_default();
+                Self::Acquire { resource, also, wait, ttl, cancel, again }
             }
             "extend" => {
                 let resource = words.name("the resource")?;
@@ -155,7 +198,10 @@ impl FromStr for Step {
                 let most = most.ok_or_else(|| words.wrong("`for` and a time are missing"))?;
                 Self::Keep { resource, most }
             }
-            "release" => Self::Release { resource: words.name("the resource")? },
+            "release" => {
+                let resource = words.name("the resource")?;
+                Self::Release { resource, also: also(&mut words)? }
+            }
             verb @ ("present" | "read" | "write") => {
                 let register = words.name("the register")?;
                 let under = match words.rest.next_if_eq(&"under") {
@@ -186,8 +232,10 @@ impl FromStr for Step {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Acquire { resource, wait, ttl, cancel, again } => {
-                write!(f, "acquire {resource}{}", if *again { " again" } else { "" })?;
+            Self::Acquire { resource, also, wait, ttl, cancel, again } => {
+                write!(f, "acquire {resource}")?;
+                also.iter().try_for_each(|other| write!(f, " and {other}"))?;
+                f.write_str(if *again { " again" } else { "" })?;
                 let wait = Some(wait).filter(|wait| !wait.is_zero());
                 for (word, length) in
                     [("wait", wait), ("ttl", ttl.as_ref()), ("cancel", cancel.as_ref())]
@@ -203,7 +251,10 @@ impl fmt::Display for Step {
                 write!(f, "extend {resource} ttl {}", compact(*ttl))
             }
             Self::Keep { resource, most } => write!(f, "keep {resource} for {}", compact(*most)),
-            Self::Release { resource } => write!(f, "release {resource}"),
+            Self::Release { resource, also } => {
+                write!(f, "release {resource}")?;
+                also.iter().try_for_each(|other| write!(f, " and {other}"))
+            }
             Self::Touch { register, way, under, held } => {
                 write!(f, "{way} {register}")?;
                 under.as_ref().map_or(Ok(()), |under| write!(f, " under {under}"))?;
@@ -233,6 +284,9 @@ mod tests {
         for text in [
             "acquire L",
             "acquire L wait 5s ttl 1s500ms cancel 10ms",
+            "acquire L and M",
+            "acquire L and M and N wait 5s ttl 1s500ms cancel 10ms",
+            "release L and M",
             "acquire L again",
             "acquire L again wait 5s ttl 3s",
             "extend L",
@@ -256,6 +310,9 @@ mod tests {
             ("", "the verb is missing"),
             ("lock L", "`lock` is no step"),
             ("acquire", "the resource is missing"),
+            ("acquire L and", "the resource after `and` is missing"),
+            ("acquire L M", "`M` is too much"),
+            ("release L and", "the resource after `and` is missing"),
             ("acquire L wait", "the time after `wait` is missing"),
             ("acquire L wait 1s wait 2s", "`wait` is there twice"),
             ("acquire L again again", "`again` is there twice"),

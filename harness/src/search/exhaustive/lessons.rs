@@ -145,12 +145,13 @@ fn with_words(mut lesson: Lesson, words: Words) -> Lesson {
             let script = vec![
                 Step::Acquire {
                     resource: "M".into(),
+                    also: Vec::new(),
                     wait: length(0),
                     ttl: None,
                     cancel: None,
                     again: false,
                 },
-                Step::Release { resource: "M".into() },
+                Step::Release { resource: "M".into(), also: Vec::new() },
             ];
             clients.insert(0, client("c0", 0, script));
         }
@@ -265,6 +266,7 @@ pub(super) fn register() -> Name {
 fn acquire(wait: u64) -> Step {
     Step::Acquire {
         resource: resource(),
+        also: Vec::new(),
         wait: length(wait),
         ttl: None,
         cancel: None,
@@ -286,7 +288,7 @@ const fn work(ms: u64) -> Step {
 }
 
 fn release() -> Step {
-    Step::Release { resource: resource() }
+    Step::Release { resource: resource(), also: Vec::new() }
 }
 
 fn client(id: &str, start: u64, script: Vec<Step>) -> Client {

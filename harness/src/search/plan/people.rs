@@ -89,7 +89,7 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
             }
         }
     }
-    script.push(Step::Release { resource });
+    script.push(Step::Release { resource, also: Vec::new() });
     script
 }
 
@@ -102,6 +102,7 @@ fn acquire(dice: &mut Dice, lock: &Lock, resource: &Name) -> Step {
     });
     Step::Acquire {
         resource: resource.clone(),
+        also: Vec::new(),
         wait: of_millis(wait),
         ttl: dice.maybe(1, 6, |dice| ttl(dice, lock)),
         cancel: cancel.map(of_millis),

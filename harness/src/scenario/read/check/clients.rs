@@ -173,6 +173,7 @@ impl<'a> Run<'a> {
         }
         match step {
             Step::Acquire { wait, cancel, .. } => {
+                self.several(at, step.acquires());
                 self.whole(at, *wait);
                 if cancel.is_some_and(|cancel| cancel.is_zero()) {
                     let mend = "write a time such as 10ms, or leave `cancel` out";
@@ -185,17 +186,14 @@ impl<'a> Run<'a> {
                     self.wrong(at, "the lease is kept for no time", "write a time such as 10s");
                 }
             }
+            Step::Release { .. } => self.several(at, step.releases()),
             _ => {}
         }
-        let acquired = before.iter().filter_map(|step| match step {
-            Step::Acquire { resource, .. } => Some(resource.as_str()),
-            _ => None,
-        });
-        let acquired: Vec<&str> = acquired.collect();
-        if let Some(resource) =
-            step.resource().filter(|_| !matches!(step, Step::Acquire { again: false, .. }))
-            && !acquired.contains(&resource)
-        {
+        let acquired: Vec<&str> =
+            before.iter().flat_map(Step::acquires).map(Name::as_str).collect();
+        let first = step.resource().filter(|_| !matches!(step, Step::Acquire { again: false, .. }));
+        let about = first.into_iter().chain(step.releases().skip(1).map(Name::as_str));
+        if let Some(resource) = about.into_iter().find(|resource| !acquired.contains(resource)) {
             let guess = guess(resource, acquired.iter().copied());
             let or = if guess.is_empty() { "" } else { "or " };
             let mend = format!("{guess}{or}put `acquire {resource}` before it");
@@ -216,6 +214,19 @@ impl<'a> Run<'a> {
                 );
                 self.wrong(&at.word(register), message, mend);
             }
+        }
+    }
+
+    /// Whether each is named once.
+    fn several<'n>(&mut self, at: &Place, names: impl Iterator<Item = &'n Name>) {
+        let mut seen: Vec<&Name> = Vec::new();
+        for name in names {
+            if seen.contains(&name) {
+                let message = format!("`{name}` is named twice");
+                self.wrong(&at.word(name), message, "name each resource once");
+                return;
+            }
+            seen.push(name);
         }
     }
 

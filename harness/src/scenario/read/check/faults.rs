@@ -1,6 +1,7 @@
 //! Faults: that they can strike, that they hit somebody, and that they do something.
 
 use super::Run;
+use crate::name::Name;
 use crate::scenario::near::guess;
 use crate::scenario::read::tree::Place;
 use crate::scenario::{
@@ -9,7 +10,7 @@ use crate::scenario::{
 };
 
 /// What of a step a moment is about.
-type Fits = fn(&Step) -> Option<&str>;
+type Fits = fn(&Step) -> Vec<&str>;
 
 impl Run<'_> {
     pub(super) fn faults(&mut self) {
@@ -144,7 +145,7 @@ impl Run<'_> {
             What::Writes(name) => (name, written, "writes"),
             _ => return,
         };
-        let there: Vec<&str> = script.iter().filter_map(fits).collect();
+        let there: Vec<&str> = script.iter().flat_map(fits).collect();
         if !there.contains(&name) {
             let guess = guess(name, there.iter().copied());
             let mend = match there.first() {
@@ -268,7 +269,7 @@ impl Run<'_> {
     /// Whether anybody locks a resource.
     fn wanted(&mut self, place: &Place, resource: &str) {
         let scripts = self.clients.iter().flat_map(|(_, client)| &client.script);
-        let known: Vec<&str> = scripts.filter_map(acquired).collect();
+        let known: Vec<&str> = scripts.flat_map(acquired).collect();
         if !known.contains(&resource) {
             let guess = guess(resource, known.iter().copied());
             let or = if guess.is_empty() { "" } else { "or " };
@@ -291,37 +292,32 @@ fn picks(which: &Which) -> bool {
     *which != all
 }
 
-fn acquired(step: &Step) -> Option<&str> {
+fn acquired(step: &Step) -> Vec<&str> {
+    step.acquires().map(Name::as_str).collect()
+}
+
+fn extended(step: &Step) -> Vec<&str> {
     match step {
-        Step::Acquire { resource, .. } => Some(resource),
-        _ => None,
+        Step::Extend { resource, .. } | Step::Keep { resource, .. } => vec![resource],
+        _ => Vec::new(),
     }
 }
 
-fn extended(step: &Step) -> Option<&str> {
-    match step {
-        Step::Extend { resource, .. } | Step::Keep { resource, .. } => Some(resource),
-        _ => None,
-    }
+fn released(step: &Step) -> Vec<&str> {
+    step.releases().map(Name::as_str).collect()
 }
 
-fn released(step: &Step) -> Option<&str> {
-    match step {
-        Step::Release { resource } => Some(resource),
-        _ => None,
-    }
+fn read(step: &Step) -> Vec<&str> {
+    touched(step, Way::Read)
 }
 
-fn read(step: &Step) -> Option<&str> {
-    match step {
-        Step::Touch { register, way: Way::Read, .. } => Some(register),
-        _ => None,
-    }
+fn written(step: &Step) -> Vec<&str> {
+    touched(step, Way::Write)
 }
 
-fn written(step: &Step) -> Option<&str> {
+fn touched(step: &Step, what: Way) -> Vec<&str> {
     match step {
-        Step::Touch { register, way: Way::Write, .. } => Some(register),
-        _ => None,
+        Step::Touch { register, way, .. } if *way == what => vec![register],
+        _ => Vec::new(),
     }
 }

@@ -1,0 +1,343 @@
+//! The future of a request for several resources: it carries out what the machine orders, on one claim for
+//! each.
+
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use redquorum_protocol::{Claim, Failure, Input, NodeSet, Order, Patience, Several, Time, Told};
+use tokio::time::{Instant, Sleep};
+
+use super::error::AcquireAllError;
+use super::leases::Leases;
+use super::{Request, Wanted};
+use crate::acquire::Granted;
+use crate::claim::ClaimCell;
+use crate::clock::{Clock, NAP};
+use crate::fleet::Fleet;
+use crate::lease::Lease;
+use crate::reentry::of_kind;
+use crate::report::Report;
+use crate::rooms::{Rooms, Seat};
+use crate::stats::count;
+use crate::trace;
+
+/// The future of an [`AcquireAll`](super::AcquireAll).
+///
+/// # Cancel safety
+/// Dropping it gives the attempt up: what it may have set, on whichever resource, is deleted in the background.
+#[must_use = "futures do nothing unless polled"]
+pub struct AcquiringAll<L = Lease> {
+    stage: Stage,
+    timer: Option<Pin<Box<Sleep>>>,
+    armed: Option<Instant>,
+    kind: PhantomData<fn() -> L>,
+}
+
+enum Stage {
+    /// Nothing was sent yet.
+    Ready(Request),
+    /// Under way.
+    Trying(Box<Attempt>),
+    /// The result was handed out.
+    Done,
+}
+
+/// The machine, and the claims that it orders about.
+struct Attempt {
+    several: Several,
+    members: Vec<Member>,
+    orders: Vec<Order>,
+    clock: Clock,
+    /// The lock that was asked first: it says how to pause.
+    first: Arc<Fleet>,
+    /// What was said of the one that failed last.
+    refused: Report,
+}
+
+struct Member {
+    wanted: Wanted,
+    /// While it waits for its turn among others of this process.
+    seat: Option<Arc<Seat>>,
+    claim: Option<Arc<ClaimCell>>,
+    /// The machine knows what became of it.
+    told: bool,
+}
+
+impl<L> AcquiringAll<L> {
+    pub(super) const fn new(request: Request) -> Self {
+        Self { stage: Stage::Ready(request), timer: None, armed: None, kind: PhantomData }
+    }
+
+    /// Whether a timer for this instant, or for an earlier one, is running.
+    fn sleeps(&mut self, until: Instant, cx: &mut Context<'_>) -> bool {
+        // A nap at most, as for one alone: a shutdown and the end of a suspend are noticed.
+        let until = until.min(Instant::now() + NAP);
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        if self.armed.is_none_or(|armed| armed > until) {
+            self.armed = Some(until);
+            timer.as_mut().reset(until);
+        }
+        let pending = timer.as_mut().poll(cx).is_pending();
+        if !pending {
+            self.armed = None;
+        }
+        pending
+    }
+}
+
+impl<L: Granted> Future for AcquiringAll<L> {
+    type Output = Result<Leases<L>, AcquireAllError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let Stage::Ready(request) = &mut this.stage {
+            let (wait, parts) = (request.wait, std::mem::take(&mut request.parts));
+            let request = Request { parts, ..*request };
+            match request.check::<L>() {
+                Ok(wanted) => this.stage = Stage::Trying(Box::new(Attempt::start(wanted, wait))),
+                Err(error) => {
+                    this.stage = Stage::Done;
+                    return Poll::Ready(Err(error));
+                }
+            }
+        }
+        loop {
+            let Stage::Trying(attempt) = &mut this.stage else {
+                panic!("polled after it was ready")
+            };
+            let result = if attempt.is_shut_down() {
+                Some(Err(AcquireAllError::ShutDown))
+            } else {
+                let next = attempt.look(cx.waker());
+                if attempt.several.is_won() {
+                    attempt.collect();
+                }
+                if attempt.several.is_held() {
+                    Some(Ok(attempt.hand_out()))
+                } else if let Some((member, why)) = attempt.several.failure() {
+                    Some(Err(attempt.failed(member, why)))
+                } else {
+                    match next {
+                        Some(next) if this.sleeps(next, cx) => return Poll::Pending,
+                        _ => None,
+                    }
+                }
+            };
+            if let Some(result) = result {
+                // What is left of the attempt is undone as it is dropped.
+                this.stage = Stage::Done;
+                return Poll::Ready(result);
+            }
+        }
+    }
+}
+
+impl Attempt {
+    fn start(wanted: Vec<Wanted>, wait: Duration) -> Self {
+        let first = wanted.iter().find(|one| one.named == 0).unwrap_or(&wanted[0]).fleet.clone();
+        let clock = first.clock;
+        let mut orders = Vec::new();
+        let several = Several::start(clock.now(), wanted.len(), wait, &mut orders);
+        let member = |wanted| Member { wanted, seat: None, claim: None, told: false };
+        let members = wanted.into_iter().map(member).collect();
+        let refused = Report::default();
+        let mut attempt = Self { several, members, orders, clock, first, refused };
+        attempt.carry_out();
+        attempt
+    }
+
+    fn is_shut_down(&self) -> bool {
+        let mut fleets = self.members.iter().map(|member| &member.wanted.fleet);
+        fleets.any(|fleet| fleet.shut_down.load(Ordering::Acquire))
+    }
+
+    fn tell(&mut self, told: Told) {
+        // The clock is read last: whatever time was lost on the way here counts (R1).
+        let now = self.clock.now();
+        self.several.handle(now, told, &mut self.first.dice(), &mut self.orders);
+        self.carry_out();
+    }
+
+    fn carry_out(&mut self) {
+        // All commands are queued before the first byte is written, and leave together.
+        let mut idle: Vec<(Arc<Fleet>, NodeSet)> = Vec::new();
+        for order in std::mem::take(&mut self.orders) {
+            match order {
+                Order::Try { member, patience } => {
+                    match (self.members[member].start(patience), idle.last_mut()) {
+                        (Some((fleet, nodes)), Some((last, all))) if Arc::ptr_eq(&fleet, last) => {
+                            *all = all.or(nodes);
+                        }
+                        (started, _) => idle.extend(started),
+                    }
+                }
+                Order::Undo { member } => self.members[member].undo(),
+                _ => {}
+            }
+        }
+        for (fleet, nodes) in idle {
+            fleet.flush(nodes);
+        }
+    }
+
+    /// Tells the machine what became of its claims, as far as that is news. Returns when to look again, if
+    /// nobody wakes this before; none: at once.
+    fn look(&mut self, waker: &Waker) -> Option<Instant> {
+        let due = self.several.next_wake();
+        if self.clock.now() >= due {
+            self.tell(Told::Wake);
+        }
+        let mut next = self.clock.timer(self.several.next_wake());
+        let mut news = false;
+        for at in 0..self.members.len() {
+            let member = &mut self.members[at];
+            if let Some(waits) = member.sit(waker) {
+                next = next.min(waits);
+                continue;
+            }
+            let Some(claim) = member.claim.clone().filter(|_| !member.told) else { continue };
+            enum Seen {
+                Won(Time),
+                Failed(Failure, Report),
+                Wait(Time),
+            }
+            let seen = claim.view_and_wait(waker, |state| match state {
+                Claim::Acquiring(acquire) if acquire.is_won() => Seen::Won(acquire.deadline()),
+                Claim::Acquiring(acquire) => match acquire.failure() {
+                    Some(why) => Seen::Failed(why, claim.report(acquire.ballot())),
+                    None => Seen::Wait(acquire.next_wake()),
+                },
+                _ => unreachable!("a claim is collected only with all others"),
+            });
+            let clock = claim.fleet.clock;
+            match seen {
+                Seen::Won(deadline) => {
+                    member.told = true;
+                    // Each lock may have an origin of time of its own; read in this order, it comes out early.
+                    let now = self.clock.now();
+                    let deadline = now.plus(deadline.since(clock.now()));
+                    self.tell(Told::Won { member: at, deadline });
+                    news = true;
+                }
+                Seen::Failed(why, report) => {
+                    member.told = true;
+                    self.refused = report;
+                    self.tell(Told::Failed { member: at, why });
+                    news = true;
+                }
+                Seen::Wait(due) if clock.now() >= due => {
+                    claim.apply(Input::Wake);
+                    news = true;
+                }
+                Seen::Wait(due) => next = next.min(clock.timer(due)),
+            }
+        }
+        (!news).then_some(next)
+    }
+
+    /// Comes for all of them, and looks at the clock once more when it has them (R1).
+    fn collect(&mut self) {
+        for at in 0..self.members.len() {
+            let Some(claim) = &self.members[at].claim else { continue };
+            claim.apply(Input::Collect);
+            let failed = claim.view(|state| match state {
+                Claim::Acquiring(acquire) => {
+                    let why = acquire.failure().unwrap_or(Failure::TooLate);
+                    Some((why, claim.report(acquire.ballot())))
+                }
+                _ => None,
+            });
+            if let Some((why, report)) = failed {
+                self.refused = report;
+                return self.tell(Told::Failed { member: at, why });
+            }
+        }
+        self.tell(Told::Collect);
+    }
+
+    fn hand_out<L: Granted>(&mut self) -> Leases<L> {
+        let mut leases: Vec<(usize, L)> = Vec::with_capacity(self.members.len());
+        for member in &mut self.members {
+            if let Some(claim) = member.claim.take() {
+                // The lease answers for the claim from here on.
+                leases.push((member.wanted.named, of_kind(Lease::new(claim))));
+            }
+        }
+        leases.sort_by_key(|(named, _)| *named);
+        Leases::new(leases.into_iter().map(|(_, lease)| lease).collect())
+    }
+
+    fn failed(&mut self, member: usize, why: Failure) -> AcquireAllError {
+        let (attempts, report) = (self.several.rounds(), std::mem::take(&mut self.refused));
+        let Wanted { fleet, key, .. } = &self.members[member].wanted;
+        let counters = &fleet.counters;
+        let (counter, name) = match why {
+            Failure::NoQuorum => (&counters.no_quorum, "no quorum"),
+            Failure::TooLate => (&counters.too_late, "too late"),
+            _ => (&counters.taken, "taken"),
+        };
+        count(counter);
+        trace::not_acquired(key, attempts, name, &report);
+        let resource = key[fleet.prefix.len()..].to_vec();
+        match why {
+            Failure::NoQuorum => AcquireAllError::NoQuorum { resource, report, attempts },
+            Failure::TooLate => AcquireAllError::TooLate { resource, report, attempts },
+            _ => AcquireAllError::Taken { resource, report, attempts },
+        }
+    }
+}
+
+impl Member {
+    /// Starts a claim; which links are to be flushed is returned. Who waits for one of several has its turn as
+    /// if it wanted that alone.
+    fn start(&mut self, patience: Patience) -> Option<(Arc<Fleet>, NodeSet)> {
+        let Wanted { fleet, key, terms, .. } = &self.wanted;
+        let (key, terms) = (key.clone(), *terms);
+        self.told = false;
+        if patience.wait.is_zero() {
+            let (claim, idle) = ClaimCell::queue(fleet.clone(), key, terms, patience);
+            self.claim = Some(claim);
+            Some((fleet.clone(), idle))
+        } else {
+            self.seat = Some(Rooms::join(fleet, key, terms, patience));
+            None
+        }
+    }
+
+    /// Sees whether its turn has come, or its time is over. If not: when it will be.
+    fn sit(&mut self, waker: &Waker) -> Option<Instant> {
+        let seat = self.seat.as_ref()?;
+        if let Some(claim) = seat.claim(waker) {
+            self.claim = Some(claim);
+        } else if seat.is_over() {
+            self.claim = Some(seat.leave().unwrap_or_else(|| seat.last_attempt()));
+        } else {
+            return Some(seat.clock().timer(seat.give_up));
+        }
+        self.seat = None;
+        None
+    }
+
+    /// Gives up what it asked for, or gives back what it has: nobody has worked under it, so no grace is due.
+    fn undo(&mut self) {
+        if let Some(seat) = self.seat.take() {
+            self.claim = seat.leave();
+        }
+        if let Some(claim) = self.claim.take() {
+            let held = claim.view(|state| matches!(state, Claim::Holding(_)));
+            claim.apply(if held { Input::Release } else { Input::Abandon });
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        // Nothing is left of it, whatever the machine believes: not even where an observer panicked.
+        self.members.iter_mut().for_each(Member::undo);
+    }
+}

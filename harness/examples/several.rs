@@ -1,0 +1,77 @@
+//! How long who wants several resources waits beside those who want one of them, in virtual time: the
+//! table in `docs/safety.md`. Takes some minutes.
+
+use std::collections::BTreeMap;
+
+use redquorum_harness::history::{Event, Phase};
+use redquorum_harness::sabotage::Lie;
+use redquorum_harness::scenario::Scenario;
+use redquorum_harness::sim;
+
+const SEEDS: u64 = 10;
+const ROUNDS: usize = 10;
+
+/// Others on each resource, and how long each pauses between two leases of 20 ms.
+const LOADS: [(&str, usize, u64); 4] = [
+    ("one, a quarter of the time", 1, 60),
+    ("one, half of the time", 1, 20),
+    ("two, all of the time", 2, 0),
+    ("four, all of the time", 4, 0),
+];
+
+fn main() {
+    println!("| others on each resource | 1 resource | 2 at once | 4 at once |");
+    println!("|---|---|---|---|");
+    for (name, others, think) in LOADS {
+        let cells = [1, 2, 4].map(|resources| cell(&scenario(resources, others, think)));
+        println!("| {name} | {} |", cells.join(" | "));
+    }
+}
+
+fn scenario(resources: usize, others: usize, think: u64) -> Scenario {
+    let names: Vec<String> = (1..=resources).map(|number| format!("L{number}")).collect();
+    let all = names.join(" and ");
+    let mut text = format!(
+        "name = \"load\"\nabout = \"A load.\"\n[lock]\nttl = \"2s\"\n[[client]]\nid = \"c\"\nloop = {ROUNDS}\n\
+         think = \"50ms\"\nscript = [\"acquire {all} wait 10s\", \"work 5ms\", \"release {all}\"]\n"
+    );
+    for name in &names {
+        for other in 0..others {
+            let think = if think > 0 { format!("think = \"{think}ms\"\n") } else { String::new() };
+            text += &format!(
+                "[[client]]\nid = \"{name}.{other}\"\nloop = \"100s\"\n{think}\
+                 script = [\"acquire {name} wait 20s\", \"work 20ms\", \"release {name}\"]\n"
+            );
+        }
+    }
+    toml::from_str(&text).expect("it is a scenario")
+}
+
+/// Which part was granted within ten seconds, and the median of how long that took.
+fn cell(scenario: &Scenario) -> String {
+    let (mut took, mut refused) = (Vec::new(), 0);
+    for seed in 1..=SEEDS {
+        let history = sim::run(scenario, seed, Lie::None);
+        let mut asked = BTreeMap::new();
+        for record in &history.records {
+            match &record.event {
+                Event::Phase { phase } if *phase != Phase::Run => break,
+                Event::Asked { client, id, op, resource: Some(resource), .. }
+                    if *client == "c" && op == "acquire" && *resource == "L1" =>
+                {
+                    asked.insert(*id, record.ns);
+                }
+                Event::Answered { id, ok, .. } => match asked.remove(id) {
+                    Some(since) if *ok => took.push((record.ns - since) / 1_000_000),
+                    Some(_) => refused += 1,
+                    None => {}
+                },
+                _ => {}
+            }
+        }
+    }
+    took.sort_unstable();
+    let (got, all) = (took.len(), took.len() + refused);
+    let at = |percent: usize| took.get(got * percent / 100).or(took.last()).copied().unwrap_or(0);
+    format!("{} %, {} ms, {} ms", got * 100 / all.max(1), at(50), at(95))
+}

@@ -1,0 +1,131 @@
+//! Several: requests for several resources at once. Each lease then has an owner of its own, as if it
+//! had been asked for alone.
+
+use std::time::Duration;
+
+use redquorum::{AcquireAll, AcquireAllError, Released};
+use tokio::sync::oneshot;
+
+use super::desk::{Desk, Entry};
+use super::owner::{self, Held, Order};
+use super::voice::Voice;
+use crate::mutex::unpoisoned;
+use crate::name::Name;
+use crate::stamp;
+use crate::talk::{Answer, Each, Why};
+
+impl Desk {
+    pub(super) fn acquire_all(
+        &self,
+        id: u64,
+        (client, resources): (Name, Vec<Name>),
+        ttl: Duration,
+        wait: Duration,
+    ) {
+        let (cancel, cancelled) = oneshot::channel();
+        self.books().acquiring.insert(id, cancel);
+        let (lock, books, fencing) = (self.lock.clone(), self.books.clone(), self.fencing);
+        tokio::spawn(async move {
+            let names = resources.iter().map(Name::as_str);
+            let request = lock.acquire_all(names).ttl(ttl).wait(wait);
+            let from_ns = Some(stamp::now());
+            let result = tokio::select! {
+                // What was won is told, also if the cancel came at the same moment.
+                biased;
+                result = held(request, fencing) => result,
+                _ = cancelled => {
+                    // Here the future is dropped already.
+                    Voice.refuse(id, Why::Cancelled, "cancelled");
+                    return;
+                }
+            };
+            let at_ns = Some(stamp::now());
+            let mut answer = Answer { id, from_ns, at_ns, ..Answer::default() };
+            let mut books = unpoisoned(&books);
+            books.acquiring.remove(&id);
+            match result {
+                Ok(leases) => {
+                    answer.ok = true;
+                    for (lease, resource) in leases.into_iter().zip(resources) {
+                        let deadline = owner::deadline_ns(lease.deadline());
+                        let deadline_ns = Some(deadline);
+                        answer.deadline_ns =
+                            [answer.deadline_ns, deadline_ns].into_iter().flatten().min();
+                        let fence = lease.fencing_token();
+                        answer.each.push(Each { token: None, deadline_ns, fence });
+                        // Entered before it is told: the next request may be about it. One that was
+                        // lost and never released gives way to it.
+                        let whose = (client.clone(), resource);
+                        let orders = owner::spawn(lease, whose.clone(), deadline);
+                        let owner = redquorum::Owner::new();
+                        books.owners.insert(whose, Entry { orders, owner });
+                    }
+                }
+                Err(error) => {
+                    answer.why = Some(why(&error));
+                    answer.text = Some(error.to_string());
+                }
+            }
+            drop(books);
+            Voice.answer(&answer);
+        });
+    }
+
+    pub(super) fn release_all(&self, id: u64, client: Name, resources: Vec<Name>) {
+        let mut handed = Vec::new();
+        for resource in resources {
+            let (to, lease) = oneshot::channel();
+            let whose = (client.clone(), resource);
+            if let Some(owner) = self.books().owners.get(&whose) {
+                // Whose task is gone has no lease, as it is found below.
+                let _ = owner.orders.send(Order::HandOver { to });
+            }
+            handed.push((whose.1, lease));
+        }
+        tokio::spawn(async move {
+            let (mut leases, mut missing) = (Vec::new(), Vec::new());
+            for (resource, lease) in handed {
+                match lease.await {
+                    Ok(lease) => leases.push(lease),
+                    Err(_) => missing.push(resource),
+                }
+            }
+            let from_ns = Some(stamp::now());
+            let released: Vec<_> =
+                leases.into_iter().map(|lease: Held| tokio::spawn(lease.release())).collect();
+            let mut worst = None;
+            for one in released {
+                let Ok(released) = one.await else { continue };
+                // Lost is worse than what nobody knows.
+                let why =
+                    owner::why(released.outcome).map(|why| (why, Released::to_string(&released)));
+                if why.as_ref().is_some_and(|(why, _)| worst.is_none() || *why == Why::Lost) {
+                    worst = why;
+                }
+            }
+            if let Some(resource) = missing.first() {
+                worst = Some((Why::Lost, format!("{client} has no lease of {resource}")));
+            }
+            let (ok, at_ns) = (worst.is_none(), Some(stamp::now()));
+            let (why, text) = worst.unzip();
+            Voice.answer(&Answer { id, ok, from_ns, at_ns, why, text, ..Answer::default() });
+        });
+    }
+}
+
+async fn held(request: AcquireAll, fencing: bool) -> Result<Vec<Held>, AcquireAllError> {
+    Ok(if fencing {
+        request.fenced().await?.into_iter().map(Held::Fenced).collect()
+    } else {
+        request.await?.into_iter().map(Held::Plain).collect()
+    })
+}
+
+const fn why(error: &AcquireAllError) -> Why {
+    match error {
+        AcquireAllError::Taken { .. } => Why::Taken,
+        AcquireAllError::NoQuorum { .. } => Why::NoQuorum,
+        AcquireAllError::TooLate { .. } => Why::Late,
+        _ => Why::Error,
+    }
+}
