@@ -29,6 +29,10 @@ prove *args:
 search *args:
     cargo run --release --quiet -p redquorum-harness -- search {{args}}
 
+# Many clients on real masters, while masters and clients are killed, one at a time: `just soak --for 1h`.
+soak *args:
+    cargo run --quiet -p redquorum-harness --bin redquorum-soak -- {{args}}
+
 # Start real masters (five, or as many as named), print their URLs, stop them on Ctrl-C.
 masters count="5":
     cargo run --quiet -p redquorum-rig --bin masters -- {{count}}

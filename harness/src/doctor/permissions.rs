@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rand::RngExt as _;
 use redis::Value;
-use redquorum_protocol::wire::{Command, GUARD_SCRIPTS, SCRIPTS, counter_of};
+use redquorum_protocol::wire::{Command, GUARD_SCRIPTS, SCRIPTS, channel_of, counter_of};
 use redquorum_protocol::{Call, Fence, Key, TOKEN_LEN, Token};
 
 use super::finding::{Finding, Level};
@@ -36,7 +36,16 @@ pub(super) enum What {
     OneServer,
     Ping,
     Info,
+    Hello,
+    Subscribe,
+    Unsubscribe,
+    Publish,
+    NumSub,
 }
+
+/// What is lost without one of the commands of wake-ups, and how to allow them.
+const NOT_WOKEN: &str = "who waits is not woken by a release, and tries again and again";
+const ALLOW_WAKE_UPS: &str = "allow +hello +subscribe +unsubscribe +publish +pubsub|numsub and the channels &redquorum:free:*";
 
 impl What {
     /// The command, what does not work without it, and how to allow it.
@@ -91,6 +100,19 @@ impl What {
                 "a restart is not seen, nor one server under two URLs; a lock with a guard never trusts this master",
                 "allow +info",
             ),
+            Self::Hello => ("HELLO 3", NOT_WOKEN, ALLOW_WAKE_UPS),
+            Self::Subscribe => ("SUBSCRIBE", NOT_WOKEN, ALLOW_WAKE_UPS),
+            Self::Unsubscribe => (
+                "UNSUBSCRIBE",
+                "the master goes on to tell of resources that nobody waits for any more, until the connection ends",
+                ALLOW_WAKE_UPS,
+            ),
+            Self::Publish => ("PUBLISH", NOT_WOKEN, ALLOW_WAKE_UPS),
+            Self::NumSub => (
+                "PUBSUB NUMSUB",
+                "a process hands its leases on among its own tasks without end while others wait",
+                ALLOW_WAKE_UPS,
+            ),
         }
     }
 
@@ -143,6 +165,7 @@ pub(super) fn attempt(
         refused => refused,
     };
     note(What::Guarded, guarded);
+    note_wake_ups(line, &keys.key, &mut note)?;
     Ok(trials)
 }
 
@@ -165,6 +188,24 @@ fn note_client(
     } else if let Some(id) = known {
         note(What::ClientKill, line.ask(&["CLIENT", "KILL", "ID", &id])?.map(drop));
     }
+    Ok(())
+}
+
+/// Listens on a connection of its own: by the older protocol, in which an answer is an answer. Then it
+/// asks for the newer one.
+fn note_wake_ups(
+    line: &mut Line<'_>,
+    key: &Key,
+    note: &mut impl FnMut(What, Asked<()>) -> bool,
+) -> Result<(), Unreached> {
+    let channel = String::from_utf8_lossy(&channel_of(key)).into_owned();
+    note(What::Publish, line.ask(&["PUBLISH", &channel, ""])?.map(drop));
+    note(What::NumSub, line.ask(&["PUBSUB", "NUMSUB", &channel])?.map(drop));
+    let mut ears = line.another()?;
+    note(What::Subscribe, ears.ask(&["SUBSCRIBE", &channel])?.map(drop));
+    note(What::Unsubscribe, ears.ask(&["UNSUBSCRIBE", &channel])?.map(drop));
+    // One that could not stop to listen could say nothing else.
+    note(What::Hello, line.another()?.ask(&["HELLO", "3"])?.map(drop));
     Ok(())
 }
 
@@ -313,6 +354,11 @@ mod tests {
             (What::ClientId, true, Level::Warn, "+client|id"),
             (What::ClientKill, true, Level::Warn, "+client|kill"),
             (What::Ping, true, Level::Warn, "+ping"),
+            (What::Hello, true, Level::Warn, "+hello"),
+            (What::Subscribe, true, Level::Warn, "+subscribe"),
+            (What::Unsubscribe, true, Level::Warn, "+unsubscribe"),
+            (What::Publish, true, Level::Warn, "&redquorum:free:*"),
+            (What::NumSub, true, Level::Warn, "+pubsub|numsub"),
             (What::OneServer, false, Level::Error, "address of the master itself"),
         ];
         for (what, guarded, level, part) in table {

@@ -80,7 +80,7 @@ impl Server {
         }
     }
 
-    /// The connections in whose buffer something waits, oldest first: what the event loop has to
+    /// The connections on which something waits to be read, oldest first: what the event loop has to
     /// do after [`resume`](Self::resume).
     pub fn waiting(&self) -> impl Iterator<Item = Connection> + '_ {
         self.wires.waiting()
@@ -92,11 +92,34 @@ impl Server {
     /// A connection that its client has closed is forgotten after that; one that was reset gets no
     /// replies, and no more than [one read](Close::Reset) of its buffer is executed.
     pub fn serve(&mut self, wall: Wall, connection: Connection, out: &mut Vec<Event>) {
+        self.turn(wall, &[connection], out);
+    }
+
+    /// The same for all connections on which something had arrived before one turn of the event loop.
+    ///
+    /// That a client has closed its end, Redis reads behind what had arrived: in the next turn, and in
+    /// this one it still counts as one who listens.
+    pub fn turn(&mut self, wall: Wall, connections: &[Connection], out: &mut Vec<Event>) {
         if !self.up || self.paused {
             return;
         }
+        for connection in connections {
+            self.execute(wall, *connection, out);
+        }
+        for connection in connections {
+            self.wires.forget(*connection);
+        }
+    }
+
+    fn execute(&mut self, wall: Wall, connection: Connection, out: &mut Vec<Event>) {
         let Some(mut index) = self.wires.index(connection) else { return };
         let id = self.wires.accept(index);
+        if self.wires.at(index).is_ended() {
+            // Nothing stands before its end, and so this turn finds it. What was said to it in the same turn
+            // is still to be written, and never is.
+            out.retain(|said| !matches!(said, Event::Freed(to, _) if *to == connection));
+            return self.wires.remove(index);
+        }
         let (closed, mut room) = self.wires.at(index).end();
         while let Some(request) = self.wires.at(index).next(&mut room) {
             let reply = match request {
@@ -133,9 +156,7 @@ impl Server {
                 out.push(Event::Reply(connection, reply));
             }
         }
-        if closed.is_some() {
-            self.wires.forget(index);
-        }
+        self.wires.at(index).read();
     }
 
     fn greet(&mut self, client_id: u64) -> Reply {
@@ -153,7 +174,7 @@ impl Server {
     /// The client's end of a connection is closed, and the master's kernel knows it. What had
     /// arrived before is still executed when the connection is served: see [`Close`].
     pub fn close(&mut self, connection: Connection, how: Close) {
-        self.wires.close(connection, how);
+        self.wires.close(connection, how, self.paused);
     }
 
     /// Whether the connection is known here: neither dropped nor closed and forgotten.

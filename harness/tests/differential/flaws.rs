@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::{Close, Connection, Event, Reply, Request, Server, Wall};
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Holder, Key};
+use redquorum_protocol::{Answer, Call, Holder, Key};
 
 use crate::model::{Master, right};
 use crate::run::Record;
@@ -30,9 +30,19 @@ enum Flaw {
     PowerLossTakesNothing,
     /// `CLIENT KILL` only says that it did.
     KillSpares,
+    /// Listeners are told also where they are only to be counted.
+    CountingCalls,
+    /// Nobody is told, listeners are only counted.
+    CallsAreCounts,
+    /// Who listens no more is told, and counted.
+    ListensForEver,
+    /// Who deletes is not told, though it listens.
+    DeafToItself,
+    /// Who deletes is told behind its answer.
+    TellsBehindAnswer,
 }
 
-const ALL: [Flaw; 8] = [
+const ALL: [Flaw; 13] = [
     Flaw::ExpiryOffByOne,
     Flaw::RestartRemembers,
     Flaw::RepeatRenews,
@@ -41,6 +51,11 @@ const ALL: [Flaw; 8] = [
     Flaw::TtlRoundedUp,
     Flaw::PowerLossTakesNothing,
     Flaw::KillSpares,
+    Flaw::CountingCalls,
+    Flaw::CallsAreCounts,
+    Flaw::ListensForEver,
+    Flaw::DeafToItself,
+    Flaw::TellsBehindAnswer,
 ];
 
 struct Flawed {
@@ -75,6 +90,44 @@ pub(crate) fn all_noticed(record: &Record) {
 }
 
 impl Flawed {
+    fn misunderstood(&self, request: Request) -> Request {
+        let Request::Lock(command) = request else { return request };
+        Request::Lock(match (self.flaw, command) {
+            (Flaw::KillSpares, Command::Kill { .. })
+            | (Flaw::ListensForEver, Command::Unsubscribe { .. }) => Command::Ping,
+            (Flaw::CountingCalls, Command::Delete { key, token, call: Call::Counted }) => {
+                Command::Delete { key, token, call: Call::Everybody }
+            }
+            (Flaw::CallsAreCounts, Command::Delete { key, token, call: Call::Everybody }) => {
+                Command::Delete { key, token, call: Call::Counted }
+            }
+            (_, command) => command,
+        })
+    }
+
+    /// What one tells itself stands before its answer.
+    fn tell_itself(&self, out: &mut Vec<Event>) {
+        let mut from = 0;
+        while let Some(index) = out[from..].iter().position(|it| matches!(it, Event::Freed(..))) {
+            let index = from + index;
+            let Event::Freed(told, _) = out[index] else { unreachable!("it is one") };
+            let answer = |it: &Event| matches!(it, Event::Reply(..));
+            let next = out[index..].iter().position(answer).map(|next| index + next);
+            from = index + 1;
+            match next.filter(|next| matches!(out[*next], Event::Reply(of, _) if of == told)) {
+                Some(_) if self.flaw == Flaw::DeafToItself => {
+                    out.remove(index);
+                    from = index;
+                }
+                Some(next) if self.flaw == Flaw::TellsBehindAnswer => {
+                    out[index..=next].rotate_left(1);
+                    from = next + 1;
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// As somebody who is not there would have it: the server does it between two turns.
     fn renew(&mut self, wall: Wall, key: &Key, ttl_ms: u64, ghost: Connection) {
         let holder = self.server.keys().find(|(it, ..)| *it == key).map(|(_, token, _)| token);
@@ -95,9 +148,7 @@ impl Master for Flawed {
         if self.flaw == Flaw::SetLostWithClient && self.server.is_paused() {
             return self.held.entry(connection).or_default().push(request);
         }
-        let spared =
-            self.flaw == Flaw::KillSpares && matches!(request, Request::Lock(Command::Kill { .. }));
-        let request = if spared { Request::Lock(Command::Ping) } else { request };
+        let request = self.misunderstood(request);
         self.server.deliver(connection, request);
     }
 
@@ -115,7 +166,7 @@ impl Master for Flawed {
         }
     }
 
-    fn serve(&mut self, wall: Wall, connection: Connection, out: &mut Vec<Event>) {
+    fn turn(&mut self, wall: Wall, connections: &[Connection], out: &mut Vec<Event>) {
         if self.flaw == Flaw::ExpiryOffByOne {
             let last =
                 |(key, _, until): (&Key, _, Wall)| (until / MS == wall / MS).then(|| key.clone());
@@ -125,7 +176,8 @@ impl Master for Flawed {
             }
         }
         let from = out.len();
-        self.server.serve(wall, connection, out);
+        self.server.turn(wall, connections, out);
+        self.tell_itself(out);
         let mut refused = Vec::new();
         for event in &mut out[from..] {
             let Event::Reply(of, reply) = event else { continue };

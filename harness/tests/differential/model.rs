@@ -18,8 +18,8 @@ pub(crate) trait Master {
         self.server().deliver(connection, request);
     }
 
-    fn serve(&mut self, wall: Wall, connection: Connection, out: &mut Vec<Event>) {
-        self.server().serve(wall, connection, out);
+    fn turn(&mut self, wall: Wall, connections: &[Connection], out: &mut Vec<Event>) {
+        self.server().turn(wall, connections, out);
     }
 
     fn close(&mut self, connection: Connection, how: Close) {
@@ -167,9 +167,9 @@ impl<M: Master> Model<M> {
 
     fn serve(&mut self, wall: Wall, events: &mut Vec<Event>) {
         for queue in 0..2 {
-            while let Some(connection) = self.arrived[queue].pop_front() {
-                self.master.serve(wall, connection, events);
-            }
+            // Those that are still to be accepted are read one turn later.
+            let turn = Vec::from(std::mem::take(&mut self.arrived[queue]));
+            self.master.turn(wall, &turn, events);
         }
     }
 

@@ -12,6 +12,9 @@ use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Token};
 /// Connections that are used at the same time.
 pub(crate) const SLOTS: usize = 4;
 
+/// Of these, so many speak RESP3 and listen; they are greeted once, as the library does.
+const LISTENERS: usize = 2;
+
 pub(crate) const KEYS: usize = 3;
 
 const MS: i64 = 1_000_000;
@@ -117,7 +120,22 @@ fn lax(command: Command) -> Request {
     Request::Lax(command, lax)
 }
 
-fn ask(random: &mut Random) -> Ask {
+fn call(random: &mut Random) -> Call {
+    random.of(&[Call::Nobody, Call::Counted, Call::Everybody, Call::Everybody])
+}
+
+/// What only a listener says. Each time with its greeting, so that any step can be left out: without it
+/// a connection that listens could say nothing else.
+fn listening(random: &mut Random) -> [Ask; 2] {
+    let key = key(random.below(KEYS));
+    let command = match random.below(3) {
+        0 => Command::Unsubscribe { key },
+        _ => Command::Subscribe { key },
+    };
+    [Command::Hello, command].map(|command| Ask::Say(Request::Lock(command)))
+}
+
+fn ask(random: &mut Random, slot: usize) -> Ask {
     let key = key(random.below(KEYS));
     let lock = |command| Ask::Say(Request::Lock(command));
     match random.below(1000) {
@@ -133,9 +151,9 @@ fn ask(random: &mut Random) -> Ask {
             };
             Ask::Say(lax(Command::Certify { key, token, fence }))
         }
-        340..420 => lock(Command::Delete { key, token: token(random), call: Call::Nobody }),
-        420..520 => lock(guards(random, key)),
-        520..650 => lock(Command::Keep {
+        340..450 => lock(Command::Delete { key, token: token(random), call: call(random) }),
+        450..540 => lock(guards(random, key)),
+        540..650 => lock(Command::Keep {
             key,
             token: token(random),
             ttl_ms: ttl(random),
@@ -154,7 +172,7 @@ fn ask(random: &mut Random) -> Ask {
             let scripts: Vec<Command> = Command::load_scripts(true).collect();
             lock(scripts[random.below(scripts.len())].clone())
         }
-        975..985 => Ask::Say(Request::Hello),
+        975..985 if slot >= LISTENERS => Ask::Say(Request::Hello),
         _ => Ask::Kill(random.below(SLOTS)),
     }
 }
@@ -180,9 +198,17 @@ fn guards(random: &mut Random, key: Key) -> Command {
     }
 }
 
-fn asks(random: &mut Random) -> Vec<Ask> {
+fn asks(random: &mut Random, slot: usize) -> Vec<Ask> {
     let count = random.of(&[1, 1, 1, 2, 3, 8]);
-    (0..count).map(|_| ask(random)).collect()
+    let mut asks = Vec::new();
+    for _ in 0..count {
+        if slot < LISTENERS && random.below(4) == 0 {
+            asks.extend(listening(random));
+        } else {
+            asks.push(ask(random, slot));
+        }
+    }
+    asks
 }
 
 /// Nanoseconds: mostly so small that keys are met in their last milliseconds.
@@ -208,10 +234,14 @@ pub(crate) fn plan(seed: u64, steps: usize, persistence: Persistence) -> Vec<Ste
         }
         paused = paused.map(|left| left - 1);
         plan.push(match random.below(1000) {
-            0..620 => Step::Say(random.below(SLOTS), asks(&mut random)),
+            0..620 => {
+                let slot = random.below(SLOTS);
+                Step::Say(slot, asks(&mut random, slot))
+            }
             620..700 => {
                 let how = random.of(&[Leave::Half, Leave::Whole, Leave::Reset]);
-                Step::Leave(random.below(SLOTS), asks(&mut random), how)
+                let slot = random.below(SLOTS);
+                Step::Leave(slot, asks(&mut random, slot), how)
             }
             700..910 => Step::Clock(change(&mut random)),
             910..920 => Step::Run(random.of(&[0.5, 1.0, 1.01, 20.0])),

@@ -166,12 +166,22 @@ impl Real {
             return seen;
         }
         let mut heard: Vec<Heard> = (0..self.open.len()).map(|index| self.read(index)).collect();
-        seen.cut = heard.iter().filter(|it| it.dropped).map(|it| it.number).collect();
-        // After this all that arrived before is executed, and what was closed for it is closed.
+        // After this all that arrived before is executed, what was closed for it is closed, and what it
+        // says unasked is here.
         seen.count = Some(self.count());
         for ((_, slot, socket), heard) in self.open.iter_mut().zip(&mut heard) {
+            while !heard.dropped {
+                match socket.overhear() {
+                    Ok(Some(freed)) => heard.replies.push(freed),
+                    Ok(None) => break,
+                    Err(_) => heard.dropped = true,
+                }
+            }
+            if heard.dropped {
+                seen.cut.push(heard.number);
+            }
             // One of which we closed a half is closed by the master, too, and that is no news.
-            heard.dropped = slot.is_some() && (heard.dropped || socket.is_dropped());
+            heard.dropped &= slot.is_some();
         }
         let stays = |number| heard.iter().any(|it: &Heard| it.number == number && !it.dropped);
         self.open.retain(|(number, slot, _)| slot.is_some() && stays(*number));
@@ -286,7 +296,10 @@ impl Real {
         self.expire();
         let mut seen = Seen { wall: self.wall(), count: Some(self.count()), ..Seen::default() };
         for (number, slot, socket) in &mut self.open {
-            assert!(socket.waits() || socket.is_dropped(), "a connection outlived its master");
+            assert!(
+                socket.waits() || socket.overhear().is_err(),
+                "a connection outlived its master"
+            );
             if slot.is_some() {
                 seen.heard.push(Heard { number: *number, dropped: true, ..Heard::default() });
             }

@@ -20,6 +20,8 @@ pub(crate) fn all() -> Vec<Case> {
         with_masters("of_a_long_queue_a_reset_leaves_one_read", one_read),
         with_masters("while_it_loads_the_same_is_refused", loading),
         with_masters("a_replica_has_absolute_expiry_and_no_scripts", replica),
+        with_masters("who_has_closed_its_end_listens_until_that_is_read", ends),
+        with_masters("who_deletes_hears_itself_before_the_answer", itself),
         with_masters("an_id_of_an_earlier_run_may_be_anyones", ids),
     ]
 }
@@ -116,8 +118,14 @@ fn loading() {
     server.set_loading(true);
     let connection = server.connect().unwrap();
     let token = TOKEN;
+    let mut ears = Socket::connect(masters.port(1)).unwrap();
+    let ear = server.connect().unwrap();
     let requests = [
+        Request::Lock(Command::Hello),
+        Request::Lock(Command::Subscribe { key: key(0) }),
+        Request::Lock(Command::Unsubscribe { key: key(0) }),
         set(key(0), 10),
+        Request::Lock(Command::Delete { key: key(0), token, call: Call::Everybody }),
         Request::Lock(Command::Delete { key: key(0), token, call: Call::Nobody }),
         Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true, fence: None }),
         Request::Lock(Command::Ping),
@@ -133,12 +141,19 @@ fn loading() {
         assert!(!reload.is_finished(), "it loads too fast to be seen");
     }
     for request in requests {
+        // One that listens is greeted no more.
+        let listens = matches!(
+            request,
+            Request::Lock(Command::Hello | Command::Subscribe { .. } | Command::Unsubscribe { .. })
+        );
+        let (socket, connection) =
+            if listens { (&mut ears, ear) } else { (&mut socket, connection) };
         socket.write(vec![request.clone()]);
         server.deliver(connection, request.clone());
         let mut out = Vec::new();
         server.serve(0, connection, &mut out);
         let [Event::Reply(_, model)] = &out[..] else { panic!("{out:?}") };
-        match (reply(&mut socket), model) {
+        match (reply(socket), model) {
             (
                 Reply::Answer(Answer::Unknown(Cause::Error(real))),
                 Reply::Answer(Answer::Unknown(Cause::Error(model))),
@@ -181,6 +196,121 @@ fn replica() {
     let left = reply(&mut promoted);
     assert!(matches!(left, Reply::Pttl(1..=40_000)), "{left:?}");
     assert_eq!(reply(&mut promoted), Reply::Answer(Answer::Unknown(Cause::NoScript)));
+}
+
+fn lock(command: Command) -> Request {
+    Request::Lock(command)
+}
+
+fn listen() -> Vec<Request> {
+    vec![lock(Command::Hello), lock(Command::Subscribe { key: key(0) })]
+}
+
+fn delete() -> Request {
+    lock(Command::Delete { key: key(0), token: TOKEN, call: Call::Everybody })
+}
+
+/// One that listens and one that deletes are with a master that is paused; the first closes its end,
+/// behind a command or behind nothing, before the other deletes or after.
+fn ends() {
+    let masters = Masters::builder().count(1).config("protected-mode", "no").start().unwrap();
+    for (behind, first, listeners) in [(1, true, 1), (1, false, 1), (0, true, 0), (0, false, 1)] {
+        let mut ears = Socket::connect(masters.port(1)).unwrap();
+        let mut deletes = Socket::connect(masters.port(1)).unwrap();
+        greeting(&mut deletes);
+        ears.write(listen());
+        (0..2).for_each(|_| assert_eq!(reply(&mut ears), Reply::Answer(Answer::Alive)));
+        deletes.write(vec![set(key(0), 60_000)]);
+        assert_eq!(reply(&mut deletes), Reply::Answer(Answer::Created));
+        // So that neither is still in the turn that comes first.
+        Talk::connect(masters.port(1)).ask("PING");
+        masters.pause(1).unwrap();
+        let leave = |mut ears: Socket| {
+            ears.write(vec![lock(Command::Ping); behind]);
+            ears.close(Leave::Half).unwrap()
+        };
+        let mut left = if first {
+            let left = leave(ears);
+            deletes.write(vec![delete()]);
+            left
+        } else {
+            deletes.write(vec![delete()]);
+            leave(ears)
+        };
+        masters.resume(1).unwrap();
+        let real = reply(&mut deletes);
+        let heard = until_it_ends(&mut left);
+
+        let mut server = server();
+        let [ear, deleter] = [(); 2].map(|()| server.connect().unwrap());
+        server.deliver(deleter, Request::Hello);
+        server.deliver(deleter, set(key(0), 60_000));
+        listen().into_iter().for_each(|request| server.deliver(ear, request));
+        server.turn(0, &[ear, deleter], &mut Vec::new());
+        server.pause();
+        (0..behind).for_each(|_| server.deliver(ear, lock(Command::Ping)));
+        server.close(ear, Close::Fin);
+        server.deliver(deleter, delete());
+        server.resume();
+        assert_eq!(server.waiting().collect::<Vec<_>>(), [ear, deleter]);
+        let (mut out, turn) = (Vec::new(), if first { [ear, deleter] } else { [deleter, ear] });
+        server.turn(0, &turn, &mut out);
+        assert!(!server.knows(ear) && server.waiting().next().is_none());
+        let on = |of| {
+            let said = out.iter().filter_map(move |event| match event {
+                Event::Reply(it, reply) => (*it == of).then(|| reply.clone()),
+                Event::Freed(it, key) => (*it == of).then(|| Reply::Freed(key.clone())),
+                Event::Dropped(_) => None,
+            });
+            said.collect::<Vec<_>>()
+        };
+        let wanted = if listeners == 0 { Answer::Deleted } else { Answer::Freed { listeners } };
+        assert_eq!((&real, on(deleter)), (&Reply::Answer(wanted), vec![real.clone()]));
+        assert_eq!(heard, on(ear), "{behind} {first}");
+        // Behind nothing it is closed in that turn, and what it was told is not written any more.
+        assert_eq!(heard.len(), 2 * behind);
+    }
+}
+
+fn until_it_ends(socket: &mut Socket) -> Vec<Reply> {
+    let mut heard = Vec::new();
+    while socket.waits() {
+        heard.push(reply(socket));
+    }
+    loop {
+        match socket.overhear() {
+            Ok(Some(freed)) => heard.push(freed),
+            Ok(None) => sleep(Duration::from_millis(1)),
+            Err(_) => return heard,
+        }
+    }
+}
+
+/// So up to 7.0; from 7.2 on it comes behind the answer. A link takes either.
+fn itself() {
+    let masters = Masters::start(1).unwrap();
+    let mut socket = Socket::connect(masters.port(1)).unwrap();
+    greeting(&mut socket);
+    let requests = [listen(), vec![set(key(0), 60_000), delete()]].concat();
+    socket.write(requests.clone());
+    let real: Vec<Reply> = (0..5).map(|_| reply(&mut socket)).collect();
+    let mut server = server();
+    let connection = server.connect().unwrap();
+    server.deliver(connection, Request::Hello);
+    server.serve(0, connection, &mut Vec::new());
+    requests.into_iter().for_each(|request| server.deliver(connection, request));
+    let mut out = Vec::new();
+    server.serve(0, connection, &mut out);
+    let model: Vec<Reply> = out
+        .into_iter()
+        .map(|event| match event {
+            Event::Reply(_, reply) => reply,
+            Event::Freed(_, key) => Reply::Freed(key),
+            Event::Dropped(_) => panic!("it is dropped"),
+        })
+        .collect();
+    assert_eq!(real, model);
+    assert_eq!(real[3..], [Reply::Freed(key(0)), Reply::Answer(Answer::Freed { listeners: 1 })]);
 }
 
 /// Which is why a link remembers the run id with the client's.

@@ -6,7 +6,9 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use redquorum_harness::sim::server::{Reply, Request};
-use redquorum_protocol::wire::{Command, Expect, Frame, Greeting, Hello, parse, write_command};
+use redquorum_protocol::wire::{
+    Command, Expect, Frame, Greeting, Hello, freed, is_unasked, parse, write_command,
+};
 use redquorum_protocol::{Answer, Token};
 
 use crate::plan::Leave;
@@ -51,13 +53,32 @@ impl Socket {
         !self.asked.is_empty()
     }
 
-    /// The next reply to what was asked.
+    /// The next reply to what was asked, or what comes unasked before it.
     pub(crate) fn read(&mut self) -> Result<Said, Gone> {
-        let request = self.asked.pop_front().expect("something was asked");
-        if let Request::Hello = request {
+        if let Some(Request::Hello) = self.asked.front() {
+            self.asked.pop_front();
             return self.read_hello();
         }
-        self.frame(|frame| Said::Reply(reply(&request, frame)))
+        self.fill()?;
+        if let Some(freed) = self.first(unasked) {
+            self.take(|_| ());
+            return Ok(Said::Reply(freed));
+        }
+        let request = self.asked.pop_front().expect("something was asked");
+        Ok(self.take(|frame| Said::Reply(reply(&request, frame))))
+    }
+
+    /// What is here already, and came unasked. Nothing else is to be read on it.
+    pub(crate) fn overhear(&mut self) -> Result<Option<Reply>, Gone> {
+        while !self.is_whole() {
+            self.stream.set_nonblocking(true).unwrap();
+            let received = self.receive();
+            self.stream.set_nonblocking(false).unwrap();
+            if !received? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.take(unasked).expect("a reply to no request")))
     }
 
     fn read_hello(&mut self) -> Result<Said, Gone> {
@@ -71,30 +92,43 @@ impl Socket {
     }
 
     fn frame<T>(&mut self, with: impl FnOnce(&Frame<'_>) -> T) -> Result<T, Gone> {
-        let mut chunk = [0; 4096];
-        while parse(&self.bytes, usize::MAX).expect("Redis's protocol").is_none() {
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return Err(Gone),
-                Ok(count) => self.bytes.extend(&chunk[..count]),
-                Err(error) if silent(&error) => panic!("no answer within {PATIENCE:?}"),
-                Err(_) => return Err(Gone),
-            }
-        }
-        let (frame, used) = parse(&self.bytes, usize::MAX).unwrap().expect("complete");
-        let value = with(&frame);
-        self.bytes.drain(..used);
-        Ok(value)
+        self.fill()?;
+        Ok(self.take(with))
     }
 
-    /// Whether the master has closed it; nothing is to be read on it.
-    pub(crate) fn is_dropped(&mut self) -> bool {
-        self.stream.set_nonblocking(true).unwrap();
-        let read = self.stream.read(&mut [0; 16]);
-        self.stream.set_nonblocking(false).unwrap();
-        match read {
-            Ok(0) => true,
-            Ok(_) => panic!("a reply to no request"),
-            Err(error) => !silent(&error),
+    fn fill(&mut self) -> Result<(), Gone> {
+        while !self.is_whole() {
+            assert!(self.receive()?, "no answer within {PATIENCE:?}");
+        }
+        Ok(())
+    }
+
+    fn is_whole(&self) -> bool {
+        parse(&self.bytes, usize::MAX).expect("Redis's protocol").is_some()
+    }
+
+    fn first<T>(&self, with: impl FnOnce(&Frame<'_>) -> T) -> T {
+        with(&parse(&self.bytes, usize::MAX).unwrap().expect("complete").0)
+    }
+
+    fn take<T>(&mut self, with: impl FnOnce(&Frame<'_>) -> T) -> T {
+        let value = self.first(with);
+        let (_, used) = parse(&self.bytes, usize::MAX).unwrap().expect("complete");
+        self.bytes.drain(..used);
+        value
+    }
+
+    /// Some more bytes. Whether any came.
+    fn receive(&mut self) -> Result<bool, Gone> {
+        let mut chunk = [0; 4096];
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(Gone),
+            Ok(count) => {
+                self.bytes.extend(&chunk[..count]);
+                Ok(true)
+            }
+            Err(error) if silent(&error) => Ok(false),
+            Err(_) => Err(Gone),
         }
     }
 
@@ -161,6 +195,12 @@ fn reply(request: &Request, frame: &Frame<'_>) -> Reply {
         (_, Frame::Error(text)) if text.starts_with(b"LOADING") => Reply::Error("LOADING"),
         (request, frame) => panic!("{request:?} was answered with {frame:?}"),
     }
+}
+
+/// What a master says unasked.
+fn unasked(frame: &Frame<'_>) -> Option<Reply> {
+    let key = || freed(frame).unwrap_or_else(|| panic!("unasked: {frame:?}"));
+    is_unasked(frame).then(|| Reply::Freed(key().into()))
 }
 
 fn read(command: &Command, frame: &Frame<'_>) -> Answer {

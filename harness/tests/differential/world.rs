@@ -10,7 +10,7 @@ pub(crate) struct Seen {
     pub(crate) wall: Wall,
     /// Of each connection of which something was seen.
     pub(crate) heard: Vec<Heard>,
-    /// The connections that ended before all their replies had come.
+    /// The connections that ended: maybe before all their replies had come.
     pub(crate) cut: Vec<usize>,
     /// How many keys it has, those included that have expired unseen.
     pub(crate) count: Option<usize>,

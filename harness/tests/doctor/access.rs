@@ -9,6 +9,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: a_user_who_may_load_no_scripts_is_told_what_to_allow,
         with_masters: the_least_permissions_that_the_docs_name_are_no_error,
+        with_masters: what_wakes_who_waits_is_asked_for_by_name,
         with_masters: a_wrong_and_a_missing_password_are_told_apart_and_not_repeated,
     ]
 }
@@ -56,6 +57,32 @@ fn the_least_permissions_that_the_docs_name_are_no_error() {
             && found.mend.as_deref().is_some_and(|mend| mend.contains("--prefix"))
     };
     assert!(said.findings.iter().any(asks), "{said:#?}");
+}
+
+fn what_wakes_who_waits_is_asked_for_by_name() {
+    let masters = masters(1);
+    let all = "resetchannels ~* +@all -config|get";
+    let urls = urls(&masters, &format!("{all} &redquorum:free:*"));
+    let warned = |urls: &[String]| {
+        let (_, said) = examine(urls, &[]);
+        let found = said.findings.iter().filter(|found| found.check == "permissions");
+        found.filter(|it| it.level == "warn").map(|it| it.text.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(warned(&urls), Vec::<String>::new());
+    for (forbidden, command) in [
+        ("-subscribe", "SUBSCRIBE"),
+        ("-unsubscribe", "UNSUBSCRIBE"),
+        ("-publish", "PUBLISH"),
+        ("-pubsub", "PUBSUB NUMSUB"),
+    ] {
+        let urls = self::urls(&masters, &format!("{all} &redquorum:free:* {forbidden}"));
+        let warned = warned(&urls);
+        let named = format!("{command} is refused (NOPERM");
+        assert!(warned.len() == 1 && warned[0].starts_with(&named), "{forbidden}: {warned:?}");
+    }
+    let urls = self::urls(&masters, all);
+    let warned = warned(&urls);
+    assert!(warned.len() == 2 && warned.iter().all(|it| it.contains("channels")), "{warned:?}");
 }
 
 fn a_wrong_and_a_missing_password_are_told_apart_and_not_repeated() {

@@ -9,6 +9,7 @@ mod kinds;
 mod logs;
 mod order;
 mod panics;
+mod pushes;
 mod scripted;
 mod secrets;
 mod swell;

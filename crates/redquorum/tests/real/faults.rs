@@ -5,6 +5,7 @@
 //! of the hostile kind.
 
 mod access;
+mod deaf;
 mod keys;
 mod outages;
 mod refusals;
@@ -13,8 +14,15 @@ mod shapes;
 use redquorum_rig::trials::Case;
 
 pub(crate) fn cases() -> Vec<Case> {
-    [refusals::cases(), access::cases(), keys::cases(), outages::cases(), shapes::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        refusals::cases(),
+        access::cases(),
+        deaf::cases(),
+        keys::cases(),
+        outages::cases(),
+        shapes::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -43,6 +43,8 @@ mod storm;
 #[cfg(unix)]
 mod support;
 #[cfg(unix)]
+mod waking;
+#[cfg(unix)]
 mod zombies;
 
 #[cfg(unix)]
@@ -60,6 +62,7 @@ fn main() -> std::process::ExitCode {
         reentry::cases(),
         several::cases(),
         storm::cases(),
+        waking::cases(),
     ];
     redquorum_rig::trials::run(cases.into_iter().flatten())
 }

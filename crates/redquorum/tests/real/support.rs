@@ -25,12 +25,17 @@ const HANGS: Duration = Duration::from_secs(20);
 
 /// Runs an async test in a runtime of its own. A test that hangs is a failed test.
 pub(crate) fn run(test: impl Future<Output = ()>) {
+    run_within(HANGS, test);
+}
+
+/// The same for one that takes longer.
+pub(crate) fn run_within(time: Duration, test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a runtime");
-    let ended = runtime.block_on(async { tokio::time::timeout(HANGS, Box::pin(test)).await });
+    let ended = runtime.block_on(async { tokio::time::timeout(time, Box::pin(test)).await });
     runtime.shutdown_background();
     ended.expect("the test hangs");
 }

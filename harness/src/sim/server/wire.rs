@@ -34,6 +34,8 @@ pub(super) struct Wire {
     /// `None` while it waits to be accepted.
     client_id: Option<u64>,
     closed: Option<Close>,
+    /// All that will be read of it was read: the next turn finds its end.
+    over: bool,
     /// What it listens for.
     channels: Vec<Key>,
 }
@@ -56,9 +58,19 @@ impl Wire {
         }
     }
 
+    /// Its client has closed it, and nothing that had arrived before is left.
+    pub(super) fn is_ended(&self) -> bool {
+        self.closed.is_some() && self.inbox.is_empty()
+    }
+
     /// How its client closed it, and how many bytes of its buffer will be read.
     pub(super) fn end(&self) -> (Option<Close>, usize) {
         (self.closed, if self.closed == Some(Close::Reset) { READ } else { usize::MAX })
+    }
+
+    /// The event loop was there.
+    pub(super) fn read(&mut self) {
+        self.over = self.closed.is_some();
     }
 
     /// The next request, if it is within what is read.
@@ -120,14 +132,16 @@ impl Wires {
     }
 
     pub(super) fn waiting(&self) -> impl Iterator<Item = Connection> + '_ {
-        self.open.iter().filter(|(_, wire)| !wire.inbox.is_empty()).map(|(it, _)| *it)
+        let waits = |wire: &Wire| !wire.inbox.is_empty() || wire.closed.is_some();
+        self.open.iter().filter(move |(_, wire)| waits(wire)).map(|(it, _)| *it)
     }
 
-    /// With nothing in its buffer it is forgotten at once.
-    pub(super) fn close(&mut self, connection: Connection, how: Close) {
+    /// With nothing in its buffer it is forgotten at once; but while its master is paused it counts as one
+    /// who listens, if it did.
+    pub(super) fn close(&mut self, connection: Connection, how: Close, paused: bool) {
         let Some(index) = self.index(connection) else { return };
         let wire = &mut self.open[index].1;
-        if wire.inbox.is_empty() {
+        if wire.inbox.is_empty() && (!paused || wire.channels.is_empty()) {
             self.open.remove(index);
         } else if wire.closed != Some(Close::Reset) {
             wire.closed = Some(how);
@@ -140,15 +154,22 @@ impl Wires {
         let mut count = 0;
         for (connection, wire) in listen {
             count += 1;
-            if call == Call::Everybody && wire.closed.is_none() {
+            if call == Call::Everybody && wire.closed != Some(Close::Reset) {
                 out.push(Event::Freed(*connection, key.clone()));
             }
         }
         count
     }
 
-    pub(super) fn forget(&mut self, index: usize) {
+    pub(super) fn remove(&mut self, index: usize) {
         self.open.remove(index);
+    }
+
+    /// If it was closed, and all of it is read.
+    pub(super) fn forget(&mut self, connection: Connection) {
+        if let Some(index) = self.index(connection).filter(|index| self.open[*index].1.over) {
+            self.open.remove(index);
+        }
     }
 
     /// Returns whether there was one.

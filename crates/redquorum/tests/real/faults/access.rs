@@ -21,7 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 /// What a user needs at least, with the keys of the lock's prefix.
-const MINIMAL_ACL: &str =
+pub(super) const MINIMAL_ACL: &str =
     "resetkeys ~lock:* -@all +set +get +del +pttl +pexpire +evalsha +script|load";
 
 /// What it needs for `health()`, for telling two addresses of one server, for killing its old
@@ -147,7 +147,7 @@ async fn a_planted_password_is_told_nowhere() {
 }
 
 /// Masters with a user who may do this, and a lock that is that user, in this database.
-async fn with_user(acl: &str, database: u32) -> (Masters, Redlock) {
+pub(super) async fn with_user(acl: &str, database: u32) -> (Masters, Redlock) {
     let masters = own(3);
     all(&masters)
         .for_each(|node| done(&masters, node, &format!("ACL SETUSER locker on >pw {acl}")));
@@ -159,7 +159,7 @@ async fn with_user(acl: &str, database: u32) -> (Masters, Redlock) {
 }
 
 /// All that a lock does with its keys, and whether it could.
-async fn works(lock: &Redlock) -> Result<(), String> {
+pub(super) async fn works(lock: &Redlock) -> Result<(), String> {
     let lease = lock.acquire("r").wait(Duration::ZERO).await.map_err(|error| error.to_string())?;
     let rival = lock.try_acquire("r").await.map_err(|error| error.to_string())?;
     assert!(rival.is_none());

@@ -25,9 +25,11 @@ async fn waiting_does_not_spin() {
     answered(&lock).await;
     let before = calls(&masters, 1, "set");
     assert_eq!(before, 1, "the counter sees an attempt");
-    let error = lock.acquire("r").wait(CALM).await.unwrap_err();
+    // Another process, and one that is not woken.
+    let other = built(calm(&masters).wake_ups(false)).await;
+    let error = other.acquire("r").wait(CALM).await.unwrap_err();
     let AcquireError::Taken { attempts, .. } = error else { panic!("{error}") };
-    answered(&lock).await;
+    answered(&other).await;
     let sets = calls(&masters, 1, "set") - before;
     assert_eq!(sets, u64::from(attempts), "one command for each attempt");
     // Pauses of up to 10, 20, … 250 ms, half of that on average: some ten in a second.
@@ -45,7 +47,7 @@ async fn no_policy_however_eager_makes_a_waiter_spin() {
         false => builder.retry(Backoff::Fixed(MS)),
     };
     for own in [true, false] {
-        let lock = built(eager(calm(masters), own)).await;
+        let lock = built(eager(calm(masters).wake_ups(false), own)).await;
         let error = lock.acquire(&r).wait(200 * MS).await.unwrap_err();
         let AcquireError::Taken { attempts, .. } = error else { panic!("{error}") };
         // At least a millisecond between two of them.

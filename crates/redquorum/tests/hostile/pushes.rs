@@ -1,0 +1,112 @@
+//! Masters that say too much unasked: what nobody asked for, of resources that nobody waits for, without
+//! end, or what is no message at all. It is bounded and harmless, and the others go on to wake.
+
+use std::future::IntoFuture;
+use std::time::Duration;
+
+use redquorum::memory::Masters;
+use tokio::time::{Instant, sleep};
+
+use crate::scripted::{Args, Say, Scripted};
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+fn bulk(text: &[u8]) -> Vec<u8> {
+    [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
+}
+
+fn push(words: &[&[u8]]) -> Vec<u8> {
+    let words: Vec<u8> = words.iter().flat_map(|word| bulk(word)).collect();
+    [format!(">{}\r\n", words.iter().filter(|byte| **byte == b'$').count()).as_bytes(), &words]
+        .concat()
+}
+
+fn told(kind: &str, channel: &[u8]) -> Vec<u8> {
+    [b">3\r\n", &*bulk(kind.as_bytes()), &*bulk(channel), b":1\r\n"].concat()
+}
+
+/// A master that listens as it should, and says this behind it.
+fn listens_and_says(args: Option<&Args<'_>>, behind: impl Fn(&[u8]) -> Vec<u8>) -> Say {
+    match args {
+        Some([b"HELLO", ..]) => Say::line("%1\r\n+proto\r\n:3"),
+        Some([b"SUBSCRIBE", channel]) => {
+            Say::Bytes([told("subscribe", channel), behind(channel)].concat())
+        }
+        Some([b"UNSUBSCRIBE", channel]) => Say::Bytes(told("unsubscribe", channel)),
+        _ => Say::Well,
+    }
+}
+
+/// What a master may say behind its answer, and whether that is the end of its connection.
+fn sayings() -> Vec<(&'static str, Vec<u8>, bool)> {
+    let nobody = push(&[b"message", b"redquorum:free:nobody", b""]);
+    vec![
+        ("nothing", Vec::new(), false),
+        ("of a resource that nobody waits for", nobody.clone(), false),
+        ("the same without end, nearly", nobody.repeat(100_000), false),
+        ("on another channel", push(&[b"message", b"news", b"hello"]), false),
+        ("a message that is too short", push(&[b"message"]), false),
+        ("of another kind", push(&[b"invalidate", b"r"]), false),
+        ("an empty push", b">0\r\n".to_vec(), false),
+        ("a push of a number", b">1\r\n:7\r\n".to_vec(), false),
+        ("an answer that nobody asked for", told("subscribe", b"redquorum:free:r"), true),
+        ("a value that nobody asked for", b"+OK\r\n".to_vec(), true),
+        ("no protocol", b">x\r\n".to_vec(), true),
+        ("a push that is too long", [b">1\r\n$999999999\r\n".to_vec()].concat(), true),
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_one_master_says_unasked_the_others_wake_who_waits() {
+    for (what, said, ends) in sayings() {
+        let masters = Masters::new(2);
+        let bad = Scripted::new("bad", move |args| listens_and_says(args, |_| said.clone()));
+        let seen = bad.seen();
+        let lock = || masters.builder().node(bad.clone()).ttl(60 * SECOND).build();
+        let [one, two] = [lock().await.unwrap(), lock().await.unwrap()];
+        let lease = one.acquire("r").await.unwrap();
+        let waiter = tokio::spawn(two.acquire("r").wait(60 * SECOND).into_future());
+        sleep(10 * SECOND).await;
+        assert!(!waiter.is_finished(), "{what}");
+        let connects = seen.connects();
+        assert_eq!(connects > 2, ends, "{what}: {connects} connects");
+        assert!(connects < 60 && seen.commands() < 1000, "{what}: {}", seen.commands());
+        let before = Instant::now();
+        lease.release().await;
+        let lease = waiter.await.unwrap().unwrap();
+        assert!(before.elapsed() < 50 * MS, "{what}: {:?}", before.elapsed());
+        lease.release().await;
+        sleep(SECOND).await;
+        let left: usize = two.stats().masters.iter().map(|master| master.listens).sum();
+        assert_eq!((left, two.stats().waiting), (0, 0), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_told_again_and_again_that_it_is_free_asks_no_faster_than_a_round_takes() {
+    let masters = Masters::new(2);
+    let bad = Scripted::new("bad", |args| match args {
+        // Somebody else holds it here, and each look at it is answered by a message as well.
+        Some([b"EVALSHA", ..]) => {
+            let free = push(&[b"message", b"redquorum:free:r", b""]);
+            Say::Bytes([b"*2\r\n:60000\r\n$1\r\nx\r\n".as_slice(), &free.repeat(100)].concat())
+        }
+        Some([b"SET", ..]) => Say::line("$-1"),
+        args => listens_and_says(args, |_| Vec::new()),
+    });
+    let seen = bad.seen();
+    let lock = || masters.builder().node(bad.clone()).ttl(60 * SECOND).build();
+    let [one, two] = [lock().await.unwrap(), lock().await.unwrap()];
+    let lease = one.acquire("r").await.unwrap();
+    let waiter = tokio::spawn(two.acquire("r").wait(60 * SECOND).into_future());
+    sleep(SECOND).await;
+    let before = seen.commands();
+    sleep(10 * SECOND).await;
+    let asked = seen.commands() - before;
+    println!("{asked} commands in ten seconds");
+    // A hint is followed after some milliseconds, by a SET and a clean-up at most.
+    assert!((20..=4000).contains(&asked), "{asked} commands in ten seconds");
+    lease.release().await;
+    drop(waiter.await.unwrap().unwrap());
+}

@@ -1,0 +1,268 @@
+//! Who waits on real masters: it is woken by a release, whatever became of its connections meanwhile,
+//! and leaves nothing behind, neither here nor on a master.
+//!
+//! Where masters may not say that something became free is in `faults/deaf.rs`.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use redquorum::{Lease, Redlock};
+use redquorum_rig::trials::{Case, with_masters};
+use redquorum_rig::{Masters, Persistence, Reply};
+use tokio::time::{Instant, sleep};
+
+use crate::support::*;
+
+pub(crate) fn cases() -> Vec<Case> {
+    let mut cases = cases![
+        a_release_wakes_a_waiter_of_another_lock,
+        a_connection_that_is_killed_listens_anew,
+        masters_that_restart_are_listened_to_anew,
+        waits_dropped_at_any_time_leave_nothing,
+        thousands_of_waits_at_once_leave_nothing,
+    ];
+    let all = || run_within(Duration::from_secs(900), one_after_the_other());
+    cases.push(with_masters("many_resources_waited_for_one_after_the_other_leave_nothing", all));
+    cases
+}
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// So many masters listen for a resource at least.
+fn listens(lock: &Redlock) -> usize {
+    lock.stats().masters.iter().map(|master| master.listens).sum()
+}
+
+/// How many connections listen for a resource, by what its master says.
+fn listeners(masters: &Masters, node: usize, resource: &str) -> i64 {
+    match masters.ask(node, &format!("PUBSUB NUMSUB redquorum:free:{resource}")) {
+        Ok(Reply::Array(said)) => match said.as_slice() {
+            [_, Reply::Integer(count)] => *count,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The channels that anybody listens to, on any master.
+pub(crate) fn channels(masters: &Masters) -> usize {
+    let on = |node| match masters.ask(node, "PUBSUB CHANNELS redquorum:*") {
+        Ok(Reply::Array(channels)) => channels.len(),
+        other => panic!("{other:?}"),
+    };
+    all(masters).map(on).sum()
+}
+
+/// Neither a channel on a master, nor a queue, nor an ear: and the look at them sees some.
+async fn forgotten(masters: &Masters, locks: &[&Redlock]) {
+    let left = || -> usize {
+        let here = locks.iter().map(|lock| lock.stats().waiting + listens(lock)).sum::<usize>();
+        here + channels(masters)
+    };
+    eventually("nothing is left of who waited", || left() == 0).await;
+}
+
+type Waiter = tokio::task::JoinHandle<Lease>;
+
+/// Somebody who waits, and is listening.
+async fn waiter(lock: &Redlock, masters: &Masters, resource: &str) -> Waiter {
+    let request = lock.acquire(resource).wait(LONG).into_future();
+    let waiter = tokio::spawn(async move { request.await.unwrap() });
+    heard(masters, resource).await;
+    waiter
+}
+
+async fn heard(masters: &Masters, resource: &str) {
+    let listens = || all(masters).all(|node| listeners(masters, node, resource) == 1);
+    eventually("all masters are listened to", listens).await;
+}
+
+async fn a_release_wakes_a_waiter_of_another_lock() {
+    let masters = own(3);
+    let builder = || calm(&masters).ttl(LONG);
+    let [one, two] = [built(builder()).await, built(builder()).await];
+    let mut took = Vec::new();
+    for _ in 0..11 {
+        let lease = one.acquire("r").await.unwrap();
+        let waiter = waiter(&two, &masters, "r").await;
+        sleep(30 * MS).await;
+        let before = Instant::now();
+        lease.release().await;
+        let lease = waiter.await.unwrap();
+        took.push(before.elapsed());
+        lease.release().await;
+    }
+    took.sort();
+    // By the looks alone each would take half a second, on average.
+    assert!(took[5] < 100 * MS, "{took:?}");
+    forgotten(&masters, &[&one, &two]).await;
+    cleaned(&masters, "r").await;
+}
+
+async fn a_connection_that_is_killed_listens_anew() {
+    let masters = own(3);
+    let builder = || calm(&masters).ttl(LONG);
+    let [one, two] = [built(builder()).await, built(builder()).await];
+    let lease = one.acquire("r").await.unwrap();
+    let waiter = waiter(&two, &masters, "r").await;
+    for round in 0..3 {
+        let before: u64 = two.stats().masters.iter().map(|master| master.connected).sum();
+        for node in all(&masters) {
+            done(&masters, node, "CLIENT KILL TYPE pubsub");
+        }
+        let connected = || two.stats().masters.iter().map(|master| master.connected).sum::<u64>();
+        eventually("all are connected anew", || connected() == before + 3).await;
+        heard(&masters, "r").await;
+        assert!(!waiter.is_finished(), "{round}");
+    }
+    let before = Instant::now();
+    lease.release().await;
+    let lease = waiter.await.unwrap();
+    assert!(before.elapsed() < AT_ONCE, "{:?}", before.elapsed());
+    lease.release().await;
+    forgotten(&masters, &[&one, &two]).await;
+}
+
+async fn masters_that_restart_are_listened_to_anew() {
+    let masters = Masters::builder().count(3).persistence(Persistence::AofAlways).start().unwrap();
+    let builder = || calm(&masters).ttl(LONG);
+    let [one, two] = [built(builder()).await, built(builder()).await];
+    let lease = one.acquire("r").await.unwrap();
+    let waiter = waiter(&two, &masters, "r").await;
+    for node in all(&masters) {
+        masters.kill(node).unwrap();
+        masters.restart(node).unwrap();
+        heard(&masters, "r").await;
+    }
+    assert!(!waiter.is_finished());
+    let connected = |lock: &Redlock| lock.stats().masters.iter().all(|it| it.owed == 0);
+    eventually("the holder is connected, too", || connected(&one)).await;
+    let before = Instant::now();
+    lease.release().await;
+    let lease = waiter.await.unwrap();
+    assert!(before.elapsed() < AT_ONCE, "{:?}", before.elapsed());
+    lease.release().await;
+    forgotten(&masters, &[&one, &two]).await;
+    cleaned(&masters, "r").await;
+}
+
+/// Waits are dropped between their first poll and long after they began to sleep, some with another
+/// behind them in the queue.
+async fn waits_dropped_at_any_time_leave_nothing() {
+    const WAITS: u32 = 200;
+    let masters = own(3);
+    let builder = || calm(&masters).ttl(LONG);
+    let [one, two] = [built(builder()).await, built(builder()).await];
+    let mut leases = Vec::new();
+    for round in 0..WAITS {
+        leases.push(one.acquire(format!("held-{round}")).await.unwrap());
+    }
+    let mut asleep = 0;
+    for round in 0..WAITS {
+        let after = 20 * MS * round / WAITS;
+        let request = || two.acquire(format!("held-{round}")).wait(LONG).into_future();
+        let (mut waiting, mut behind) = (request(), request());
+        let start = Instant::now();
+        loop {
+            assert!(poll_once(&mut waiting).await.is_pending());
+            if round % 3 == 0 {
+                assert!(poll_once(&mut behind).await.is_pending());
+            }
+            if start.elapsed() >= after {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        asleep += u32::from(listens(&two) == 3);
+        drop(waiting);
+        if round % 6 == 0 {
+            // It is next, and goes, too.
+            let _ = poll_once(&mut behind).await;
+        }
+    }
+    assert!(asleep > WAITS / 10 && asleep < WAITS, "{asleep} of {WAITS} were asleep");
+    forgotten(&masters, &[&two]).await;
+    assert_eq!(keys(&masters, "held-*").len(), 3 * WAITS as usize, "only what is held");
+    for lease in leases {
+        lease.release().await;
+    }
+    cleaned(&masters, "held-*").await;
+    assert_eq!(two.stats().masters.iter().map(|master| master.owed).sum::<usize>(), 0);
+}
+
+async fn thousands_of_waits_at_once_leave_nothing() {
+    const RESOURCES: usize = 2000;
+    let masters = own(3);
+    let builder = || calm(&masters).ttl(LONG);
+    let [one, two] = [built(builder()).await, built(builder()).await];
+    let name = |number: usize| format!("many-{number}");
+    let mut leases = Vec::new();
+    for number in 0..RESOURCES {
+        leases.push(one.acquire(name(number)).await.unwrap());
+    }
+    let waiters: Vec<_> = (0..RESOURCES)
+        .map(|number| {
+            let request = two.acquire(name(number)).wait(LONG).into_future();
+            tokio::spawn(async move { drop(request.await.unwrap()) })
+        })
+        .collect();
+    // What is over the bound of a link is looked at instead.
+    let most = redquorum_protocol::Bounds::for_node_timeout(CALM).listens.min(RESOURCES);
+    eventually("all are listened for", || listens(&two) == 3 * most).await;
+    eventually("by the masters, too", || channels(&masters) == 3 * most).await;
+    for lease in leases {
+        lease.release().await;
+    }
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    forgotten(&masters, &[&one, &two]).await;
+    cleaned(&masters, "many-*").await;
+}
+
+/// `REDQUORUM_RESOURCES=100000` for as many.
+async fn one_after_the_other() {
+    const TASKS: usize = 200;
+    let many = std::env::var("REDQUORUM_RESOURCES").map_or(2000, |text| text.parse().unwrap());
+    let masters = own(3);
+    let builder = || calm(&masters).ttl(LONG);
+    let [one, two] = [built(builder()).await, built(builder()).await];
+    let (next, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let start = Instant::now();
+    let tasks: Vec<_> = (0..TASKS)
+        .map(|_| {
+            let (one, two, next, most) = (one.clone(), two.clone(), next.clone(), most.clone());
+            tokio::spawn(async move {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= many {
+                        return;
+                    }
+                    let name = format!("one-{number}");
+                    let held = one.acquire(&name).await.unwrap();
+                    let mut waiting = two.acquire(&name).wait(LONG).into_future();
+                    while listens(&two) == 0 {
+                        assert!(matches!(poll_once(&mut waiting).await, Poll::Pending));
+                        tokio::task::yield_now().await;
+                    }
+                    most.fetch_max(listens(&two), Ordering::Relaxed);
+                    let (released, lease) = tokio::join!(held.release(), waiting);
+                    drop(released);
+                    lease.unwrap().release().await;
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let most = most.load(Ordering::Relaxed);
+    println!("{many} resources, at most {most} ears at a time, in {:?}", start.elapsed());
+    assert!(most > 0 && most <= 3 * TASKS, "{most}");
+    assert_eq!(two.stats().acquired, many as u64);
+    forgotten(&masters, &[&one, &two]).await;
+    cleaned(&masters, "one-*").await;
+}

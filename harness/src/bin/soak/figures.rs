@@ -1,0 +1,239 @@
+//! Figures: what the clients tell, added up, and what of it is a finding.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What a client process tells every second, since it began.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Line {
+    pub(crate) sections: u64,
+    pub(crate) overlaps: u64,
+    /// Acquires that were dropped by their callers.
+    pub(crate) given_up: u64,
+    pub(crate) acquired: u64,
+    pub(crate) taken: u64,
+    pub(crate) no_quorum: u64,
+    pub(crate) lost: u64,
+    /// Of the library's own: what is left when nobody wants anything any more is a leak.
+    pub(crate) waiting: u64,
+    pub(crate) listens: u64,
+    pub(crate) owed: u64,
+    /// Kilobytes of memory.
+    pub(crate) resident: u64,
+    /// It comes to its end, and this is left of its tasks and its shutdowns.
+    pub(crate) last: bool,
+    pub(crate) tasks: u64,
+    pub(crate) unfinished: u64,
+}
+
+/// See the [module](self).
+#[derive(Default)]
+pub(crate) struct Figures {
+    pub(crate) overlaps: u64,
+    pub(crate) master_kills: u64,
+    pub(crate) client_kills: u64,
+    /// Processes that were told to come to their end, and those of them that did not.
+    pub(crate) processes: u64,
+    pub(crate) hung: u64,
+    /// What is left on the masters.
+    pub(crate) keys: Vec<String>,
+    pub(crate) channels: Vec<String>,
+    lines: BTreeMap<u32, Line>,
+    /// Of each process, when and how much.
+    resident: BTreeMap<u32, Vec<(Duration, u64)>>,
+    most_waiting: u64,
+    most_listens: u64,
+}
+
+/// So much more, in kilobytes, is an allocator's affair.
+const ALLOWANCE: u64 = 8 * 1024;
+
+impl Figures {
+    pub(crate) fn hear(&mut self, process: u32, at: Duration, line: Line) {
+        self.most_waiting = self.most_waiting.max(line.waiting);
+        self.most_listens = self.most_listens.max(line.listens);
+        if !line.last {
+            self.resident.entry(process).or_default().push((at, line.resident));
+        }
+        self.lines.insert(process, line);
+        self.overlaps = self.sum(|line| line.overlaps);
+    }
+
+    fn sum(&self, of: impl Fn(&Line) -> u64) -> u64 {
+        self.lines.values().map(of).sum()
+    }
+
+    fn last(&self, of: impl Fn(&Line) -> u64) -> u64 {
+        self.lines.values().filter(|line| line.last).map(of).sum()
+    }
+
+    /// Where it is.
+    pub(crate) fn line(&self) -> String {
+        format!(
+            "{} critical sections, {} overlaps, {} masters and {} clients killed, {} leases lost",
+            self.sum(|line| line.sections),
+            self.overlaps,
+            self.master_kills,
+            self.client_kills,
+            self.sum(|line| line.lost)
+        )
+    }
+
+    /// The memory of the process that lived longest, in its first third and its last: medians.
+    fn thirds(&self) -> Option<(u64, u64)> {
+        thirds(self.resident.values().max_by_key(|samples| samples.len())?)
+    }
+
+    pub(crate) fn table(&self) -> String {
+        let mut table = String::new();
+        let (first, last) = self.thirds().unwrap_or_default();
+        for (what, number) in [
+            ("critical sections", self.sum(|line| line.sections)),
+            ("overlaps", self.overlaps),
+            ("leases granted", self.sum(|line| line.acquired)),
+            ("acquires given up", self.sum(|line| line.given_up)),
+            ("acquires that found it taken to the end", self.sum(|line| line.taken)),
+            ("acquires without a quorum", self.sum(|line| line.no_quorum)),
+            ("leases lost", self.sum(|line| line.lost)),
+            ("masters killed", self.master_kills),
+            ("client processes killed", self.client_kills),
+            ("most resources waited for in a process", self.most_waiting),
+            ("most ears of a process", self.most_listens),
+            ("left: keys", self.keys.len() as u64),
+            ("left: channels", self.channels.len() as u64),
+            ("left: waiting", self.last(|line| line.waiting)),
+            ("left: ears", self.last(|line| line.listens)),
+            ("left: owed", self.last(|line| line.owed)),
+            ("left: tasks", self.last(|line| line.tasks)),
+            ("memory in the first third, KiB", first),
+            ("memory in the last third, KiB", last),
+        ] {
+            // A String takes all of it.
+            let _ = writeln!(table, "{what:<42}{number:>10}");
+        }
+        table
+    }
+
+    /// What must not be.
+    pub(crate) fn findings(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut must_be = |so: bool, otherwise: String| {
+            if !so {
+                found.push(otherwise);
+            }
+        };
+        let last = |of: fn(&Line) -> u64| self.last(of);
+        must_be(self.overlaps == 0, format!("{} critical sections overlapped", self.overlaps));
+        must_be(self.sum(|line| line.sections) > 0, "nobody was granted anything".to_owned());
+        must_be(self.keys.is_empty(), format!("keys are left: {:?}", head(&self.keys)));
+        must_be(self.channels.is_empty(), format!("channels are left: {:?}", head(&self.channels)));
+        must_be(last(|line| line.waiting) == 0, "queues of who waits are left".to_owned());
+        must_be(last(|line| line.listens) == 0, "links still listen".to_owned());
+        must_be(last(|line| line.owed) == 0, "clean-ups are still owed".to_owned());
+        must_be(last(|line| line.tasks) == 0, "tasks of the library are left".to_owned());
+        must_be(last(|line| line.unfinished) == 0, "a shutdown did not finish".to_owned());
+        must_be(self.hung == 0, format!("{} client processes did not end", self.hung));
+        let ended = self.lines.values().filter(|line| line.last).count() as u64;
+        must_be(
+            ended == self.processes,
+            format!("only {ended} of {} processes told what is left", self.processes),
+        );
+        let grows = |(first, last): (u64, u64)| last > first + first / 5 + ALLOWANCE;
+        must_be(
+            !self.thirds().is_some_and(grows),
+            format!("the memory of a client grows: {:?} KiB", self.thirds()),
+        );
+        found
+    }
+}
+
+fn head(all: &[String]) -> &[String] {
+    &all[..all.len().min(5)]
+}
+
+fn thirds(samples: &[(Duration, u64)]) -> Option<(u64, u64)> {
+    let third = samples.len() / 3;
+    let median = |part: &[(Duration, u64)]| {
+        let mut sizes: Vec<u64> = part.iter().map(|(_, size)| *size).collect();
+        sizes.sort_unstable();
+        sizes.get(sizes.len() / 2).copied()
+    };
+    Some((median(&samples[..third])?, median(&samples[samples.len() - third..])?))
+}
+
+/// Kilobytes of memory of this process; 0 where nobody says.
+pub(crate) fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run in which all is well.
+    fn well() -> Figures {
+        let mut figures = Figures { processes: 1, ..Figures::default() };
+        for second in 0..30 {
+            let line = Line { sections: second, resident: 20_000, ..Line::default() };
+            figures.hear(1, Duration::from_secs(second), line);
+        }
+        let line = Line { sections: 30, last: true, ..Line::default() };
+        figures.hear(1, Duration::from_secs(30), line);
+        figures
+    }
+
+    #[test]
+    fn where_all_is_well_nothing_is_found() {
+        assert_eq!(well().findings(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_thing_that_must_not_be_is_found() {
+        type Spoil = fn(&mut Figures);
+        let spoilt: [(&str, Spoil); 10] = [
+            ("overlapped", |it| it.overlaps = 1),
+            ("keys are left", |it| it.keys.push("k".to_owned())),
+            ("channels are left", |it| it.channels.push("c".to_owned())),
+            ("did not end", |it| it.hung = 1),
+            ("only 1 of 2", |it| it.processes = 2),
+            ("queues", |it| last(it, Line { waiting: 1, ..Line::default() })),
+            ("still listen", |it| last(it, Line { listens: 1, ..Line::default() })),
+            ("still owed", |it| last(it, Line { owed: 1, ..Line::default() })),
+            ("tasks", |it| last(it, Line { tasks: 1, ..Line::default() })),
+            ("shutdown", |it| last(it, Line { unfinished: 1, ..Line::default() })),
+        ];
+        for (word, spoil) in spoilt {
+            let mut figures = well();
+            spoil(&mut figures);
+            let found = figures.findings();
+            assert!(found.len() == 1 && found[0].contains(word), "{word}: {found:?}");
+        }
+    }
+
+    fn last(figures: &mut Figures, line: Line) {
+        figures.hear(1, Duration::from_secs(31), Line { sections: 30, last: true, ..line });
+    }
+
+    #[test]
+    fn memory_that_grows_is_found() {
+        let mut figures = well();
+        for second in 0..60 {
+            let line = Line { resident: 20_000 + 500 * second, ..Line::default() };
+            figures.hear(2, Duration::from_secs(second), line);
+        }
+        let found = figures.findings();
+        assert!(found.len() == 1 && found[0].contains("grows"), "{found:?}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_knows_its_memory() {
+        assert!(resident() > 500);
+    }
+}

@@ -1,0 +1,184 @@
+//! The command `redquorum-soak`: many clients on real masters for a long time, while masters and clients
+//! are killed, one at a time, and come back.
+//!
+//! Masters sync every write, so that all of it is inside the assumptions of the lock: no two clients may
+//! be in a critical section at once, and in the end nothing is left, neither on a master nor in a client,
+//! whose memory has not grown. `client.rs` is what the client processes do, `referee.rs` sees overlaps,
+//! `troubles.rs` kills, `figures.rs` counts and judges.
+//!
+//! Exit codes: 0 no finding, 1 a finding, 3 no server program, 64 wrong usage.
+
+#[cfg(unix)]
+mod client;
+#[cfg(unix)]
+mod figures;
+#[cfg(unix)]
+mod referee;
+#[cfg(unix)]
+mod troubles;
+
+#[cfg(unix)]
+fn main() -> std::process::ExitCode {
+    parent::main()
+}
+
+#[cfg(not(unix))]
+fn main() -> std::process::ExitCode {
+    eprintln!("masters and clients run on Unix systems only: use Linux, macOS or WSL");
+    std::process::ExitCode::from(3)
+}
+
+#[cfg(unix)]
+mod parent {
+    use std::process::ExitCode;
+    use std::time::{Duration, Instant};
+
+    use clap::Parser;
+    use redquorum_rig::{Masters, Persistence, Reply, RigError};
+
+    use crate::client::{self, Task};
+    use crate::figures::Figures;
+    use crate::troubles::{Chance, Herd, trouble};
+
+    /// How long a lease lives: what is left of a client that was killed is gone after it.
+    pub(crate) const TTL: Duration = Duration::from_secs(3);
+
+    /// How often something is told on the terminal.
+    const PROGRESS: Duration = Duration::from_secs(10);
+
+    const NODES: usize = 5;
+
+    /// Lets clients take locks on real masters for a long time while masters and clients are killed.
+    #[derive(Parser)]
+    #[command(name = "redquorum-soak")]
+    struct Options {
+        /// How long
+        #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration)]
+        time: Duration,
+        /// Client processes; those but the first half are killed now and then
+        #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=64))]
+        processes: u32,
+        /// Clients in all processes together
+        #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+        clients: u32,
+        /// Resources; half of all acquires are of the first eight
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+        resources: u32,
+        /// What chance does; without it, something else each time
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Be a client process
+        #[arg(long, hide = true)]
+        client: Option<String>,
+    }
+
+    pub(crate) fn main() -> ExitCode {
+        let options = match Options::try_parse() {
+            Ok(options) => options,
+            Err(error) => {
+                let code = if error.use_stderr() { 64 } else { 0 };
+                // Nobody is left to be told that it cannot be printed.
+                drop(error.print());
+                return ExitCode::from(code);
+            }
+        };
+        if let Some(task) = &options.client {
+            return match serde_json::from_str(task) {
+                Ok(task) => client::main(&task),
+                Err(error) => wrong(64, &format!("--client: {error}")),
+            };
+        }
+        match soak(&options) {
+            Ok(findings) if findings.is_empty() => {
+                println!("no finding");
+                ExitCode::SUCCESS
+            }
+            Ok(findings) => {
+                findings.iter().for_each(|finding| println!("FINDING: {finding}"));
+                ExitCode::FAILURE
+            }
+            Err(error) => {
+                let code = if matches!(error, RigError::NoServer { .. }) { 3 } else { 1 };
+                wrong(code, &error.to_string())
+            }
+        }
+    }
+
+    fn wrong(code: u8, why: &str) -> ExitCode {
+        eprintln!("redquorum-soak: {why}");
+        ExitCode::from(code)
+    }
+
+    fn soak(options: &Options) -> Result<Vec<String>, RigError> {
+        let seed = options.seed.unwrap_or_else(|| u64::from(std::process::id()));
+        println!(
+            "{} clients in {} processes, {} resources, {NODES} masters, for {}, seed {seed}",
+            options.clients,
+            options.processes,
+            options.resources,
+            humantime::format_duration(options.time)
+        );
+        let masters =
+            Masters::builder().count(NODES).persistence(Persistence::AofAlways).start()?;
+        let referee = Masters::start(1)?;
+        let task = Task {
+            urls: masters.urls(),
+            referee: referee.port(1),
+            clients: options.clients.div_ceil(options.processes),
+            resources: options.resources,
+            seed,
+            apart: false,
+        };
+        let mut findings = Vec::new();
+        let seen = sight(&task);
+        println!("clients of masters that know nothing of each other: {seen} overlaps are seen");
+        if seen == 0 {
+            findings
+                .push("the referee is blind: it saw no overlap where there must be some".into());
+        }
+        let mut figures = Figures::default();
+        let mut herd = Herd::start(&task, options.processes as usize);
+        let mut chance = Chance::new(seed);
+        let (begin, mut told) = (Instant::now(), Instant::now());
+        while begin.elapsed() < options.time {
+            trouble(&masters, &mut herd, &mut chance, &mut figures)?;
+            herd.listen(begin, &mut figures);
+            if told.elapsed() >= PROGRESS {
+                told = Instant::now();
+                println!("{:>5} s  {}", begin.elapsed().as_secs(), figures.line());
+            }
+        }
+        herd.stop(begin, &mut figures);
+        std::thread::sleep(TTL + TTL / 3);
+        figures.keys = left(&masters, &["KEYS", "*"])?;
+        figures.channels = left(&masters, &["PUBSUB", "CHANNELS"])?;
+        print!("{}", figures.table());
+        findings.extend(figures.findings());
+        Ok(findings)
+    }
+
+    /// The same clients, each on one master of its own: who looks for overlaps must see some.
+    fn sight(task: &Task) -> u64 {
+        let apart = Task { apart: true, clients: 10, resources: 4, ..task.clone() };
+        let mut figures = Figures::default();
+        let mut herd = Herd::start(&apart, 1);
+        std::thread::sleep(Duration::from_millis(1500));
+        herd.stop(Instant::now(), &mut figures);
+        figures.overlaps
+    }
+
+    /// What is left on all masters together.
+    fn left(masters: &Masters, words: &[&str]) -> Result<Vec<String>, RigError> {
+        let mut left = Vec::new();
+        let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        for node in 1..=masters.len() {
+            match masters.command(node, &words)? {
+                Reply::Array(all) => left.extend(
+                    all.iter().map(|one| format!("{} on {node}", one.text().unwrap_or_default())),
+                ),
+                other => left.push(format!("{other:?} of {node}")),
+            }
+        }
+        Ok(left)
+    }
+}
