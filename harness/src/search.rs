@@ -99,7 +99,7 @@ fn contradictions(verdict: &Verdict) -> impl Iterator<Item = &String> {
 /// Whether a difference is neither about a layer nor about what a scenario wants to see happen: a
 /// fault that waits for what never comes is no harm.
 fn is_contradiction(line: &str) -> bool {
-    let told = ["fault ", "because: ", "acquires: ", "margin: "];
+    let told = ["fault ", "because: ", "acquires: ", "margin: ", "within: ", "commands: "];
     let layer = Layer::ALL.iter().any(|layer| line.starts_with(layer.name()));
     !layer && !told.iter().any(|start| line.starts_with(start))
 }

@@ -38,11 +38,44 @@ fn every_lie_is_caught_within_a_second() {
 
 #[test]
 fn one_server_that_votes_twice_lets_a_rival_in_and_one_that_does_not_keeps_it_out() {
-    let run = runs().into_iter().find(|run| run.name == "one-server-twice").expect("it is there");
+    let run = named("one-server-twice");
     for seed in 0..10 {
         let seen = |lie| judge(&sim::run(&run, seed, lie)).observed[&Layer::MutualExclusion];
         assert_eq!(seen(Lie::None), Seen::Safe, "seed {seed}");
         assert_eq!(seen(Lie::ServerTwice), Seen::Violated, "seed {seed}");
+    }
+}
+
+fn named(name: &str) -> Scenario {
+    runs().into_iter().find(|run| run.name == name).expect("it is there")
+}
+
+#[test]
+fn two_who_wait_would_wake_each_other_if_attempts_that_failed_called() {
+    let run = named("waiters-at-peace");
+    for seed in 0..10 {
+        let verdict = judge(&sim::run(&run, seed, Lie::CallsAlways));
+        assert_eq!(verdict.outcome, Outcome::Differs, "seed {seed}");
+        let busy = |line: &String| line.starts_with("commands: c");
+        assert!(verdict.differences.iter().any(busy), "{:?}", verdict.differences);
+    }
+}
+
+#[test]
+fn who_hears_nobody_and_does_not_look_is_seen_wherever_it_waits() {
+    for name in ["wake-up-lost/calm", "wake-up-lost/of-two-masters", "waiter-gone", "herd"] {
+        for seed in 0..10 {
+            let verdict = judge(&sim::run(&named(name), seed, Lie::DeafForEver));
+            assert_eq!(verdict.observed[&Layer::Progress], Seen::Violated, "{name}, seed {seed}");
+        }
+    }
+    // Where its connections suffer as well, nobody can be blamed for the delay; it is one all the same.
+    for name in ["wake-up-lost", "wake-up-lost/late", "wake-up-lost/nobody-says"] {
+        for seed in 0..10 {
+            let verdict = judge(&sim::run(&named(name), seed, Lie::DeafForEver));
+            let slow = |line: &String| line.starts_with("within: c2");
+            assert!(verdict.differences.iter().any(slow), "{name}, seed {seed}: {verdict:?}");
+        }
     }
 }
 

@@ -41,7 +41,7 @@ fn fields(value: &toml::Value, seen: &mut impl FnMut(&str)) {
         toml::Value::Table(table) => {
             for (key, value) in table {
                 seen(key);
-                if key != "acquires" && key != "margin" {
+                if !["acquires", "margin", "within", "commands"].contains(&key.as_str()) {
                     fields(value, seen);
                 }
             }
@@ -108,6 +108,8 @@ mutual-exclusion = "violated"
 because = ["clock.step", "late-write"]
 acquires = { c1 = "granted", w1 = "no-quorum" }
 margin = { c1 = 1 }
+within = { c1 = "1s 500ms" }
+commands = { c1 = 100 }
 
 [[variant]]
 name = "three"

@@ -42,6 +42,31 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Clash> {
     clashes
 }
 
+/// Why two clients counted on it at once within a span. Where more than two do, each is found together
+/// with the one that lasts longest, and these two perhaps with neither.
+pub(super) fn between(case: &Case<'_>, clients: [&str; 2], within: Span) -> Vec<Cause> {
+    let of = |client: &str| {
+        let own = case.leases.iter().enumerate().filter(move |(_, lease)| lease.client == client);
+        own.flat_map(|(index, lease)| lease.holds.iter().map(move |hold| (index, hold.inner)))
+            .collect::<Vec<_>>()
+    };
+    let (one, other) = (of(clients[0]), of(clients[1]));
+    let mut causes = Vec::new();
+    for (first, span) in &one {
+        for (second, rival) in &other {
+            let same = case.leases[*first].resource == case.leases[*second].resource;
+            let both = span.meet(*rival).filter(|both| same && both.touches(within));
+            let Some(both) = both else { continue };
+            let [owner, rival] =
+                if span.from <= rival.from { [*first, *second] } else { [*second, *first] };
+            causes.extend(violated(case, owner, rival, both).finding.causes);
+        }
+    }
+    causes.sort_unstable();
+    causes.dedup();
+    causes
+}
+
 /// For each hold that overlaps an earlier one: the one that lasts longest of those before it.
 pub(super) fn overlaps(
     holds: &mut [Hold],

@@ -1,13 +1,14 @@
 //! Reality against expectation, in either direction: a violation that was expected and did not
 //! show means that the harness has gone blind.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::Phase;
+use crate::history::{Event, Phase, Record};
 use crate::scenario::{Acquires, Cause, Layer, Wanted};
 use crate::talk::Why;
 
 use super::requests::Request;
+use super::time::{self, Ms};
 use super::{Case, Outcome, Seen, stamps};
 
 /// What deviates.
@@ -39,6 +40,8 @@ pub(super) fn of(
     causes(case, because, &mut lines);
     acquires(case, &mut lines);
     margins(case, &mut lines);
+    within(case, &mut lines);
+    commands(case, &mut lines);
     faults(case, &mut lines);
     for line in stamps::check(case) {
         lines.add(Outcome::Differs, line);
@@ -113,16 +116,19 @@ fn is_named(client: &str, name: &str) -> bool {
     client.strip_prefix(name).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// The acquires of a client, or of all of a kind.
+fn acquires_of<'a>(case: &'a Case<'_>, name: &str) -> Vec<&'a Request<'a>> {
+    let exact = case.world.scenario.clients.iter().any(|client| client.id == name);
+    case.requests
+        .iter()
+        .filter(|request| request.is_acquire() && request.phase == Phase::Run)
+        .filter(|request| request.client == name || !exact && is_named(request.client, name))
+        .collect()
+}
+
 fn acquires(case: &Case<'_>, lines: &mut Lines) {
-    let exact = |name: &str| case.world.scenario.clients.iter().any(|client| client.id == name);
     for (name, wanted) in &case.world.scenario.expect.acquires {
-        let exact = exact(name);
-        let all: Vec<&Request<'_>> = case
-            .requests
-            .iter()
-            .filter(|request| request.is_acquire() && request.phase == Phase::Run)
-            .filter(|request| request.client == name || !exact && is_named(request.client, name))
-            .collect();
+        let all = acquires_of(case, name);
         let granted = all.iter().filter(|request| request.granted()).count();
         let failed = |why| {
             all.iter().any(|request| request.answer.is_some_and(|answer| answer.why == Some(why)))
@@ -165,6 +171,49 @@ fn margins(case: &Case<'_>, lines: &mut Lines) {
         if i64::try_from(*wanted) != Ok(margin) {
             let line = format!("margin: the first grant of {name} has {margin}, expected {wanted}");
             lines.add(Outcome::NotSeen, line);
+        }
+    }
+}
+
+/// Slow is wrong, and not only without a meaning: the grants are there.
+fn within(case: &Case<'_>, lines: &mut Lines) {
+    for (name, wanted) in &case.world.scenario.expect.within {
+        let all = acquires_of(case, name);
+        let granted = all.into_iter().filter(|request| request.granted());
+        let slowest =
+            granted.max_by_key(|request| request.answered().saturating_sub(request.asked));
+        let Some(slowest) = slowest else {
+            lines.add(Outcome::NotSeen, format!("within: {name} was never granted"));
+            continue;
+        };
+        let took = slowest.answered().saturating_sub(slowest.asked);
+        if took > time::of(wanted.0) {
+            lines.unexpected = true;
+            let line = format!(
+                "within: {} asked at {} and was granted after {}, expected at most {wanted}",
+                slowest.client,
+                Ms(slowest.asked),
+                Ms(took)
+            );
+            lines.add(Outcome::Differs, line);
+        }
+    }
+}
+
+fn commands(case: &Case<'_>, lines: &mut Lines) {
+    for (name, most) in &case.world.scenario.expect.commands {
+        let own: BTreeSet<&str> =
+            acquires_of(case, name).into_iter().map(|request| request.process).collect();
+        let began = case.world.began(Phase::Heal).unwrap_or(case.world.end);
+        let sent = |record: &Record| match &record.event {
+            Event::Command { process, sent, .. } => own.contains(process.as_str()) && *sent < began,
+            _ => false,
+        };
+        let count = case.world.records.iter().filter(|record| sent(record)).count();
+        if count > *most {
+            lines.unexpected = true;
+            let line = format!("commands: {name} sent {count}, expected at most {most}");
+            lines.add(Outcome::Differs, line);
         }
     }
 }

@@ -16,6 +16,8 @@ use super::{Case, Finding, Seen};
 
 /// How much longer it may take where several wait for the same.
 const RESOLVES: Ns = 800 * MS;
+/// How long who waits may need to look, where keys are gone and no master says so.
+const LOOKS: Ns = 1_000 * MS;
 /// How long a client may need to clean up, besides one timeout of a master.
 const CLEANS_UP: Ns = 100 * MS;
 
@@ -59,6 +61,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             } else {
                 (busy, bound)
             };
+            let looks = if is_unsaid(case, request, resource, ended) { LOOKS } else { 0 };
+            let bound = bound.saturating_add(looks);
             let blocks = blocks.get_or_insert_with(|| Blocks::of(case));
             let until = |of, counting| blocks.until(case, request, of, within, counting);
             let each: Option<Vec<Ns>> = all().map(|of| until(of, false)).collect();
@@ -96,6 +100,19 @@ fn twin(case: &Case<'_>, index: usize, resource: &str) -> usize {
     };
     let mut found = around.filter(|at| case.requests.get(*at).is_some_and(is));
     found.next().unwrap_or(index)
+}
+
+/// Whether keys were lost while a request waited: who deletes one says so, and what is lost goes unsaid.
+fn is_unsaid(case: &Case<'_>, request: &Request<'_>, resource: &str, ended: Ns) -> bool {
+    let during = Span::new(request.asked, ended);
+    request.wait_ms > 0
+        && case.keys.all.iter().any(|key| {
+            key.resource.is_none_or(|name| name == resource)
+                && key
+                    .life
+                    .lost
+                    .is_some_and(|loss| during.touches(Span::new(loss.at.from, loss.at.to)))
+        })
 }
 
 /// When a request ended that is to be judged.

@@ -8,7 +8,7 @@ use crate::judge::maps::Map;
 use crate::history::{Event, Ns, Record};
 use crate::scenario::{Cause, Layer, Way};
 
-use super::exclusion::Clash;
+use super::exclusion::{self, Clash};
 use super::time::{Ms, Span};
 use super::{Case, Finding, Seen};
 
@@ -129,6 +129,11 @@ fn unfenced(case: &Case<'_>, clashes: &[Clash], loss: &Loss<'_>) -> Finding {
         if ours && clash.both.touches(section) {
             causes.extend(&clash.finding.causes);
         }
+    }
+    if causes.is_empty() {
+        let others = lost.iter().filter(|one| one.client != client);
+        causes
+            .extend(others.flat_map(|one| exclusion::between(case, [one.client, client], section)));
     }
     if causes.is_empty() {
         for one in lost.iter().rev().chain([&write]) {

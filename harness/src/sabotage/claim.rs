@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Claim, Dice, Effect, Hold, Input, NodeId, NodeSet, Patience, Step, TOKEN_LEN, Terms,
-    Time, Token,
+    Answer, Call, Claim, Dice, Effect, Hold, Input, NodeId, NodeSet, Patience, Step, TOKEN_LEN,
+    Terms, Time, Token, Word,
 };
 
 use super::lie::Lie;
@@ -41,6 +41,8 @@ pub struct LyingClaim {
     voting: bool,
     /// The masters that have acknowledged the SET of an attempt.
     acknowledged: (u32, NodeSet),
+    /// The masters that have said what they have after an attempt.
+    looked: (u32, NodeSet),
 }
 
 /// What a claim leaves to chance, and the hint of its process's wall clock.
@@ -102,6 +104,7 @@ impl LyingClaim {
             numbers: Numbers::default(),
             voting: true,
             acknowledged: (0, NodeSet::EMPTY),
+            looked: (0, NodeSet::EMPTY),
         };
         if lie != Lie::None {
             let wanted: Vec<Effect> =
@@ -135,7 +138,8 @@ impl LyingClaim {
                     _ => {}
                 }
             }
-            out.extend(effects.into_iter().filter(|effect| self.wants(effect)));
+            let wanted = effects.into_iter().filter(|effect| self.wants(effect));
+            out.extend(wanted.map(|effect| self.made_of(effect)));
         }
     }
 
@@ -176,6 +180,7 @@ impl LyingClaim {
             Input::Abandon if self.lie == Lie::LeaksCancelled => Vec::new(),
             // It counts nothing; that there is one more is told all the same.
             Input::Reenter if self.lie == Lie::FirstReleaseFrees => Vec::new(),
+            Input::Heard { word: Word::Free, .. } if self.lie == Lie::DeafForEver => Vec::new(),
             other => vec![other],
         }
     }
@@ -193,6 +198,16 @@ impl LyingClaim {
                 self.acknowledged = (attempt, NodeSet::EMPTY);
             }
             self.acknowledged.1.insert(node);
+        }
+        if let Step::Cleanup(attempt) = step {
+            if self.looked.0 != attempt {
+                self.looked = (attempt, NodeSet::EMPTY);
+            }
+            let again = self.looked.1.contains(node);
+            self.looked.1.insert(node);
+            if again && self.lie == Lie::DeafForEver {
+                return Vec::new();
+            }
         }
         match self.lie {
             Lie::T0AfterFirstReply | Lie::ExtendsFromReply => {
@@ -322,6 +337,18 @@ impl LyingClaim {
                 node.index() != 1
             }
             _ => true,
+        }
+    }
+
+    /// What it makes of what the machine wants.
+    fn made_of(&self, effect: Effect) -> Effect {
+        match effect {
+            Effect::Settle { node, step: step @ Step::Cleanup(_), token, call: Call::Nobody }
+                if self.lie == Lie::CallsAlways =>
+            {
+                Effect::Settle { node, step, token, call: Call::Everybody }
+            }
+            other => other,
         }
     }
 

@@ -78,11 +78,16 @@ pub enum Lie {
     ReentersDead,
     /// Of several resources it keeps what it has while it waits for the others.
     KeepsSome,
+    /// It waits for what holders have left of their TTLs: it hears no word of a master, and learns nothing
+    /// when it looks.
+    DeafForEver,
+    /// It has all who wait called when an attempt failed, too.
+    CallsAlways,
 }
 
 impl Lie {
     /// All of them, the honest one first.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 33] = [
         Self::None,
         Self::NoDeadlineCheck,
         Self::T0AfterFirstReply,
@@ -114,6 +119,8 @@ impl Lie {
         Self::FirstReleaseFrees,
         Self::ReentersDead,
         Self::KeepsSome,
+        Self::DeafForEver,
+        Self::CallsAlways,
     ];
 
     /// Its name on the command line.
@@ -150,6 +157,8 @@ impl Lie {
             Self::FirstReleaseFrees => "first-release-frees",
             Self::ReentersDead => "reenters-dead",
             Self::KeepsSome => "keeps-some",
+            Self::DeafForEver => "deaf-for-ever",
+            Self::CallsAlways => "calls-always",
         }
     }
 
@@ -187,6 +196,8 @@ impl Lie {
             Self::FirstReleaseFrees => "gives a lease back with the first of its handles",
             Self::ReentersDead => "lets its owner into a lease that is over",
             Self::KeepsSome => "keeps some of several resources while it waits for the others",
+            Self::DeafForEver => "hears nobody and looks in vain while it waits",
+            Self::CallsAlways => "calls all who wait when an attempt failed, too",
         }
     }
 
@@ -233,7 +244,8 @@ impl Lie {
 
     /// Whether it does harm inside the assumptions of the lock often enough to be come by. Else a
     /// scenario must be made for it: somebody sets a counter to its end, or messages come in one order
-    /// among very many, or an owner acquires again what it holds, or several resources at once.
+    /// among very many, or an owner acquires again what it holds, or several resources at once; or what it does
+    /// is busy, and not wrong.
     pub const fn shows_inside(self) -> bool {
         !matches!(
             self,
@@ -243,6 +255,7 @@ impl Lie {
                 | Self::FirstReleaseFrees
                 | Self::ReentersDead
                 | Self::KeepsSome
+                | Self::CallsAlways
         )
     }
 

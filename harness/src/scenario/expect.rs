@@ -7,6 +7,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::length::Length;
+
 /// A layer of judgement.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -103,13 +105,22 @@ pub struct Expect {
     /// (`clock.step`, `node.restart`, `client.pause`), or `node-lists`, or `late-write`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub because: Vec<Cause>,
-    /// How the acquires of each client must have ended, or the run shows nothing.
+    /// How the acquires of each client, or of all of a kind that has a `count`, must have ended, or the
+    /// run shows nothing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub acquires: BTreeMap<String, Acquires>,
     /// The margin that the first grant of each client must have had, or the run shows nothing:
     /// how many of the masters that granted would have to forget before a rival can win.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub margin: BTreeMap<String, usize>,
+    /// How long each grant of a client, or of all of a kind, may have taken at most, from the call to the
+    /// grant. Who is not granted is a matter of `acquires`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub within: BTreeMap<String, Length>,
+    /// How many commands that touch a key may be sent at most until everything is healed: by the process
+    /// of a client, or by those of a kind together.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub commands: BTreeMap<String, usize>,
 }
 
 impl Expect {

@@ -1,6 +1,6 @@
 //! Scenarios by chance: a number in, a scenario out.
 //!
-//! Who locks what is drawn in `people.rs`, under fencing tokens or not in `fences.rs`, with which defences in `guards.rs`, what goes wrong in `trouble.rs` and `forgets.rs`, when and where in
+//! Who locks what is drawn in `people.rs`, who waits in crowds in `waits.rs`, under fencing tokens or not in `fences.rs`, with which defences in `guards.rs`, what goes wrong in `trouble.rs` and `forgets.rs`, when and where in
 //! `aims.rs`, what is outside and no fault of masters and links in `beyond.rs`. Each family of faults is left out of every other scenario: where all happen at once
 //! nothing gets far enough to go wrong in an interesting way. Faults are cured in whatever order
 //! their times come, and many not before the end.
@@ -25,6 +25,7 @@ mod people;
 #[cfg(test)]
 mod tests;
 mod trouble;
+mod waits;
 
 /// The most faults in a scenario.
 const FAULTS: u64 = 5;
@@ -62,6 +63,8 @@ impl Space {
             variants: Vec::new(),
         };
         // From chance of its own, as below. Before the faults, some of which strike at a step.
+        let mut crowd = Dice::new(number ^ waits::CHANCE);
+        waits::add(&mut crowd, &mut scenario);
         fences::add(&mut Dice::new(number ^ fences::CHANCE), &mut scenario);
         guards::add(&mut Dice::new(number ^ guards::CHANCE), &mut scenario, self.inside);
         let families = Families::draw(&mut dice, self.inside);
@@ -69,6 +72,7 @@ impl Space {
             let fault = families.fault(&mut dice, &scenario);
             scenario.faults.extend(fault);
         }
+        waits::trouble(&mut crowd, &mut scenario);
         if !self.inside || guards::all_see_amnesia(&scenario) {
             // From chance of its own, so that all else is as it would be without. Before the clients'
             // lists of masters, to which parts are cut down.

@@ -7,7 +7,7 @@ use redquorum_rig::trials::{Case, thrice, with_masters};
 use crate::support::{Ended, ask, folder};
 
 /// Which scenario is there for which lie.
-const CAUGHT: [(Lie, &str); 25] = [
+const CAUGHT: [(Lie, &str); 27] = [
     (Lie::NoDeadlineCheck, "pause-in-flight"),
     (Lie::T0AfterFirstReply, "slow-replies"),
     (Lie::WallClock, "client-wall-clock"),
@@ -33,6 +33,8 @@ const CAUGHT: [(Lie, &str); 25] = [
     (Lie::StaysAtEnd, "fenced-counter-poisoned/three-at-end"),
     (Lie::HintUnclamped, "fenced-again"),
     (Lie::KeepsSome, "several/one-taken"),
+    (Lie::DeafForEver, "wake-up-lost"),
+    (Lie::CallsAlways, "waiters-at-peace"),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {

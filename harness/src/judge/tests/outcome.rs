@@ -129,6 +129,42 @@ fn the_first_grant_must_have_the_margin() {
 }
 
 #[test]
+fn who_is_granted_must_be_granted_soon_enough() {
+    let slow = |within: &str, granted: f64| {
+        let mut run = Run::with(&format!("[expect]\nwithin = {{ {within} }}"));
+        let id = run.ask(0.0, "c1", "acquire", Some("L"), 5000);
+        for node in [1, 2, 3] {
+            run.set("c1", node, "t1", granted - 1.0, Some(granted - 0.5));
+        }
+        run.granted(granted, "c1", id, "t1", granted + 1000.0);
+        run.witnessed(3000.0, &["c1", "c2"]);
+        run
+    };
+    expect(&slow("c1 = \"600ms\"", 600.0), Outcome::AsExpected, &[]);
+    let line = "within: c1 asked at 0 ms and was granted after 600.1 ms, expected at most 600ms";
+    expect(&slow("c1 = \"600ms\"", 600.1), Outcome::Differs, &[line]);
+    expect(&slow("c = \"600ms\"", 600.1), Outcome::Differs, &[line]);
+    let line = "within: c2 was never granted";
+    expect(&slow("c2 = \"1s\"", 600.0), Outcome::NotSeen, &[line]);
+}
+
+#[test]
+fn a_process_must_not_send_more_commands_than_expected() {
+    let busy = |most: usize| {
+        let mut run = Run::with(&format!("[expect]\ncommands = {{ c1 = {most} }}"));
+        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
+        run.release("c1", "t1", 100.0, &[1, 2, 3]);
+        run.grant("c2", "t2", 500.0, 1988.0, &[1, 2, 3]);
+        run.release("c2", "t2", 600.0, &[1, 2, 3]);
+        // What a witness sends does not count.
+        run.witnessed(3000.0, &["c1", "c2"]);
+        run
+    };
+    expect(&busy(6), Outcome::AsExpected, &[]);
+    expect(&busy(5), Outcome::Differs, &["commands: c1 sent 6, expected at most 5"]);
+}
+
+#[test]
 fn the_example_goes_as_it_says() {
     let mut run = Run::of(include_str!("../../../../scenarios/clock-step-one-holder.toml"));
     run.ready("c1", &[Can::Deadline, Can::Lost]).ready("c2", &[Can::Deadline, Can::Lost]);

@@ -95,6 +95,23 @@ fn who_waits_is_granted_soon_after_the_way_is_free() {
 }
 
 #[test]
+fn who_waits_may_have_to_look_where_keys_are_lost_and_no_master_says_so() {
+    // All keys are lost at 600; then c2 has a second to look, and 700 as ever.
+    for (at, seen) in [(2250.0, Seen::Safe), (2450.0, Seen::Violated)] {
+        let mut run = Run::two();
+        run.grant("c1", "t1", 10.0, 4000.0, &[1, 2, 3]);
+        run.struck(300.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
+        run.struck(600.0, 2, "node.flush = { nodes = \"all\" }", &[1, 2, 3, 4, 5], &[]);
+        let id = run.ask(100.0, "c2", "acquire", Some("L"), 5000);
+        for node in [1, 2, 3] {
+            run.set("c2", node, "t2", at - 1.0, Some(at - 0.5));
+        }
+        run.granted(at, "c2", id, "t2", at + 100.0);
+        assert_eq!(run.judge().seen(PROGRESS), seen, "{at}");
+    }
+}
+
+#[test]
 fn without_a_majority_nothing_is_asked() {
     let with = |harm: &str, nodes: &[usize], processes: &[&str], cured: Option<f64>, at| {
         let mut run = Run::two();

@@ -145,3 +145,30 @@ fn a_delay_is_no_excuse_for_what_was_sent_too_late_nor_is_one_that_struck_later(
     under_way(1000.0, Some(1100.0)).because(&[Cause::Unknown]);
     under_way(1000.0, None).because(&[Cause::Unknown]);
 }
+
+#[test]
+fn where_three_count_on_it_the_causes_of_these_two_are_told() {
+    let text = r#"
+name = "three"
+about = "Three who know different masters."
+[[client]]
+id = "c1"
+nodes = [5]
+script = ["acquire L", "release L"]
+[[client]]
+id = "c2"
+nodes = [1]
+script = ["acquire L", "read R", "write R", "release L"]
+[[client]]
+id = "c3"
+script = ["acquire L", "read R", "write R", "release L"]
+"#;
+    let mut run = Run::of(text);
+    // The first lasts longest as the others begin, so each of them is found together with it.
+    run.grant("c1", "t1", 10.0, 1988.0, &[5]).grant("c2", "t2", 500.0, 1900.0, &[1]);
+    run.read(510.0, "c2", 0).grant("c3", "t3", 1000.0, 2900.0, &[2, 3, 4]);
+    run.read(1010.0, "c3", 0).write(1020.0, "c3", 0, 1).write(1500.0, "c2", 0, 2);
+    let verdict = run.judge();
+    assert_eq!(verdict.seen(REGISTER), Seen::Violated);
+    verdict.because(&[Cause::NodeLists]);
+}

@@ -1,158 +1,16 @@
 //! What a search should have come by, or it has shown little: situations in which locks go wrong,
 //! whether or not this one does. They are seen in the history, as the judge sees it.
 
-use std::fmt;
-
 use crate::history::{Act, Event, History, Ns, Outcome, Phase};
 use crate::judge::{DISTRUSTED, Verdict};
 use crate::name::Name;
 use crate::scenario::{Harm, NodeHarm, Persistence, Scenario};
 use crate::talk::Why;
 
-/// A situation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Goal {
-    /// A lease was granted by as few masters as can be, of three or more.
-    BareQuorum,
-    /// A lease was believed while fewer masters than a quorum had its key.
-    HollowHold,
-    /// A client died with a lease in its hands.
-    Orphan,
-    /// An extension found a key missing and made it anew.
-    Repair,
-    /// A master set a key when its client had given the attempt up.
-    Zombie,
-    /// The answer to a SET came when the acquire had its verdict.
-    LateReply,
-    /// A lease was lost while it was being extended.
-    LossInExtend,
-    /// Two asked at once, and each got some masters but no quorum.
-    SplitVote,
-    /// An extension was refused because the lease was lost.
-    ExtendAfterLoss,
-    /// What a broken connection left behind was deleted over another one.
-    PaidAnew,
-    /// A watchdog extended a lease.
-    Watchdog,
-    /// An acquire was given up while it was under way.
-    GivenUp,
-    /// A quorum granted, and nothing was left of the TTL.
-    Late,
-    /// Too few masters answered.
-    NoQuorum,
-    /// A client found, by looking, that its lease is over.
-    StoppedInTime,
-    /// A resource went from its holder to one that waited.
-    HandOver,
-    /// A master answered with an error.
-    MasterError,
-    /// A master died, and came back before the end.
-    MasterBack,
-    /// The grants did not show one number, and a round of its own certified one.
-    Certified,
-    /// A register refused a fencing token.
-    FencedOff,
-    /// An extension of a lease with a fencing token found a key missing and made it anew.
-    FencedRepair,
-    /// An acquire failed, and a master that might have granted it is distrusted.
-    Distrusted,
-    /// A master that had forgotten, and was distrusted for it, granted to a client with a guard.
-    TrustedAgain,
-}
+mod goal;
+mod waits;
 
-impl Goal {
-    /// All of them.
-    pub const ALL: [Self; 23] = [
-        Self::BareQuorum,
-        Self::HollowHold,
-        Self::Orphan,
-        Self::Repair,
-        Self::Zombie,
-        Self::LateReply,
-        Self::LossInExtend,
-        Self::SplitVote,
-        Self::ExtendAfterLoss,
-        Self::PaidAnew,
-        Self::Watchdog,
-        Self::GivenUp,
-        Self::Late,
-        Self::NoQuorum,
-        Self::StoppedInTime,
-        Self::HandOver,
-        Self::MasterError,
-        Self::MasterBack,
-        Self::Certified,
-        Self::FencedOff,
-        Self::FencedRepair,
-        Self::Distrusted,
-        Self::TrustedAgain,
-    ];
-
-    /// Its name, for people and for programs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BareQuorum => "bare-quorum",
-            Self::HollowHold => "hollow-hold",
-            Self::Orphan => "orphan",
-            Self::Repair => "repair",
-            Self::Zombie => "zombie",
-            Self::LateReply => "late-reply",
-            Self::LossInExtend => "loss-in-extend",
-            Self::SplitVote => "split-vote",
-            Self::ExtendAfterLoss => "extend-after-loss",
-            Self::PaidAnew => "paid-anew",
-            Self::Watchdog => "watchdog",
-            Self::GivenUp => "given-up",
-            Self::Late => "late",
-            Self::NoQuorum => "no-quorum",
-            Self::StoppedInTime => "stopped-in-time",
-            Self::HandOver => "hand-over",
-            Self::MasterError => "master-error",
-            Self::MasterBack => "master-back",
-            Self::Certified => "certified",
-            Self::FencedOff => "fenced-off",
-            Self::FencedRepair => "fenced-repair",
-            Self::Distrusted => "distrusted",
-            Self::TrustedAgain => "trusted-again",
-        }
-    }
-
-    /// What it is, in a few words.
-    pub const fn about(self) -> &'static str {
-        match self {
-            Self::BareQuorum => "a grant by as few masters as can be",
-            Self::HollowHold => "a lease that was believed and not true",
-            Self::Orphan => "a key whose owner is dead",
-            Self::Repair => "an extension that made a key anew",
-            Self::Zombie => "a SET executed after its client gave up",
-            Self::LateReply => "an answer after the verdict",
-            Self::LossInExtend => "a loss during an extension",
-            Self::SplitVote => "a split vote",
-            Self::ExtendAfterLoss => "an extension refused, the lease being lost",
-            Self::PaidAnew => "a debt paid on a new connection",
-            Self::Watchdog => "a watchdog that extended",
-            Self::GivenUp => "an acquire given up under way",
-            Self::Late => "a grant with nothing left of the TTL",
-            Self::NoQuorum => "too few masters that answer",
-            Self::StoppedInTime => "a holder that looked, and stopped",
-            Self::HandOver => "a hand-over to one that waited",
-            Self::MasterError => "a master that answered with an error",
-            Self::MasterBack => "a master that died and came back",
-            Self::Certified => "a fencing token certified in a second round",
-            Self::FencedOff => "a register that refused a fencing token",
-            Self::FencedRepair => "a repair of a lease with a fencing token",
-            Self::Distrusted => "an acquire that failed, with a master that is distrusted",
-            Self::TrustedAgain => "a grant of a master that had been distrusted",
-        }
-    }
-}
-
-impl fmt::Display for Goal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+pub use goal::Goal;
 
 /// The goals that a run reached, in no order, each once.
 pub(super) fn reached(history: &History, verdict: &Verdict) -> Vec<Goal> {
@@ -180,6 +38,9 @@ pub(super) fn reached(history: &History, verdict: &Verdict) -> Vec<Goal> {
     seen.answers(history);
     seen.deaths(history);
     seen.commands(history);
+    for goal in waits::reached(&seen, history) {
+        seen.reach(goal);
+    }
     seen.goals
 }
 
@@ -193,6 +54,9 @@ struct Request<'a> {
     answered: Ns,
     /// The lease that it gave ended then at the latest.
     deadline: Option<Ns>,
+    /// The lease that it gave has this value.
+    token: Option<&'a Name>,
+    cancelled: bool,
 }
 
 /// What a token's SETs came to.
@@ -236,6 +100,8 @@ impl<'a> Seen<'a> {
                     asked: ns,
                     answered: Ns::MAX,
                     deadline: None,
+                    token: None,
+                    cancelled: false,
                 }),
                 Event::Answered { id, ok, why, deadline, token, fence, text, .. } => {
                     self.granted.extend(token.as_ref().filter(|_| fence.is_some()));
@@ -246,6 +112,8 @@ impl<'a> Seen<'a> {
                     let Some(request) = asked else { continue };
                     request.answered = ns;
                     request.deadline = deadline.filter(|_| *ok);
+                    request.token = token.as_ref().filter(|_| *ok);
+                    request.cancelled = *why == Some(Why::Cancelled);
                     let goal = match (request.op, why) {
                         ("extend", Some(Why::Lost)) => Goal::ExtendAfterLoss,
                         ("step", Some(Why::Lost)) => Goal::StoppedInTime,

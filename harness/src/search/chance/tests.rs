@@ -1,8 +1,11 @@
 //! A short search: that nothing goes wrong inside the assumptions is for `tests/inside.rs`.
 
-use super::{Goal, Report, Search};
+use super::{Goal, Report, Search, goals};
+use crate::judge::judge;
 use crate::sabotage::Lie;
+use crate::scenario::embedded_runs;
 use crate::search::plan::Space;
+use crate::sim;
 
 fn search(space: Space, runs: u64, jobs: usize) -> Report {
     let search = Search { space, seed: 0, runs, lie: Lie::None, jobs };
@@ -18,6 +21,38 @@ fn the_report_does_not_hang_on_the_number_of_threads() {
 fn every_goal_is_reached() {
     let report = search(Space::INSIDE, 1_500, 2);
     assert_eq!(report.missed().collect::<Vec<Goal>>(), []);
+}
+
+/// What those who wait come by, in a scenario whose story is known.
+fn of_waits(name: &str, seed: u64) -> Vec<Goal> {
+    let run = embedded_runs().find(|run| run.name == name).expect("it is there");
+    let history = sim::run(&run, seed, Lie::None);
+    let mut goals = goals::reached(&history, &judge(&history));
+    goals.retain(|goal| *goal >= Goal::Woken);
+    goals.sort_unstable();
+    goals
+}
+
+#[test]
+fn what_becomes_of_those_who_wait_is_told_apart() {
+    for seed in 0..5 {
+        for (name, goals) in [
+            ("one-master-hung", &[][..]),
+            ("wake-up-lost/calm", &[Goal::Woken]),
+            ("wake-up-lost/nobody-says", &[Goal::FoundOut]),
+            ("waiter-gone/queued", &[Goal::Woken]),
+            ("waiter-gone/heir", &[Goal::Heir, Goal::HeirGone]),
+        ] {
+            assert_eq!(of_waits(name, seed), goals, "{name} with seed {seed}");
+        }
+        for (name, goal) in [
+            ("herd", Goal::Guest),
+            ("first-master/left-key", Goal::RefusedFirst),
+            ("first-master/left-key", Goal::Disbelieved),
+        ] {
+            assert!(of_waits(name, seed).contains(&goal), "{name} with seed {seed}: {goal}");
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What is drawn can be run, and says the same as a file.
 
 use super::Space;
-use crate::scenario::{Fault, Harm, NodeHarm, Persistence, Scenario, makes_sense};
+use crate::scenario::{
+    Class, Client, Fault, Harm, NetHarm, NodeHarm, Persistence, Scenario, Step, makes_sense,
+};
 
 #[test]
 fn what_is_drawn_makes_sense_and_can_be_written() {
@@ -58,6 +60,33 @@ fn defences_are_drawn_for_whole_fleets_and_for_parts_of_them() {
     }
     assert_eq!(inside[2], 0);
     assert!(outside[2] > 5, "{outside:?}");
+}
+
+#[test]
+fn crowds_are_drawn_together_and_apart_and_so_is_what_becomes_of_their_words() {
+    // With a crowd, of one process, with one who gives up in it; and with words that are struck.
+    let mut seen = [0; 4];
+    for number in 0..1_000 {
+        let scenario = Space::INSIDE.draw(number);
+        let crowd = scenario.clients.iter().filter(|client| client.id.starts_with('q'));
+        let crowd: Vec<&Client> = crowd.collect();
+        let shared = crowd.iter().filter(|client| client.process() == "crowd").count();
+        let gives_up = |client: &&&Client| {
+            client.script.iter().any(|step| matches!(step, Step::Acquire { cancel: Some(_), .. }))
+        };
+        seen[0] += usize::from(!crowd.is_empty());
+        seen[1] += usize::from(shared > 4);
+        seen[2] += usize::from(crowd.iter().any(|client| gives_up(&client)));
+        let words = |fault: &Fault| match &fault.harm {
+            Harm::Net(NetHarm::Drop(which) | NetHarm::Hold(which) | NetHarm::Reset(which)) => {
+                which.command == Class::WakeUp
+            }
+            _ => false,
+        };
+        seen[3] += usize::from(scenario.faults.iter().any(words));
+    }
+    assert!((250..420).contains(&seen[0]) && (180..320).contains(&seen[3]), "{seen:?}");
+    assert!(seen[1] > 50 && seen[2] > 50, "{seen:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! itself.
 
 use super::Run;
+use crate::scenario::read::tree::Place;
 use crate::scenario::{Acquires, Cause, Client, NodeList, Step};
 
 impl Run<'_> {
@@ -38,10 +39,13 @@ impl Run<'_> {
         }
         for (name, acquires) in &expect.acquires {
             let at = place.key("acquires").key(name.as_str()).itself();
-            if let Some(client) = self.known(&at, name) {
+            if let Some(client) = self.expected(&at, name) {
                 self.acquires(&at, client, name);
             }
-            let is = |client: &Client| client.names().iter().any(|known| known == name.as_str());
+            let is = |client: &Client| {
+                client.id == name.as_str()
+                    || client.names().iter().any(|known| known == name.as_str())
+            };
             let own = self.clients.iter().find(|(_, client)| is(client));
             let lock = own.map_or_else(|| self.lock.1.clone(), |own| own.1.options(self.lock.1));
             if *acquires == Acquires::Distrusted && lock.guard.is_none() {
@@ -80,6 +84,47 @@ impl Run<'_> {
                 self.wrong(&at, message, mend);
             }
         }
+        self.within();
+        self.commands();
+    }
+
+    /// A client, or all of a kind.
+    fn expected(&mut self, at: &Place, name: &str) -> Option<usize> {
+        let kind = self.clients.iter().position(|(_, client)| client.id == name);
+        kind.or_else(|| self.known(at, name))
+    }
+
+    fn within(&mut self) {
+        let (place, expect) = self.expect.clone();
+        for (name, within) in &expect.within {
+            let at = place.key("within").key(name.as_str()).itself();
+            if let Some(client) = self.expected(&at, name) {
+                self.acquires(&at, client, name);
+            }
+            let none =
+                |acquires: &Acquires| !matches!(acquires, Acquires::Granted | Acquires::AllGranted);
+            if expect.acquires.get(name).is_some_and(none) {
+                let message = format!("`{name}` is to be refused and to be granted soon");
+                self.wrong(&at, message, "leave one of the two out");
+            } else if within.is_zero() {
+                let message = format!("`{name}` is to be granted in no time");
+                self.wrong(&at, message, "write a time such as 1s, longer than its round trips");
+            }
+        }
+    }
+
+    fn commands(&mut self) {
+        let (place, expect) = self.expect.clone();
+        for (name, most) in &expect.commands {
+            let at = place.key("commands").key(name.as_str()).itself();
+            if let Some(client) = self.expected(&at, name) {
+                self.acquires(&at, client, name);
+            }
+            if *most == 0 {
+                let message = format!("`{name}` is to acquire without a command");
+                self.wrong(&at, message, "write how many its process may send at most");
+            }
+        }
     }
 
     /// Whether the quorums of any two clients can be without a common master, or one cannot be had.
@@ -98,7 +143,7 @@ impl Run<'_> {
         guards.windows(2).any(|two| two[0] != two[1])
     }
 
-    fn acquires(&mut self, at: &crate::scenario::read::tree::Place, client: usize, name: &str) {
+    fn acquires(&mut self, at: &Place, client: usize, name: &str) {
         if !self.script(client).iter().any(|step| matches!(step, Step::Acquire { .. })) {
             let mend = "add an `acquire` to its script, or leave it out here";
             self.wrong(at, format!("`{name}` acquires nothing"), mend);

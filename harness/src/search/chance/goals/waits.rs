@@ -1,0 +1,220 @@
+//! The goals of those who wait. What masters say unasked is in no history, so it is told by what came of it.
+
+use std::collections::BTreeMap;
+
+use super::{Goal, Seen};
+use crate::history::{Act, Event, History, Ns, Outcome};
+use crate::name::Name;
+
+const MS: Ns = 1_000_000;
+
+/// So soon after a deletion, or a look, an attempt of another process is made because of it: a word and
+/// a moment for the others to say so, too.
+const SOON: Ns = 15 * MS;
+/// A deletion and the SET of an heir are written at once.
+const BEHIND: Ns = MS / 5;
+/// So many heirs in a row, and a guest is next.
+const HEIRS: usize = 3;
+
+/// The SETs of one attempt.
+struct Try<'a> {
+    process: &'a Name,
+    key: &'a Name,
+    token: &'a Name,
+    from: Ns,
+    nodes: Vec<usize>,
+    refused_by: Vec<usize>,
+    /// It was written behind the deletion of another lease of its process.
+    heir: bool,
+}
+
+/// A deletion, or a look: what it compares with is an attempt's own token.
+struct Delete<'a> {
+    process: &'a Name,
+    key: &'a Name,
+    token: &'a Name,
+    node: usize,
+    place: (u64, u64),
+    sent: Ns,
+    delivered: Option<Ns>,
+    done: bool,
+}
+
+pub(super) fn reached(seen: &Seen<'_>, history: &History) -> Vec<Goal> {
+    let deletes = deletes(history);
+    let tries = tries(history, &deletes, |process, key, span| waits(seen, process, key, span));
+    let granted = |token: &Name| seen.requests.iter().any(|one| one.token == Some(token));
+    let mut goals = Vec::new();
+    for (index, one) in tries.iter().enumerate() {
+        if one.heir {
+            goals.push(Goal::Heir);
+            let gone = seen.requests.iter().any(|request| {
+                request.cancelled
+                    && seen.process(request.client) == one.process.as_str()
+                    && request.asked <= one.from
+                    && (one.from..one.from + 200 * MS).contains(&request.answered)
+            });
+            goals.extend((gone && !granted(one.token)).then_some(Goal::HeirGone));
+        } else {
+            goals.extend(woken(seen, &deletes, one, granted));
+        }
+        let alone = one.nodes.len() == 1 && one.refused_by.len() == 1;
+        if alone && seen.scenario.list_of(one.process).quorum() > 1 {
+            goals.push(Goal::RefusedFirst);
+            let own = |other: &&Try<'_>| other.process == one.process && other.key == one.key;
+            let next = tries[index + 1..].iter().find(own);
+            let without =
+                |next: &&Try<'_>| next.refused_by.contains(&one.nodes[0]) && granted(next.token);
+            goals.extend(next.filter(without).map(|_| Goal::Disbelieved));
+        }
+    }
+    goals.extend(has_guest(seen, &tries).then_some(Goal::Guest));
+    goals.sort_unstable();
+    goals.dedup();
+    goals
+}
+
+/// Whether one and the same request of a process is under way from one instant to another.
+fn waits(seen: &Seen<'_>, process: &str, key: &str, (from, to): (Ns, Ns)) -> bool {
+    seen.requests.iter().any(|request| {
+        request.op == "acquire"
+            && request.resource.is_some_and(|resource| key.ends_with(resource))
+            && request.asked <= from
+            && to <= request.answered
+            && seen.process(request.client) == process
+    })
+}
+
+/// Why an attempt of one that waited was made just then.
+fn woken(
+    seen: &Seen<'_>,
+    deletes: &[Delete<'_>],
+    one: &Try<'_>,
+    granted: impl Fn(&Name) -> bool,
+) -> Option<Goal> {
+    let since = one.from - SOON;
+    // Another came to its turn before.
+    if !waits(seen, one.process, one.key, (since, one.from)) || !granted(one.token) {
+        return None;
+    }
+    let of_key = || deletes.iter().filter(|delete| delete.key == one.key);
+    let looked = of_key().any(|look| {
+        // What an attempt has set is deleted once, and then looked at.
+        let again = |delete: &Delete<'_>| {
+            (delete.token, delete.node) == (look.token, look.node) && delete.sent < look.sent
+        };
+        look.process == one.process
+            && !look.done
+            && look.delivered.is_some_and(|at| (since..=one.from).contains(&at))
+            && of_key().any(again)
+    });
+    let said = of_key().any(|delete| {
+        delete.process != one.process
+            && delete.done
+            && granted(delete.token)
+            && (since..one.from).contains(&delete.sent)
+    });
+    match (said, looked) {
+        (true, false) => Some(Goal::Woken),
+        (false, true) => Some(Goal::FoundOut),
+        _ => None,
+    }
+}
+
+/// Whether another process came before the next one of a process that had several leases in a row.
+fn has_guest(seen: &Seen<'_>, tries: &[Try<'_>]) -> bool {
+    let lease = |request: &super::Request<'_>| {
+        let one = tries.iter().find(|one| Some(one.token) == request.token)?;
+        Some((request.answered, one))
+    };
+    let mut leases: Vec<(Ns, &Try<'_>)> = seen.requests.iter().filter_map(lease).collect();
+    leases.sort_by_key(|(at, _)| *at);
+    leases.windows(HEIRS + 1).any(|some| {
+        let ((at, guest), before) = (some[HEIRS], &some[..HEIRS]);
+        let (process, key) = (before[0].1.process, before[0].1.key);
+        let own = |(_, one): &(Ns, &Try<'_>)| one.heir && one.process == process && one.key == key;
+        before.iter().all(own)
+            && guest.process != process
+            && guest.key == key
+            && seen.is_asking(process, key, at)
+    })
+}
+
+fn deletes(history: &History) -> Vec<Delete<'_>> {
+    let all = history.records.iter().filter_map(|record| match &record.event {
+        Event::Command {
+            process,
+            node,
+            connection,
+            number,
+            act: Act::Delete { key, token: Some(token) },
+            sent,
+            delivered,
+            result,
+            ..
+        } => Some(Delete {
+            process,
+            key,
+            token,
+            node: *node,
+            place: (*connection, *number),
+            sent: *sent,
+            delivered: *delivered,
+            done: *result == Outcome::Done,
+        }),
+        _ => None,
+    });
+    all.collect()
+}
+
+/// All attempts, in their order.
+fn tries<'a>(
+    history: &'a History,
+    deletes: &[Delete<'a>],
+    waits: impl Fn(&str, &str, (Ns, Ns)) -> bool,
+) -> Vec<Try<'a>> {
+    let places: BTreeMap<(u64, u64), &Delete<'a>> =
+        deletes.iter().filter(|delete| delete.done).map(|delete| (delete.place, delete)).collect();
+    let mut tries: BTreeMap<&Name, Try<'a>> = BTreeMap::new();
+    for record in &history.records {
+        let Event::Command {
+            process,
+            node,
+            connection,
+            number,
+            act: Act::Set { key, token, .. },
+            sent,
+            result,
+            ..
+        } = &record.event
+        else {
+            continue;
+        };
+        let (nodes, refused_by) = (Vec::new(), Vec::new());
+        let one = tries.entry(token).or_insert_with(|| Try {
+            process,
+            key,
+            token,
+            from: *sent,
+            nodes,
+            refused_by,
+            heir: false,
+        });
+        one.from = one.from.min(*sent);
+        one.nodes.push(*node);
+        if *result == Outcome::Refused {
+            one.refused_by.push(*node);
+        }
+        let before = places.get(&(*connection, number.wrapping_sub(1)));
+        one.heir |= before.is_some_and(|delete| {
+            delete.key == key
+                && delete.token != token
+                && sent.saturating_sub(delete.sent) <= BEHIND
+                // Who asks when its release was answered asks a moment later.
+                && waits(process, key, (delete.sent - MS, *sent))
+        });
+    }
+    let mut tries: Vec<Try<'a>> = tries.into_values().collect();
+    tries.sort_by_key(|one| one.from);
+    tries
+}
