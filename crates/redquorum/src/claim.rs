@@ -137,8 +137,7 @@ impl ClaimCell {
     }
 
     /// Gives the lease back, by `input`, and the next one of this process its turn: what that asks is
-    /// written behind it.
-    /// The last of several handles, that is: the others only say that they are done.
+    /// written behind it. Of several handles only the last does so.
     pub(crate) fn give_back<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {
         let mut state = self.lock();
         let others = matches!(&state.claim, Claim::Holding(hold) if hold.handles() > 1);
