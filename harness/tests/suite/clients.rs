@@ -103,7 +103,7 @@ fn one_that_never_answers_differs() {
 }
 
 fn one_that_cannot_extend_is_spared_what_it_cannot() {
-    let ended = with("cannot", "watchdog", &format!("{READY}\nsleep 1000"));
+    let ended = with("cannot", "holder-cut-off-stops", &format!("{READY}\nsleep 1000"));
     assert_eq!(ended.outcome(), "skipped", "{}", ended.said);
     assert!(ended.said.contains("the client cannot `keep_alive`"), "{}", ended.said);
 }
