@@ -321,7 +321,8 @@ impl Acquire {
     /// The caller is gone: whatever the attempt may have set is owed its clean-up.
     pub(crate) fn abandon(&mut self, out: &mut Vec<Effect>) {
         if matches!(self.state, State::Voting | State::Certifying | State::Won) {
-            self.clean_up(self.heir || self.state == State::Won, out);
+            // Whatever answers were on their way: it may have had a quorum, and others may have seen that.
+            self.clean_up(true, out);
         }
     }
 

@@ -65,18 +65,37 @@ impl Watch {
 
     /// Before then no quorum can be free, unless somebody gives it back: when the key expires on the
     /// last of the first `quorum` masters. One of which nothing is known counts as free.
+    ///
+    /// At once, if nobody can have a quorum: these are keys of attempts that fail, and that call nobody.
     pub(super) fn earliest(&self, quorum: usize) -> Time {
+        if !self.is_held(quorum) {
+            return Time::ZERO;
+        }
         let mut until: Vec<Time> = self.known.iter().map(|known| known.until()).collect();
         until.sort_unstable();
         until.get(quorum - 1).copied().unwrap_or(Time::NEVER)
     }
 
+    /// Whether a quorum may show one and the same holder.
+    fn is_held(&self, quorum: usize) -> bool {
+        let unknown = self.known.iter().filter(|known| **known == Known::Nothing).count();
+        let by = |known: &Known| match known {
+            Known::Held(_, holder) => self.shown(*holder),
+            Known::Nothing | Known::Free => 0,
+        };
+        self.known.iter().map(by).any(|shown| shown > 0 && shown + unknown >= quorum)
+    }
+
     /// Whether this master shows a holder that no other shows, too: what is left of a lease that is
     /// over, most likely.
     pub(super) fn is_alone(&self, node: NodeId) -> bool {
-        let Known::Held(_, holder) = self.known[node.index()] else { return false };
+        matches!(self.known[node.index()], Known::Held(_, holder) if self.shown(holder) == 1)
+    }
+
+    /// How many masters show this holder.
+    fn shown(&self, holder: Option<Token>) -> usize {
         let same = |known: &&Known| matches!(known, Known::Held(_, other) if *other == holder);
-        self.known.iter().filter(same).count() == 1
+        self.known.iter().filter(same).count()
     }
 }
 
@@ -112,15 +131,28 @@ mod tests {
         assert_eq!(watch.earliest(3), at(35));
         watch.freed(NodeId::new(0));
         assert_eq!(watch.earliest(3), at(25));
-        watch.looked(at(6), NodeId::new(1), &Answer::Absent);
-        watch.looked(at(6), NodeId::new(2), &Answer::Taken(Holder::NoExpiry));
-        assert_eq!(watch.earliest(3), at(25));
-        watch.looked(at(6), NodeId::new(3), &Answer::Taken(Holder::WrongType));
-        assert_eq!(watch.earliest(3), at(55));
-        assert_eq!(watch.earliest(4), Time::NEVER);
         // One that does not answer may be free.
         watch.looked(at(6), NodeId::new(3), &Answer::Unknown(crate::vote::Cause::Silent));
+        assert_eq!(watch.earliest(3), at(15));
+        watch.looked(at(6), NodeId::new(2), &Answer::Unknown(crate::vote::Cause::Silent));
         assert_eq!(watch.earliest(3), Time::ZERO);
+        let mut watch = Watch::new(3);
+        for node in 0..3 {
+            watch.looked(at(6), NodeId::new(node), &Answer::Taken(Holder::NoExpiry));
+        }
+        watch.looked(at(6), NodeId::new(1), &Answer::Taken(Holder::WrongType));
+        assert_eq!(watch.earliest(2), Time::NEVER);
+    }
+
+    #[test]
+    fn keys_of_several_of_whom_none_has_a_quorum_are_not_waited_for() {
+        let mut watch = Watch::new(5);
+        for (node, holder) in [1, 2, 1, 2, 3].into_iter().enumerate() {
+            watch.looked(at(0), NodeId::new(node), &lease(holder, 1_000));
+        }
+        assert_eq!(watch.earliest(3), Time::ZERO);
+        watch.looked(at(0), NodeId::new(4), &lease(1, 1_000));
+        assert_eq!(watch.earliest(3), at(1_000));
     }
 
     #[test]

@@ -272,6 +272,9 @@ fn attempts_that_failed_call_nobody_and_what_kept_others_out_calls_all() {
     (0..3).for_each(|at| won.hear(Step::Attempt(1), at, Some(Answer::Created)));
     won.tell(Input::Abandon);
     assert_eq!(won.calls(), [Call::Everybody; 5], "won, and nobody came for it");
+    let mut dropped = Play::acquire(5, patience(Turn::First));
+    dropped.tell(Input::Abandon);
+    assert_eq!(dropped.calls(), [Call::Everybody; 5], "it may have had a quorum");
     for (hands_on, call) in [(false, Call::Everybody), (true, Call::Counted)] {
         let mut held = Play::hold(&[crate::play::Granted; 5]);
         if hands_on {
@@ -285,10 +288,13 @@ fn attempts_that_failed_call_nobody_and_what_kept_others_out_calls_all() {
 #[test]
 fn an_heir_of_which_nothing_comes_calls_in_the_place_of_who_handed_on() {
     for (turn, call) in [(Turn::First, Call::Nobody), (Turn::Heir, Call::Everybody)] {
-        let mut play = Play::acquire(5, patience(turn));
-        play.hear(Step::Attempt(1), 0, Some(Answer::Created));
-        play.tell(Input::Abandon);
-        assert_eq!(play.calls(), [call; 5], "{turn:?}");
+        let mut play = Play::acquire(5, Patience { wait: 12 * MS, ..patience(turn) });
+        play.refused();
+        play.said.clear();
+        play.wake_at(after(12));
+        play.hear(Step::Attempt(2), 4, Some(Answer::Created));
+        (0..3).for_each(|at| play.hear(Step::Attempt(2), at, Some(TAKEN)));
+        assert_eq!(play.calls(), [call; 5], "{turn:?}: its wait is over");
     }
 }
 
