@@ -43,7 +43,7 @@ mod offsets;
 mod sentry;
 mod words;
 
-use ears::{Ears, Next};
+use ears::Ears;
 use ledger::Ledger;
 use sentry::Sentry;
 pub use words::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
@@ -243,44 +243,6 @@ impl<T> Link<T> {
         } else {
             self.ledger.owe(token, call);
             out.push(LinkEffect::Tell(tag, Answer::Unknown(Cause::Down(self.down.clone()))));
-        }
-    }
-
-    fn listen(&mut self, now: Time, key: Key, out: &mut Vec<LinkEffect<T>>) {
-        let listens = self.ears.want(&key, self.bounds.listens);
-        // Who hears nothing yet is told so, and need not wait to be told otherwise.
-        let word = if listens { Word::Listening } else { Word::Deaf };
-        out.push(LinkEffect::Hear(key, word));
-        self.prick_up(now, out);
-    }
-
-    fn unlisten(&mut self, now: Time, key: Key, out: &mut Vec<LinkEffect<T>>) {
-        if self.ears.unwant(&key) && self.open.is_some() {
-            self.write(now, Command::Unsubscribe { key }, Purpose::Unlisten, None, out);
-        }
-    }
-
-    /// Asks for what is yet to be listened for, as far as a healthy master can be asked.
-    fn prick_up(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
-        while self.refusal(None).is_none()
-            && let Some(next) = self.ears.next()
-        {
-            let (command, purpose) = match next {
-                Next::Hello => (Command::Hello, Purpose::Hello),
-                Next::Subscribe(key) => {
-                    (Command::Subscribe { key: key.clone() }, Purpose::Listen(key))
-                }
-            };
-            self.write(now, command, purpose, None, out);
-        }
-    }
-
-    fn freed(&mut self, now: Time, epoch: u64, key: Key, out: &mut Vec<LinkEffect<T>>) {
-        if let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) {
-            open.heard = now;
-            if self.ears.listens(&key) {
-                out.push(LinkEffect::Hear(key, Word::Free));
-            }
         }
     }
 
@@ -487,14 +449,6 @@ impl<T> Link<T> {
             self.give_up(now, "an older connection could not be killed", out);
         }
         self.prick_up(now, out);
-    }
-
-    /// So many listened as a key of ours was deleted: says how many of them are others.
-    fn count(&self, token: Token, listeners: u32, out: &mut Vec<LinkEffect<T>>) {
-        if let Some(key) = self.ledger.called(token) {
-            let others = listeners.saturating_sub(u32::from(self.ears.listens(key)));
-            out.push(LinkEffect::Hear(key.clone(), Word::Others(others)));
-        }
     }
 
     fn wake(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {

@@ -14,8 +14,7 @@ use redquorum_protocol::wire::Expect;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     Answer as Vote, Bounds, Claim, Dice, Drift, Effect, Fingerprint, Guard, Input, Key, Link,
-    LinkEffect, LinkInput, NodeId, Patience, Queue, Roster, RunId, Step, Terms, Time, Token, Turn,
-    Word,
+    LinkEffect, LinkInput, NodeId, Roster, RunId, Step, Terms, Time, Token, Turn, Word,
 };
 
 use self::again::Wanted;
@@ -23,11 +22,12 @@ use super::lease::{Lease, Whose};
 use super::numbers::Numbers;
 use super::rooms::{Rooms, Seat};
 use super::several::{GROUPED, Group, Parting};
-use super::{Clocks, Lie, LyingClaim};
+use super::{Clocks, Lie};
 use crate::name::Name;
 use crate::talk::{Answer, FENCING_MEMORY, Notice, Op, Options, Request, Why};
 
 pub(super) mod again;
+mod turns;
 
 /// What a link gets back with an answer: the number of the claim, and what was asked.
 type Tag = (u64, Step);
@@ -440,75 +440,6 @@ impl Process {
         let seat = if wait_ms == 0 { Some(seat) } else { self.rooms.join(&key, seat) };
         if let Some(seat) = seat {
             self.begin(&key, seat, Turn::First, around);
-        }
-    }
-
-    /// A request begins to ask the masters.
-    pub(super) fn begin(&mut self, key: &Key, seat: Seat, turn: Turn, around: &mut Around<'_>) {
-        let wait = seat.give_up.since(around.clocks.monotonic);
-        let wake_ups = self.options.wake_ups;
-        let patience = Patience { wait, explain: true, wake_ups, turn };
-        self.claim(key, seat, patience, around);
-    }
-
-    /// The same with a patience of its own.
-    pub(super) fn claim(
-        &mut self,
-        key: &Key,
-        seat: Seat,
-        patience: Patience,
-        around: &mut Around<'_>,
-    ) {
-        let Seat { number, whose, terms, from, .. } = seat;
-        let lie = (self.lie, self.root(&whose.0, around));
-        let mut effects = std::mem::take(&mut self.effects);
-        let mut claim =
-            LyingClaim::acquire(lie, around.clocks, terms, patience, around.dice, &mut effects);
-        if let Some((_, numbers)) = self.numbers.iter().find(|(known, _)| *known == whose) {
-            claim.remember(numbers.clone());
-        }
-        // Of several resources, all are answered together.
-        let asked = (number < GROUPED).then_some((number, from));
-        let lease = Lease::new(claim, key.clone(), whose, asked);
-        self.leases.push((number, lease));
-        self.send(number, key, &mut effects, around);
-        self.effects = effects;
-    }
-
-    /// A claim gives its lease back, and the next one of this process has its turn behind it.
-    pub(super) fn give_back(&mut self, number: u64, input: Input, around: &mut Around<'_>) {
-        let Some(lease) = self.lease(number) else { return };
-        let (key, last) = (lease.key.clone(), lease.handles() <= 1);
-        let next = if last { self.rooms.next(&key, number, Queue::hand_on) } else { None };
-        if next.as_ref().is_some_and(|(_, turn)| *turn == Turn::Heir) {
-            self.advance(number, Input::HandOn, around);
-        } else if next.is_some() && self.rooms.listen_anew(&key) {
-            self.unlisten(&key, around);
-        }
-        self.advance(number, input, around);
-        if let Some((seat, turn)) = next {
-            self.begin(&key, seat, turn, around);
-        }
-        self.tidy(&key, around);
-    }
-
-    /// A claim neither holds a lease nor tries to get one: whoever comes next begins.
-    fn vacate(&mut self, key: &Key, number: u64, around: &mut Around<'_>) {
-        if let Some((seat, turn)) = self.rooms.next(key, number, Queue::leave) {
-            self.begin(key, seat, turn, around);
-        }
-        self.tidy(key, around);
-    }
-
-    fn tidy(&mut self, key: &Key, around: &mut Around<'_>) {
-        if self.rooms.tidy(key) {
-            self.unlisten(key, around);
-        }
-    }
-
-    fn unlisten(&mut self, key: &Key, around: &mut Around<'_>) {
-        for node in 0..self.links.len() {
-            self.link(node, LinkInput::Unlisten(key.clone()), around);
         }
     }
 

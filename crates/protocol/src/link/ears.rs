@@ -6,7 +6,11 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-use crate::effect::Key;
+use super::{Link, LinkEffect, Purpose};
+use crate::effect::{Key, Word};
+use crate::time::Time;
+use crate::token::Token;
+use crate::wire::Command;
 
 /// Most questions under way: listening anew for many resources must not look like an overload.
 const MOST_ASKED: usize = 64;
@@ -125,5 +129,53 @@ impl Ears {
 
     pub(super) fn len(&self) -> usize {
         self.wanted.len()
+    }
+}
+
+impl<T> Link<T> {
+    pub(super) fn listen(&mut self, now: Time, key: Key, out: &mut Vec<LinkEffect<T>>) {
+        let listens = self.ears.want(&key, self.bounds.listens);
+        // Who hears nothing yet is told so, and need not wait to be told otherwise.
+        let word = if listens { Word::Listening } else { Word::Deaf };
+        out.push(LinkEffect::Hear(key, word));
+        self.prick_up(now, out);
+    }
+
+    pub(super) fn unlisten(&mut self, now: Time, key: Key, out: &mut Vec<LinkEffect<T>>) {
+        if self.ears.unwant(&key) && self.open.is_some() {
+            self.write(now, Command::Unsubscribe { key }, Purpose::Unlisten, None, out);
+        }
+    }
+
+    /// Asks for what is yet to be listened for, as far as a healthy master can be asked.
+    pub(super) fn prick_up(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+        while self.refusal(None).is_none()
+            && let Some(next) = self.ears.next()
+        {
+            let (command, purpose) = match next {
+                Next::Hello => (Command::Hello, Purpose::Hello),
+                Next::Subscribe(key) => {
+                    (Command::Subscribe { key: key.clone() }, Purpose::Listen(key))
+                }
+            };
+            self.write(now, command, purpose, None, out);
+        }
+    }
+
+    pub(super) fn freed(&mut self, now: Time, epoch: u64, key: Key, out: &mut Vec<LinkEffect<T>>) {
+        if let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) {
+            open.heard = now;
+            if self.ears.listens(&key) {
+                out.push(LinkEffect::Hear(key, Word::Free));
+            }
+        }
+    }
+
+    /// So many listened as a key of ours was deleted: says how many of them are others.
+    pub(super) fn count(&self, token: Token, listeners: u32, out: &mut Vec<LinkEffect<T>>) {
+        if let Some(key) = self.ledger.called(token) {
+            let others = listeners.saturating_sub(u32::from(self.ears.listens(key)));
+            out.push(LinkEffect::Hear(key.clone(), Word::Others(others)));
+        }
     }
 }
