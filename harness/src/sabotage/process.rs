@@ -21,7 +21,7 @@ use self::again::Wanted;
 use super::lease::{Lease, Whose};
 use super::numbers::Numbers;
 use super::rooms::{Rooms, Seat};
-use super::several::{GROUPED, Group, Parting};
+use super::several::{Group, Parting};
 use super::{Clocks, Lie};
 use crate::name::Name;
 use crate::talk::{Answer, FENCING_MEMORY, Notice, Op, Options, Request, Why};
