@@ -102,16 +102,19 @@ fn twin(case: &Case<'_>, index: usize, resource: &str) -> usize {
     found.next().unwrap_or(index)
 }
 
-/// Whether keys were lost while a request waited: who deletes one says so, and what is lost goes unsaid.
+/// Whether keys came to an end unsaid while a request waited. Who deletes one says so; what is lost goes
+/// unsaid, and so does what expires. When that is to be, the waiter knows of keys that it has seen: not of one that
+/// was set while it waited, by the next of a process that handed its lease on.
 fn is_unsaid(case: &Case<'_>, request: &Request<'_>, resource: &str, ended: Ns) -> bool {
     let during = Span::new(request.asked, ended);
     request.wait_ms > 0
         && case.keys.all.iter().any(|key| {
+            let lost = key.life.lost.map(|loss| Span::new(loss.at.from, loss.at.to));
+            let expires = Span::new(key.life.expires.from, key.life.expires.to);
+            let expired = key.deleted.is_none() && key.made.to > request.asked;
+            let unsaid = lost.or(expired.then_some(expires));
             key.resource.is_none_or(|name| name == resource)
-                && key
-                    .life
-                    .lost
-                    .is_some_and(|loss| during.touches(Span::new(loss.at.from, loss.at.to)))
+                && unsaid.is_some_and(|unsaid| during.touches(unsaid))
         })
 }
 

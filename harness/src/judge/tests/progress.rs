@@ -112,6 +112,27 @@ fn who_waits_may_have_to_look_where_keys_are_lost_and_no_master_says_so() {
 }
 
 #[test]
+fn who_waits_may_have_to_look_where_a_key_expires_that_was_set_meanwhile() {
+    // c1's keys are set at 150, expire at 2150, and it dies. Who asked before may have seen another's keys, and
+    // sleep for those.
+    for (asked, at, seen) in [
+        (100.0, 3800.0, Seen::Safe),
+        (100.0, 4000.0, Seen::Violated),
+        (250.0, 3800.0, Seen::Violated),
+    ] {
+        let mut run = Run::two();
+        run.grant("c1", "t1", 150.0, 2000.0, &[1, 2, 3]);
+        run.struck(300.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
+        let id = run.ask(asked, "c2", "acquire", Some("L"), 5000);
+        for node in [1, 2, 3] {
+            run.set("c2", node, "t2", at - 1.0, Some(at - 0.5));
+        }
+        run.granted(at, "c2", id, "t2", at + 100.0);
+        assert_eq!(run.judge().seen(PROGRESS), seen, "{asked} {at}");
+    }
+}
+
+#[test]
 fn without_a_majority_nothing_is_asked() {
     let with = |harm: &str, nodes: &[usize], processes: &[&str], cured: Option<f64>, at| {
         let mut run = Run::two();
