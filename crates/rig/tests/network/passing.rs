@@ -120,8 +120,8 @@ fn replies_are_matched_again_behind_resp3_pushes() {
         [
             "replied 1 HELLO 3",
             "replied 2 SUBSCRIBE a b",
-            "replied 0",
-            "replied 0",
+            "replied 0 message a x",
+            "replied 0 subscribe b",
             "replied 3 GET k"
         ]
     );
