@@ -133,7 +133,7 @@ impl Acquire {
             first: None,
             fence: None,
             heir: patience.turn == Turn::Heir,
-            wait: Wait::new(patience, terms.nodes()),
+            wait: Wait::new(patience),
             cleaned: NodeSet::EMPTY,
             state: State::Voting,
         };
@@ -200,18 +200,21 @@ impl Acquire {
         Effect::Send { node, step: Step::Attempt(self.attempt), ask }
     }
 
-    /// What the first master says decides whether the others are asked.
-    fn hear_first(&mut self, node: NodeId, out: &mut Vec<Effect>) {
-        if self.first == Some(node) {
-            match &self.ballot.votes()[node.index()].answer {
-                Some(Answer::Taken(_)) => self.wait.refused(node),
-                Some(Answer::Unknown(_)) => {
-                    self.wait.silent(node);
-                    self.ask_others(out);
-                }
-                _ => self.ask_others(out),
-            }
+    /// What the first master says decides whether the others are asked. Whether it refuses, and they are not.
+    fn hear_first(&mut self, node: NodeId, out: &mut Vec<Effect>) -> bool {
+        if self.first != Some(node) {
+            return false;
         }
+        match &self.ballot.votes()[node.index()].answer {
+            Some(Answer::Taken(_)) => {
+                self.wait.refused(node);
+                return true;
+            }
+            Some(Answer::Unknown(_)) => self.wait.silent(node),
+            _ => {}
+        }
+        self.ask_others(out);
+        false
     }
 
     pub(crate) fn answered(
@@ -227,8 +230,11 @@ impl Acquire {
             Step::Attempt(attempt) if attempt == self.attempt => {
                 if self.ballot.record(now, node, answer) && self.state == State::Voting {
                     self.compare_clocks(node, reading);
-                    self.hear_first(node, out);
-                    self.judge(now, dice, out);
+                    if self.hear_first(node, out) {
+                        self.refused(now, dice, out);
+                    } else {
+                        self.judge(now, dice, out);
+                    }
                 }
             }
             Step::Certify { attempt, round } if attempt == self.attempt => {
@@ -353,13 +359,7 @@ impl Acquire {
             return self.fail(now, Failure::NoQuorum, dice, out);
         }
         let granted = self.ballot.which(Answer::creates).len();
-        // If the first refuses, the others are not asked.
-        let awaited = if self.first.is_some_and(|first| !self.ballot.awaited().contains(first)) {
-            0
-        } else {
-            self.ballot.awaited().len()
-        };
-        match verdict(granted, awaited, self.terms.quorum()) {
+        match verdict(granted, self.ballot.awaited().len(), self.terms.quorum()) {
             Some(true) if now < self.deadline() => {
                 if !self.terms.is_fenced() {
                     return self.win(out);
@@ -445,8 +445,8 @@ impl Acquire {
         self.ballot().opened().plus(self.terms.node_timeout())
     }
 
-    /// When to look at the votes again at the latest: soon, while only the first master is asked. A quorum that does not agree on a number waits for
-    /// the others only as long as there is time for another round.
+    /// When to look at the votes again at the latest: soon, while only the first master is asked. A quorum
+    /// that does not agree on a number waits for the others only as long as there is time for another round.
     fn voting_ends(&self) -> Time {
         if self.first.is_some() {
             return self.first_ends();
@@ -464,7 +464,8 @@ impl Acquire {
         self.ballot.opened().plus(time)
     }
 
-    /// t0 + TTL − drift, and less what a clock may gain unnoticed (R1): it does not depend on when the answers came.
+    /// t0 + TTL − drift, and less what a clock may gain unnoticed (R1): it does not depend on when the
+    /// answers came.
     pub fn deadline(&self) -> Time {
         self.ballot.opened().plus(self.terms.validity())
     }

@@ -18,6 +18,7 @@ use crate::fleet::Fleet;
 use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::reentry;
+use crate::report::Report;
 use crate::rooms::{Rooms, Seat};
 use crate::stats::count;
 use crate::trace;
@@ -181,7 +182,7 @@ impl<L> TryAcquire<L> {
 
 impl Request {
     pub(crate) fn check<L: Granted>(&self) -> Result<(Key, Terms, Patience), AcquireError> {
-        if self.fleet.shut_down.load(std::sync::atomic::Ordering::Acquire) {
+        if self.fleet.is_shut_down() {
             return Err(AcquireError::ShutDown);
         }
         let key = self.key.clone().map_err(AcquireError::Options)?;
@@ -373,20 +374,26 @@ impl<L> Acquiring<L> {
 
 fn failed(claim: &ClaimCell, acquire: &redquorum_protocol::Acquire, why: Failure) -> AcquireError {
     let (report, attempts) = (claim.report(acquire.ballot()), acquire.attempt());
-    let counters = &claim.fleet.counters;
-    let (counter, name) = match why {
-        _ if claim.is_shut_down() => return AcquireError::ShutDown,
-        Failure::NoQuorum => (&counters.no_quorum, "no quorum"),
-        Failure::TooLate => (&counters.too_late, "too late"),
-        _ => (&counters.taken, "taken"),
-    };
-    count(counter);
-    trace::not_acquired(&claim.key, attempts, name, &report);
+    if claim.is_shut_down() {
+        return AcquireError::ShutDown;
+    }
+    tell_failed(&claim.fleet, &claim.key, attempts, why, &report);
     match why {
         Failure::NoQuorum => AcquireError::NoQuorum { report, attempts },
         Failure::TooLate => AcquireError::TooLate { report, attempts },
         _ => AcquireError::Taken { report, attempts },
     }
+}
+
+/// Counts and tells why a resource was not acquired.
+pub(crate) fn tell_failed(fleet: &Fleet, key: &Key, attempts: u32, why: Failure, report: &Report) {
+    let (counter, name) = match why {
+        Failure::NoQuorum => (&fleet.counters.no_quorum, "no quorum"),
+        Failure::TooLate => (&fleet.counters.too_late, "too late"),
+        _ => (&fleet.counters.taken, "taken"),
+    };
+    count(counter);
+    trace::not_acquired(key, attempts, name, report);
 }
 
 impl<L> Drop for Acquiring<L> {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use redquorum_protocol::{LinkState, NodeSet, Time, quorum};
 
 use crate::clock::{Clock, NAP};
-use crate::link::LinkCell;
+use crate::link::{self, LinkCell};
 use crate::tag::{Claimant, Ring};
 
 /// How many leases are woken before other tasks have their turn.
@@ -151,9 +151,7 @@ impl Alarm {
             let queued = claim.upgrade().map_or(NodeSet::EMPTY, |it| it.ring(Ring::Renewal));
             written = written.or(queued);
         }
-        for link in links.iter().filter(|link| written.contains(link.node)) {
-            link.flush();
-        }
+        link::flush(links, written);
         room
     }
 

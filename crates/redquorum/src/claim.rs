@@ -1,6 +1,5 @@
 //! ClaimCell: one claim machine behind a lock, its effects carried out on the links.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
 
@@ -390,7 +389,7 @@ impl ClaimCell {
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
-        self.fleet.shut_down.load(Ordering::Acquire)
+        self.fleet.is_shut_down()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Fleet: what all claims of one lock share: its links, its clock, its options, its counters.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redquorum_protocol::wire::RESERVED;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::dice::{RetryPolicy, ShellDice};
-use crate::link::LinkCell;
+use crate::link::{self, LinkCell};
 use crate::owner::Owners;
 use crate::rooms::Rooms;
 use crate::stats::Counters;
@@ -40,6 +40,11 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
+    /// Whether no new request is taken.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down.load(Ordering::Acquire)
+    }
+
     pub(crate) fn dice(&self) -> ShellDice<'_> {
         ShellDice(&self.retry)
     }
@@ -66,9 +71,7 @@ impl Fleet {
 
     /// Writes what was queued on these links, which were idle.
     pub(crate) fn flush(&self, idle: NodeSet) {
-        for link in self.links.iter().filter(|link| idle.contains(link.node)) {
-            link.flush();
-        }
+        link::flush(&self.links, idle);
     }
 
     /// Tells all links the same, and nobody what they say to it.

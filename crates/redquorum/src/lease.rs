@@ -261,18 +261,7 @@ impl Lease {
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the lease as it is.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
-        let mut work = pin!(work);
-        let mut lost = pin!(self.lost());
-        poll_fn(|cx| {
-            if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
-                return Poll::Ready(Err(lost));
-            }
-            if let Some(lost) = self.is_lost() {
-                return Poll::Ready(Err(lost));
-            }
-            work.as_mut().poll(cx).map(Ok)
-        })
-        .await
+        run_while(work, self.lost(), || self.is_lost()).await
     }
 
     /// Gives the handle back without waiting for anything, as one that has nothing under way.
@@ -316,6 +305,25 @@ impl Lease {
         let (outcome, ballot) = released.await;
         Released { outcome, report: self.claim.report(&ballot) }
     }
+}
+
+/// Polls `work` until something is lost, and looks for that before each poll.
+pub(crate) async fn run_while<F: Future, L>(
+    work: F,
+    lost: impl Future<Output = L>,
+    is_lost: impl Fn() -> Option<L>,
+) -> Result<F::Output, L> {
+    let (mut work, mut lost) = (pin!(work), pin!(lost));
+    poll_fn(|cx| {
+        if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
+            return Poll::Ready(Err(lost));
+        }
+        if let Some(lost) = is_lost() {
+            return Poll::Ready(Err(lost));
+        }
+        work.as_mut().poll(cx).map(Ok)
+    })
+    .await
 }
 
 fn holding(claim: &Claim) -> Option<&Hold> {

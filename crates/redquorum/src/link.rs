@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
 
 use redquorum_protocol::{
-    Answer, Bounds, Guard, Key, Link, LinkEffect, LinkInput, NodeId, Time, Word,
+    Answer, Bounds, Guard, Key, Link, LinkEffect, LinkInput, NodeId, NodeSet, Time, Word,
 };
 use tokio::sync::Notify;
 
@@ -70,6 +70,11 @@ pub(crate) struct Entered {
     pub(crate) word: Option<Word>,
     /// The link is idle, or more was to come: the caller owes a [`LinkCell::flush`].
     pub(crate) flush: bool,
+}
+
+/// Writes what was queued on these links, which were idle.
+pub(crate) fn flush(links: &[Arc<LinkCell>], idle: NodeSet) {
+    links.iter().filter(|link| idle.contains(link.node)).for_each(|link| link.flush());
 }
 
 impl LinkCell {

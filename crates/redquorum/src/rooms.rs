@@ -2,7 +2,6 @@
 //! asks the masters, and for what masters say of it.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 
@@ -226,7 +225,7 @@ impl Seat {
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {
-        self.fleet.shut_down.load(Ordering::Acquire)
+        self.fleet.is_shut_down()
     }
 
     /// Its owner waits no more. Its claim, if its turn came meanwhile.

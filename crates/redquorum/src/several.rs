@@ -3,7 +3,6 @@
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redquorum_protocol::{BadOption, Key, Terms};
@@ -174,7 +173,7 @@ impl Request {
         if resources > MOST {
             return Err(AcquireAllError::TooMany { resources, most: MOST });
         }
-        if self.parts.iter().any(|part| part.fleet.shut_down.load(Ordering::Acquire)) {
+        if self.parts.iter().any(|part| part.fleet.is_shut_down()) {
             return Err(AcquireAllError::ShutDown);
         }
         let mut places: Vec<(usize, Part)> = self.parts.drain(..).enumerate().collect();

@@ -51,12 +51,12 @@ const PEEK: Duration = Duration::from_secs(1);
 const ROUNDS: u32 = 4;
 
 impl Wait {
-    pub(super) fn new(patience: Patience, nodes: usize) -> Self {
+    pub(super) fn new(patience: Patience) -> Self {
         Self {
             wants: patience.wake_ups,
             asked: false,
             listening: NodeSet::EMPTY,
-            watch: Watch::new(nodes),
+            watch: Watch::default(),
             streak: 0,
             last: NodeSet::EMPTY,
             refused_by: None,
@@ -69,7 +69,7 @@ impl Wait {
 
     /// An attempt begins: what was known is over.
     pub(super) fn forget(&mut self) {
-        self.watch = self.watch.renewed();
+        self.watch.close();
         (self.refused_by, self.hint) = (None, Time::NEVER);
     }
 
@@ -90,6 +90,7 @@ impl Acquire {
     pub(super) fn step_back(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         self.listen(out);
         self.wait.pause = now.plus(self.moment() + self.jitter(self.moment(), dice));
+        self.wait.watch.open(self.terms.nodes());
         self.wait.peek = now.plus(PEEK);
         self.state = State::Waiting;
     }
@@ -109,6 +110,7 @@ impl Acquire {
         let count = if self.hears() { self.wait.streak } else { self.attempt };
         self.wait.pause = now.plus(dice.pause(count));
         if self.wait.wants {
+            self.wait.watch.open(self.terms.nodes());
             self.wait.peek = now.plus(PEEK / 2 + self.jitter(PEEK / 2, dice));
         }
         self.state = State::Waiting;

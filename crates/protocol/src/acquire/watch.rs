@@ -1,6 +1,5 @@
 //! Watch: what is known of a resource that others hold, while it is waited for.
 
-use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -9,8 +8,8 @@ use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Answer, Holder};
 
-/// See the [module](self).
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// See the [module](self). Empty until somebody waits.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Watch {
     known: Vec<Known>,
 }
@@ -27,20 +26,22 @@ enum Known {
 }
 
 impl Watch {
-    /// Nothing is known of any master.
-    pub(super) fn new(nodes: usize) -> Self {
-        Self { known: vec![Known::Nothing; nodes] }
+    /// Nothing is known of any of so many masters.
+    pub(super) fn open(&mut self, nodes: usize) {
+        self.known.clear();
+        self.known.resize(nodes, Known::Nothing);
     }
 
-    /// The same masters, and nothing is known.
-    pub(super) fn renewed(&self) -> Self {
-        Self::new(self.known.len())
+    /// Nobody waits.
+    pub(super) fn close(&mut self) {
+        self.known.clear();
     }
 
     /// What a master answered to a compare-and-delete.
     pub(super) fn looked(&mut self, now: Time, node: NodeId, answer: &Answer) {
         let until = |left_ms| now.plus(Duration::from_millis(left_ms));
-        self.known[node.index()] = match answer {
+        let Some(known) = self.known.get_mut(node.index()) else { return };
+        *known = match answer {
             Answer::Deleted | Answer::Absent => Known::Free,
             Answer::Taken(holder) => match *holder {
                 Holder::Lease { token, left_ms } => Known::Held(until(left_ms), Some(token)),
@@ -54,7 +55,9 @@ impl Watch {
 
     /// It became free on this master.
     pub(super) fn freed(&mut self, node: NodeId) {
-        self.known[node.index()] = Known::Free;
+        if let Some(known) = self.known.get_mut(node.index()) {
+            *known = Known::Free;
+        }
     }
 
     /// The masters that said that it is free.
@@ -89,7 +92,8 @@ impl Watch {
     /// Whether this master shows a holder that no other shows, too: what is left of a lease that is
     /// over, most likely.
     pub(super) fn is_alone(&self, node: NodeId) -> bool {
-        matches!(self.known[node.index()], Known::Held(_, holder) if self.shown(holder) == 1)
+        let known = self.known.get(node.index());
+        matches!(known, Some(Known::Held(_, holder)) if self.shown(*holder) == 1)
     }
 
     /// How many masters show this holder.
@@ -117,13 +121,19 @@ mod tests {
         Time::ZERO.plus(Duration::from_millis(ms))
     }
 
+    fn watch_of(nodes: usize) -> Watch {
+        let mut watch = Watch::default();
+        watch.open(nodes);
+        watch
+    }
+
     fn lease(byte: u8, left_ms: u64) -> Answer {
         Answer::Taken(Holder::Lease { token: Token::new([byte; TOKEN_LEN]), left_ms })
     }
 
     #[test]
     fn no_quorum_is_free_before_the_qth_smallest_of_what_is_left() {
-        let mut watch = Watch::new(5);
+        let mut watch = watch_of(5);
         assert_eq!(watch.earliest(3), Time::ZERO);
         for (node, left) in [40, 10, 30, 20, 50].into_iter().enumerate() {
             watch.looked(at(5), NodeId::new(node), &lease(1, left));
@@ -136,7 +146,7 @@ mod tests {
         assert_eq!(watch.earliest(3), at(15));
         watch.looked(at(6), NodeId::new(2), &Answer::Unknown(crate::vote::Cause::Silent));
         assert_eq!(watch.earliest(3), Time::ZERO);
-        let mut watch = Watch::new(3);
+        let mut watch = watch_of(3);
         for node in 0..3 {
             watch.looked(at(6), NodeId::new(node), &Answer::Taken(Holder::NoExpiry));
         }
@@ -146,7 +156,7 @@ mod tests {
 
     #[test]
     fn keys_of_several_of_whom_none_has_a_quorum_are_not_waited_for() {
-        let mut watch = Watch::new(5);
+        let mut watch = watch_of(5);
         for (node, holder) in [1, 2, 1, 2, 3].into_iter().enumerate() {
             watch.looked(at(0), NodeId::new(node), &lease(holder, 1_000));
         }
@@ -157,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_holder_that_one_master_alone_names_is_told_from_one_that_two_name() {
-        let mut watch = Watch::new(3);
+        let mut watch = watch_of(3);
         watch.looked(at(0), NodeId::new(0), &lease(1, 9));
         watch.looked(at(0), NodeId::new(1), &lease(2, 9));
         assert!(watch.is_alone(NodeId::new(0)) && watch.is_alone(NodeId::new(1)));

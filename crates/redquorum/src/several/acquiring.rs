@@ -5,7 +5,6 @@ use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use tokio::time::{Instant, Sleep};
 use super::error::AcquireAllError;
 use super::leases::Leases;
 use super::{Request, Wanted};
-use crate::acquire::Granted;
+use crate::acquire::{Granted, tell_failed};
 use crate::claim::ClaimCell;
 use crate::clock::{Clock, NAP};
 use crate::fleet::Fleet;
@@ -23,8 +22,6 @@ use crate::lease::Lease;
 use crate::reentry::of_kind;
 use crate::report::Report;
 use crate::rooms::{Rooms, Seat};
-use crate::stats::count;
-use crate::trace;
 
 /// The future of an [`AcquireAll`](super::AcquireAll).
 ///
@@ -153,7 +150,7 @@ impl Attempt {
 
     fn is_shut_down(&self) -> bool {
         let mut fleets = self.members.iter().map(|member| &member.wanted.fleet);
-        fleets.any(|fleet| fleet.shut_down.load(Ordering::Acquire))
+        fleets.any(|fleet| fleet.is_shut_down())
     }
 
     fn tell(&mut self, told: Told) {
@@ -275,14 +272,7 @@ impl Attempt {
     fn failed(&mut self, member: usize, why: Failure) -> AcquireAllError {
         let (attempts, report) = (self.several.rounds(), std::mem::take(&mut self.refused));
         let Wanted { fleet, key, .. } = &self.members[member].wanted;
-        let counters = &fleet.counters;
-        let (counter, name) = match why {
-            Failure::NoQuorum => (&counters.no_quorum, "no quorum"),
-            Failure::TooLate => (&counters.too_late, "too late"),
-            _ => (&counters.taken, "taken"),
-        };
-        count(counter);
-        trace::not_acquired(key, attempts, name, &report);
+        tell_failed(fleet, key, attempts, why, &report);
         let resource = key[fleet.prefix.len()..].to_vec();
         match why {
             Failure::NoQuorum => AcquireAllError::NoQuorum { resource, report, attempts },

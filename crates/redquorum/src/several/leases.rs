@@ -1,9 +1,7 @@
 //! Leases: what a successful acquire of several resources returns.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
-use std::task::Poll;
+use std::future::Future;
 use std::time::Duration;
 
 use redquorum_protocol::Outcome;
@@ -13,7 +11,7 @@ use super::together;
 use crate::acquire::Granted;
 use crate::clock::Deadline;
 use crate::error::{ExtendError, Lost};
-use crate::lease::{Lease, Released};
+use crate::lease::{Lease, Released, run_while};
 
 /// Several resources, held together until the [deadline](Leases::deadline), the earliest of theirs, or until
 /// they are given back. Made by [`Redlock::acquire_all`](crate::Redlock::acquire_all).
@@ -137,18 +135,7 @@ impl<L: Granted> Leases<L> {
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the leases as they are.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LostOne> {
-        let mut work = pin!(work);
-        let mut lost = pin!(self.lost());
-        poll_fn(|cx| {
-            if let Poll::Ready(lost) = lost.as_mut().poll(cx) {
-                return Poll::Ready(Err(lost));
-            }
-            if let Some(lost) = self.is_lost() {
-                return Poll::Ready(Err(lost));
-            }
-            work.as_mut().poll(cx).map(Ok)
-        })
-        .await
+        run_while(work, self.lost(), || self.is_lost()).await
     }
 
     /// Gives all of them back, at once: see [`Lease::release`].

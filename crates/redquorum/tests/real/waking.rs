@@ -80,6 +80,15 @@ async fn heard(masters: &Masters, resource: &str) {
     eventually("all masters are listened to", listens).await;
 }
 
+/// A release wakes the waiter, who gives the resource back in turn.
+async fn wakes_at_once(lease: Lease, waiter: Waiter) {
+    let before = Instant::now();
+    lease.release().await;
+    let lease = waiter.await.unwrap();
+    assert!(before.elapsed() < AT_ONCE, "{:?}", before.elapsed());
+    lease.release().await;
+}
+
 async fn a_release_wakes_a_waiter_of_another_lock() {
     let masters = own(3);
     let builder = || calm(&masters).ttl(LONG);
@@ -118,11 +127,7 @@ async fn a_connection_that_is_killed_listens_anew() {
         heard(&masters, "r").await;
         assert!(!waiter.is_finished(), "{round}");
     }
-    let before = Instant::now();
-    lease.release().await;
-    let lease = waiter.await.unwrap();
-    assert!(before.elapsed() < AT_ONCE, "{:?}", before.elapsed());
-    lease.release().await;
+    wakes_at_once(lease, waiter).await;
     forgotten(&masters, &[&one, &two]).await;
 }
 
@@ -140,11 +145,7 @@ async fn masters_that_restart_are_listened_to_anew() {
     assert!(!waiter.is_finished());
     let connected = |lock: &Redlock| lock.stats().masters.iter().all(|it| it.owed == 0);
     eventually("the holder is connected, too", || connected(&one)).await;
-    let before = Instant::now();
-    lease.release().await;
-    let lease = waiter.await.unwrap();
-    assert!(before.elapsed() < AT_ONCE, "{:?}", before.elapsed());
-    lease.release().await;
+    wakes_at_once(lease, waiter).await;
     forgotten(&masters, &[&one, &two]).await;
     cleaned(&masters, "r").await;
 }
