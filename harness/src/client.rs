@@ -81,6 +81,7 @@ async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
         .connect_timeout(CONNECT_TIMEOUT.max(node_timeout))
         .fencing_memory(FENCING_MEMORY)
         .wake_ups(options.wake_ups)
+        .fair(options.fair)
         .drift(options.drift_ppm, Duration::from_millis(options.drift_ms));
     let guard = options.guard_ms.map(Duration::from_millis);
     let builder = match guard {

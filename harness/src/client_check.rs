@@ -41,6 +41,7 @@ const OPTIONS: Options = Options {
     clock_guard_ms: None,
     grace_ms: 0,
     wake_ups: true,
+    fair: false,
     fleet: None,
 };
 

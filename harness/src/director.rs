@@ -160,6 +160,7 @@ impl Director {
                 (lock.guard.is_some(), (Can::Guard, "guard")),
                 (lock.clock_guard.is_some(), (Can::ClockGuard, "clock_guard")),
                 (!lock.grace.0.is_zero(), (Can::Grace, "grace")),
+                (lock.fair, (Can::Fair, "fair")),
             ];
             let of_lock = of_lock.into_iter().filter_map(|(is, needed)| is.then_some(needed));
             let of_steps = client.script.iter().filter_map(|step| match step {

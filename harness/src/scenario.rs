@@ -135,6 +135,9 @@ pub struct Lock {
     /// Default yes.
     #[serde(skip_serializing_if = "is_true")]
     pub wake_ups: bool,
+    /// Whether clients of different processes that wait come in the order in which they asked. Default no.
+    #[serde(skip_serializing_if = "is_false")]
+    pub fair: bool,
     /// Whether clients distrust masters that may have forgotten leases, none of which has a longer TTL
     /// than this. Default: they trust them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -177,6 +180,7 @@ impl Default for Lock {
             drift: Length(Duration::from_millis(2)),
             fencing: false,
             wake_ups: true,
+            fair: false,
             guard: None,
             clock_guard: None,
             blessed: true,

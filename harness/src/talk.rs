@@ -52,6 +52,9 @@ pub struct Options {
     /// Whether masters may be asked to tell who waits when a resource becomes free.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub wake_ups: bool,
+    /// Whether processes that wait come in the order in which they asked. Needs `fair` among what the client can.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub fair: bool,
     /// What the set of masters is called under a guard: addresses are proxies of the client's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
@@ -69,6 +72,11 @@ const fn yes() -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
 const fn is_yes(is: &bool) -> bool {
     *is
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
+const fn is_no(is: &bool) -> bool {
+    !*is
 }
 
 /// What the harness says to a client.
@@ -185,6 +193,8 @@ pub enum Can {
     ClockGuard,
     /// Its keys outlive its leases by `grace_ms`, unless they are released.
     Grace,
+    /// It keeps the order of those who wait in different processes, if it is told `fair`.
+    Fair,
     /// It waits (`wait_ms`); otherwise the harness asks again.
     Wait,
     /// It extends in the background.
@@ -199,13 +209,14 @@ pub enum Can {
 
 impl Can {
     /// Everything: what the built-in client can, and those of the simulation.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Deadline,
         Self::Extend,
         Self::Fence,
         Self::Guard,
         Self::ClockGuard,
         Self::Grace,
+        Self::Fair,
         Self::Wait,
         Self::KeepAlive,
         Self::Lost,
@@ -389,6 +400,7 @@ impl Options {
             clock_guard_ms: lock.clock_guard.map(|bound| millis(bound.0)),
             grace_ms: millis(lock.grace.0),
             wake_ups: lock.wake_ups,
+            fair: lock.fair,
             fleet: lock.guard.map(|_| scenario.fleet_of(process)),
         }
     }

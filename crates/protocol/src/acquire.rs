@@ -16,15 +16,18 @@ use crate::guard::Distrust;
 use crate::quorum::{NodeId, NodeSet};
 use crate::reading::Reading;
 use crate::terms::Terms;
+use crate::ticket::Ticket;
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Answer, Ballot, Cause, Holder, verdict};
 
 mod certify;
+mod line;
 mod wait;
 mod watch;
 
 use certify::Certification;
+use line::Line;
 use wait::Wait;
 
 /// Why an acquire ended without a lease.
@@ -50,6 +53,8 @@ pub struct Patience {
     pub explain: bool,
     /// Whether masters are asked to say when the resource becomes free. Else it is tried again and again.
     pub wake_ups: bool,
+    /// Whether it stands in line behind those of other processes who came before, and do so, too.
+    pub fair: bool,
     /// Whose turn it was before.
     pub turn: Turn,
 }
@@ -90,6 +95,8 @@ pub struct Acquire {
     /// Nobody was called as the resource became free: whoever does not win calls.
     heir: bool,
     wait: Wait,
+    /// Its place among those of other processes, if they keep an order.
+    line: Option<Line>,
     /// Masters that answered the clean-up of this attempt, whatever they said.
     cleaned: NodeSet,
     state: State,
@@ -97,6 +104,8 @@ pub struct Acquire {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
+    /// The masters are asked who comes first.
+    Standing,
     /// The masters are asked.
     Voting,
     /// A quorum granted; those that still hold the key are asked to agree on a number.
@@ -134,10 +143,19 @@ impl Acquire {
             fence: None,
             heir: patience.turn == Turn::Heir,
             wait: Wait::new(patience),
+            line: None,
             cleaned: NodeSet::EMPTY,
             state: State::Voting,
         };
-        if patience.turn == Turn::Guest && !patience.wait.is_zero() {
+        if patience.fair {
+            acquire.line = Some(Line::new(Ticket::new(dice.random()), terms.nodes()));
+            acquire.wait.watch.open(terms.nodes());
+            if patience.turn != Turn::First && !patience.wait.is_zero() {
+                // Somebody of this process has just been served: others are likely to wait.
+                acquire.listen(out);
+            }
+            acquire.stand(now, out);
+        } else if patience.turn == Turn::Guest && !patience.wait.is_zero() {
             acquire.step_back(now, dice, out);
         } else {
             acquire.ask(now, None, dice, out);
@@ -253,6 +271,7 @@ impl Acquire {
                 self.looked(now, node, &answer, dice, out);
                 self.check_explained(out);
             }
+            Step::Stand(round) => self.placed(now, (round, node), answer, dice, out),
             // An answer to an earlier attempt: its clean-up is in the links' hands.
             _ => {}
         }
@@ -277,6 +296,7 @@ impl Acquire {
                 }
                 self.judge_number(now, dice, out);
             }
+            State::Standing if now >= self.round_ends() => self.close_round(now, dice, out),
             State::Waiting => self.wake_waiting(now, dice, out),
             // Nobody came for it in time.
             State::Won if now >= self.deadline() => {
@@ -294,7 +314,7 @@ impl Acquire {
     pub fn next_wake(&self) -> Time {
         match self.state {
             State::Voting => self.voting_ends(),
-            State::Certifying => self.round_ends(),
+            State::Standing | State::Certifying => self.round_ends(),
             State::Waiting => self.waits_until(),
             State::Explaining { until } => until,
             State::Won | State::Failed(_) => Time::NEVER,
@@ -330,6 +350,7 @@ impl Acquire {
             // Whatever answers were on their way: it may have had a quorum, and others may have seen that.
             self.clean_up(true, out);
         }
+        self.step_out(true, out);
     }
 
     /// Takes the grants of masters for unknown whose clocks were not watched for long enough, and may be
@@ -382,6 +403,7 @@ impl Acquire {
     }
 
     fn win(&mut self, out: &mut Vec<Effect>) {
+        self.step_out(false, out);
         self.state = State::Won;
         out.push(Effect::Decided);
     }
@@ -406,17 +428,24 @@ impl Acquire {
         if goes_on {
             self.pause(now, dice, out);
         } else if why == Failure::Taken && self.explain {
+            self.step_out(true, out);
             self.state = State::Explaining { until: now.plus(self.terms.node_timeout()) };
             self.check_explained(out);
         } else {
-            self.state = State::Failed(why);
-            out.push(Effect::Decided);
+            self.end(why, out);
         }
+    }
+
+    /// It is over, and nothing of it is under way that is not cleaned up.
+    fn end(&mut self, why: Failure, out: &mut Vec<Effect>) {
+        self.step_out(true, out);
+        self.state = State::Failed(why);
+        out.push(Effect::Decided);
     }
 
     fn clean_up(&self, call: bool, out: &mut Vec<Effect>) {
         let step = Step::Cleanup(self.attempt);
-        let call = if call { Call::Everybody } else { Call::Nobody };
+        let call = if call { self.call() } else { Call::Nobody };
         out.extend(Effect::settle_all(self.terms.nodes(), step, self.token, call));
     }
 

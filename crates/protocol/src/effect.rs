@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use crate::fence::Fence;
 use crate::quorum::NodeId;
+use crate::ticket::Ticket;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -34,6 +35,26 @@ pub enum Effect {
         token: Token,
         /// Who is told when it is deleted.
         call: Call,
+    },
+    /// Ask a master for a place in its line for the resource, or keep the one that this ticket has.
+    Stand {
+        /// Whose.
+        node: NodeId,
+        /// What the answer belongs to.
+        step: Step,
+        /// Whose place.
+        ticket: Ticket,
+        /// At this number, or behind it; 0: behind all who stand there.
+        number: u64,
+    },
+    /// The place is wanted no more. Nobody is told what the master answers.
+    StepOut {
+        /// Whose line.
+        node: NodeId,
+        /// Whose place.
+        ticket: Ticket,
+        /// Whether the first in the line is told, if the resource is free there.
+        call: bool,
     },
     /// The resource is waited for: let all links listen for it, until the driver sees that nobody waits
     /// any more.
@@ -81,6 +102,8 @@ pub enum Call {
     Counted,
     /// All who listen.
     Everybody,
+    /// All who listen, and it is said whose turn it is by the master's line.
+    Next,
 }
 
 /// What a link hears of a resource that is waited for.
@@ -93,6 +116,8 @@ pub enum Word {
     Deaf,
     /// The resource became free on its master. A hint: it may be late, or lost.
     Free,
+    /// The same, and this one is the first in its master's line.
+    Next(Ticket),
     /// So many others listened as a key of ours was deleted.
     Others(u32),
 }
@@ -170,6 +195,8 @@ pub enum Step {
         /// The round, counted from 1.
         round: u32,
     },
+    /// This round of asking for a place in the line.
+    Stand(u32),
     /// The clean-up of this attempt.
     Cleanup(u32),
     /// This round of extending.

@@ -129,7 +129,7 @@ impl Hold {
             handles: Handles::FIRST,
             gone: false,
             lost: None,
-            call: Call::Everybody,
+            call: won.call(),
         }
     }
 

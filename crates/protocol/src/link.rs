@@ -167,8 +167,8 @@ impl<T> Link<T> {
 
     /// Takes one input and says what is to be done.
     ///
-    /// `Send`, `Settle`, `Leave`, `Listen`, `Unlisten`, `Probe` and `Bless` never tell anybody but their own
-    /// tag, or those who wait for their key, at once, so a driver may hold its claim's lock meanwhile.
+    /// `Send`, `Settle`, `Leave`, `Stand`, `StepOut`, `Listen`, `Unlisten`, `Probe` and `Bless` never tell anybody
+    /// but their own tag, or those who wait for their key, at once, so a driver may hold its claim's lock meanwhile.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         match input {
             LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),
@@ -177,7 +177,21 @@ impl<T> Link<T> {
             }
             LinkInput::Listen(key) => self.listen(now, key, out),
             LinkInput::Unlisten(key) => self.unlisten(now, key, out),
-            LinkInput::Freed { epoch, key } => self.freed(now, epoch, key, out),
+            LinkInput::Freed { epoch, key, next } => self.freed(now, epoch, (key, next), out),
+            LinkInput::Stand { key, ticket, number, tag } => match self.refusal(None) {
+                Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
+                None => {
+                    let command = Command::Stand { key, ticket, number };
+                    self.write(now, command, Purpose::Ask, Some(tag), out);
+                }
+            },
+            // One that is not told so forgets the place soon.
+            LinkInput::StepOut { key, ticket, call } => {
+                if self.refusal(None).is_none() {
+                    let command = Command::StepOut { key, ticket, call };
+                    self.write(now, command, Purpose::Ask, None, out);
+                }
+            }
             LinkInput::Leave { token, until } => self.ledger.leave(token, until),
             LinkInput::Probe(tag) => match self.refusal(None) {
                 Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),

@@ -46,12 +46,15 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     /// The one ahead is about to give back a lease that it holds. Who comes next, and how: if it is an
     /// [heir](Turn::Heir), nobody else is to be called ([`Input::HandOn`](crate::Input::HandOn)).
-    pub fn hand_on(&mut self, claim: &T) -> Option<(T, Turn)> {
+    ///
+    /// If it is `fair`, no process comes twice in a row while others stand in line: the next one stands there, too.
+    pub fn hand_on(&mut self, claim: &T, fair: bool) -> Option<(T, Turn)> {
         if self.ahead.as_ref() != Some(claim) {
             return None;
         }
         let others = core::mem::take(&mut self.others) > 0;
         let turn = match self.in_a_row + 1 {
+            _ if fair => Turn::Guest,
             IN_A_ROW.. if others => Turn::Guest,
             _ => Turn::Heir,
         };
@@ -98,7 +101,7 @@ mod tests {
         let mut queue = Queue::default();
         assert!(queue.join(1));
         assert!(!queue.join(2) && !queue.join(3) && !queue.join(4));
-        assert_eq!(queue.hand_on(&1), Some((2, Turn::Heir)));
+        assert_eq!(queue.hand_on(&1, false), Some((2, Turn::Heir)));
         assert_eq!(queue.leave(&3), None, "it gave up while it waited");
         assert_eq!(queue.leave(&2), Some((4, Turn::First)));
         assert_eq!(queue.leave(&4), None);
@@ -109,7 +112,7 @@ mod tests {
     fn a_turn_that_nobody_takes_passes_to_the_next() {
         let mut queue = Queue::default();
         assert!((1..=3).all(|claim| queue.join(claim) == (claim == 1)));
-        assert_eq!(queue.hand_on(&1), Some((2, Turn::Heir)));
+        assert_eq!(queue.hand_on(&1, false), Some((2, Turn::Heir)));
         assert_eq!(queue.pass(&2, Turn::Heir), Some((3, Turn::Heir)));
     }
 
@@ -120,14 +123,22 @@ mod tests {
             assert!((0..=3 * IN_A_ROW).all(|claim| queue.join(claim) == (claim == 0)));
             let mut seen = 0;
             for claim in 0..3 * IN_A_ROW {
-                let (next, turn) = queue.hand_on(&claim).unwrap();
+                let (next, turn) = queue.hand_on(&claim, false).unwrap();
                 assert_eq!(next, claim + 1);
                 // The lease is dropped, too, some time after it was given back.
                 queue.heard(others);
-                assert_eq!(queue.hand_on(&claim), None);
+                assert_eq!(queue.hand_on(&claim, false), None);
                 seen += u32::from(turn == Turn::Guest);
             }
             assert_eq!(seen, guests);
         }
+    }
+
+    #[test]
+    fn who_stands_in_line_is_nobodys_heir() {
+        let mut queue = Queue::default();
+        assert!((1..=3).all(|claim| queue.join(claim) == (claim == 1)));
+        assert_eq!(queue.hand_on(&1, true), Some((2, Turn::Guest)));
+        assert_eq!(queue.hand_on(&2, true), Some((3, Turn::Guest)));
     }
 }

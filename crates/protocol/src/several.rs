@@ -179,7 +179,7 @@ impl Several {
     /// Who will try all again has no use for what costs time after one attempt.
     fn patience(&self, now: Time, wait: Duration) -> Patience {
         let explain = !wait.is_zero() || now >= self.give_up;
-        Patience { wait, explain, wake_ups: true, turn: Turn::First }
+        Patience { wait, explain, wake_ups: true, fair: false, turn: Turn::First }
     }
 
     fn won(&mut self, now: Time, member: usize, deadline: Time, out: &mut Vec<Order>) {

@@ -37,6 +37,15 @@ pub enum Answer {
         /// This one included, if it listens.
         listeners: u32,
     },
+    /// A place in the master's line for the resource.
+    Place {
+        /// Who stands at a lower number comes first.
+        number: u64,
+        /// So many come first.
+        ahead: u64,
+        /// Who holds the resource on this master, if anybody does.
+        holder: Option<Holder>,
+    },
     /// There is no such key.
     Absent,
     /// Somebody else's key stands there.
@@ -219,6 +228,10 @@ impl fmt::Display for Answer {
             Self::Certified { number } => write!(f, "still ours, at number {number}"),
             Self::Kept => f.write_str("still ours"),
             Self::Deleted | Self::Freed { .. } => f.write_str("deleted"),
+            Self::Place { ahead, holder: Some(holder), .. } => {
+                write!(f, "{holder}, and {ahead} in line before us")
+            }
+            Self::Place { ahead, .. } => write!(f, "free, with {ahead} in line before us"),
             Self::Absent => f.write_str("no such key"),
             Self::Taken(holder) => fmt::Display::fmt(holder, f),
             Self::Alive => f.write_str("alive"),

@@ -11,18 +11,23 @@ use crate::effect::{Call, Key};
 use crate::fence::{Fence, MAX_NUMBER};
 use crate::guard::MAX_MARKER;
 use crate::link::RunId;
+use crate::ticket::Ticket;
 use crate::token::Token;
 use crate::vote::{Answer, Cause, Holder};
 
 mod frame;
 mod hello;
+mod line;
 mod markers;
 mod scripts;
 
 pub use frame::{Frame, MAX_REPLY, Malformed, parse, write_command};
 pub use hello::{Greeting, Handshake, Hello, Unfit};
+pub use line::{LAPSE_MS, Standing, line_of};
 pub use markers::Markers;
-pub use scripts::{CERTIFY, DELETE, GRANT, GUARD_SCRIPTS, GUARDED, KEEP, SCRIPTS, Script, WATCH};
+pub use scripts::{
+    CERTIFY, DELETE, GRANT, GUARD_SCRIPTS, GUARDED, KEEP, LINE, SCRIPTS, Script, WATCH,
+};
 
 /// A command as a link writes it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -101,6 +106,24 @@ pub enum Command {
         /// Who is told.
         call: Call,
     },
+    /// Ask for a place in the line, or keep it: by a script.
+    Stand {
+        /// The key of the resource.
+        key: Key,
+        /// Whose place.
+        ticket: Ticket,
+        /// At this number, or behind it; 0: behind all who stand there.
+        number: u64,
+    },
+    /// Leave the line: by the same script.
+    StepOut {
+        /// The key of the resource.
+        key: Key,
+        /// Whose place.
+        ticket: Ticket,
+        /// Whether the first in the line is told, if the resource is free.
+        call: bool,
+    },
     /// `HELLO 3`: from here on masters may say something unasked.
     Hello,
     /// `SUBSCRIBE`: listen for a resource. Only behind a [`Command::Hello`] that was answered: else nothing
@@ -147,6 +170,10 @@ pub enum Expect {
     Keep,
     /// The answer to [`Command::Delete`].
     Delete,
+    /// The answer to [`Command::Stand`].
+    Stand,
+    /// The answer to [`Command::StepOut`].
+    StepOut,
     /// The answer to [`Command::Hello`].
     Hello,
     /// The answer to [`Command::Subscribe`].
@@ -178,6 +205,8 @@ impl Command {
             Self::Certify { .. } => Expect::Certify,
             Self::Keep { .. } => Expect::Keep,
             Self::Delete { .. } => Expect::Delete,
+            Self::Stand { .. } => Expect::Stand,
+            Self::StepOut { .. } => Expect::StepOut,
             Self::Hello => Expect::Hello,
             Self::Subscribe { .. } => Expect::Subscribe,
             Self::Unsubscribe { .. } => Expect::Unsubscribe,
@@ -199,7 +228,8 @@ impl Command {
             | Self::Keep { key, .. }
             | Self::Certify { key, .. }
             | Self::Delete { key, .. } => 2 * key.len() + 256,
-            Self::Guarded { key, .. } => 2 * key.len() + 320,
+            Self::Guarded { key, .. } | Self::Stand { key, .. } => 2 * key.len() + 320,
+            Self::StepOut { key, .. } => 3 * key.len() + 320,
             Self::Watch { .. } | Self::Bless { .. } => 320,
             Self::Load(script) => script.source.len() + 64,
             Self::Kill { .. } | Self::Hello | Self::Ping => 64,
@@ -288,8 +318,30 @@ impl Command {
                     }
                     Call::Counted => b"0",
                     Call::Everybody => b"1",
+                    Call::Next => {
+                        let (channel, line) = (channel_of(key), line_of(key));
+                        let words: [&[u8]; 8] =
+                            [b"EVALSHA", sha, b"2", key, &line, token, &channel, b"1"];
+                        return write_command(out, &words);
+                    }
                 };
                 write_command(out, &[b"EVALSHA", sha, b"1", key, token, &channel_of(key), told]);
+            }
+            Self::Stand { key, ticket, number } => {
+                let [ours, least, lapse] = &mut digits;
+                let (ours, least) = (decimal(ticket.number(), ours), decimal(*number, least));
+                let (sha, lapse) = (LINE.sha1.as_bytes(), decimal(LAPSE_MS, lapse));
+                let line = line_of(key);
+                write_command(out, &[b"EVALSHA", sha, b"2", key, &line, ours, least, lapse]);
+            }
+            Self::StepOut { key, ticket, call } => {
+                let ours = decimal(ticket.number(), &mut digits[0]);
+                let (sha, line) = (LINE.sha1.as_bytes(), line_of(key));
+                let mut words: Vec<&[u8]> =
+                    [b"EVALSHA", sha, b"2", key, &line, ours, b"0", b"0"].to_vec();
+                let channel = call.then(|| channel_of(key));
+                words.extend(channel.as_deref());
+                write_command(out, &words);
             }
             Self::Hello => write_command(out, &[b"HELLO", b"3"]),
             Self::Subscribe { key } => write_command(out, &[b"SUBSCRIBE", &channel_of(key)]),
@@ -370,6 +422,8 @@ impl Expect {
                 Ok(listeners) => Answer::Freed { listeners },
                 Err(_) => Answer::Unknown(Cause::Garbage),
             },
+            (Self::Stand, Frame::Array(parts)) => line::place(parts),
+            (Self::StepOut, Frame::Integer(0)) => Answer::Alive,
             (Self::Hello, Frame::Map(_)) => Answer::Alive,
             (Self::Subscribe, Frame::Push(said)) if is_said(said, b"subscribe") => Answer::Alive,
             (Self::Unsubscribe, Frame::Push(said)) if is_said(said, b"unsubscribe") => {
@@ -458,13 +512,14 @@ pub fn channel_of(key: &[u8]) -> Vec<u8> {
 /// How it starts.
 const CHANNEL: &[u8] = b"redquorum:free:";
 
-/// The key of the resource that became free, if that is what a master says here unasked.
-pub fn freed<'a>(frame: &Frame<'a>) -> Option<&'a [u8]> {
-    match frame {
-        Frame::Push(said) => match said.as_slice() {
-            [Frame::Bulk(b"message"), Frame::Bulk(channel), _] => channel.strip_prefix(CHANNEL),
-            _ => None,
-        },
+/// The key of the resource that became free, and who is the first in its line, if that is what a master
+/// says here unasked.
+pub fn freed<'a>(frame: &Frame<'a>) -> Option<(&'a [u8], Option<Ticket>)> {
+    let Frame::Push(said) = frame else { return None };
+    match said.as_slice() {
+        [Frame::Bulk(b"message"), Frame::Bulk(channel), Frame::Bulk(next)] => {
+            Some((channel.strip_prefix(CHANNEL)?, Ticket::parse(next)))
+        }
         _ => None,
     }
 }

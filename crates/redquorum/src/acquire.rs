@@ -189,8 +189,8 @@ impl Request {
         let terms = self.ttl.map_or(Ok(self.fleet.terms), |ttl| self.fleet.terms.with_ttl(ttl));
         let terms = terms.and_then(|terms| L::terms(terms, self.fleet.fencing_memory));
         let wait = self.wait.unwrap_or(self.fleet.wait);
-        let (explain, wake_ups) = (self.explain, self.fleet.wake_ups);
-        let patience = Patience { wait, explain, wake_ups, turn: Turn::First };
+        let Fleet { wake_ups, fair, .. } = *self.fleet;
+        let patience = Patience { wait, explain: self.explain, wake_ups, fair, turn: Turn::First };
         Ok((key, terms.map_err(AcquireError::Options)?, patience))
     }
 }

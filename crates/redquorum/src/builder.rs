@@ -50,6 +50,7 @@ pub struct Builder {
     prefix: Vec<u8>,
     retry: RetryPolicy,
     wake_ups: bool,
+    fair: bool,
     require_quorum: bool,
     tokio_clock: bool,
     #[cfg(feature = "tls")]
@@ -78,6 +79,7 @@ impl Default for Builder {
             prefix: Vec::new(),
             retry: RetryPolicy::Backoff(Backoff::default()),
             wake_ups: true,
+            fair: false,
             require_quorum: false,
             tokio_clock: false,
             #[cfg(feature = "tls")]
@@ -269,6 +271,26 @@ impl Builder {
         self
     }
 
+    /// Whether processes that wait for the same resource come one after the other, in the order in which they
+    /// asked. Default: no, whoever is there first has it.
+    ///
+    /// Masters then keep a line, in which each process has one place for each resource, and an acquire makes an attempt
+    /// only where it comes first in the lines of a quorum: also [`try_acquire`](crate::Redlock::try_acquire), and one
+    /// with a wait of zero. Once it stands there, **each other process gets the lease before it once at most**. A process
+    /// that dies while it waits is passed over after three seconds, and so is one whose turn it is and that hangs.
+    /// Whoever waits for several resources at once has its place for one of them, and takes the others as they come.
+    ///
+    /// All who use the resource must want it: others pass by. It is no promise as a lease is one: masters that are
+    /// lost, and clocks of masters that jump, may cost somebody its place.
+    ///
+    /// It costs a round trip for each acquire, and a command a second for each master while one waits, and masters must
+    /// allow the [commands that it takes](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions):
+    /// where too few do, everything is as without.
+    pub fn fair(mut self, wanted: bool) -> Self {
+        self.fair = wanted;
+        self
+    }
+
     /// How long an acquire that waits pauses between attempts, where it is not woken: without
     /// [`wake_ups`](Builder::wake_ups), while no quorum answers, and when several asked at the same moment and
     /// none got a quorum. Default: at random up to 10 ms, doubled with every attempt up to 250 ms.
@@ -392,6 +414,7 @@ impl Builder {
             rooms,
             wait: self.wait,
             wake_ups: self.wake_ups,
+            fair: self.fair,
             fencing_memory: self.fencing_memory,
             prefix: self.prefix,
             retry: self.retry,

@@ -246,6 +246,15 @@ impl ClaimCell {
                     let (key, tag) = (self.key.clone(), self.tag(step));
                     (node, step, LinkInput::Settle { key, token, call, tag })
                 }
+                Effect::Stand { node, step, ticket, number } => {
+                    let (key, tag) = (self.key.clone(), self.tag(step));
+                    (node, step, LinkInput::Stand { key, ticket, number, tag })
+                }
+                Effect::StepOut { node, ticket, call } => {
+                    // Answered by nobody.
+                    let key = self.key.clone();
+                    (node, Step::Release, LinkInput::StepOut { key, ticket, call })
+                }
                 Effect::Listen => {
                     state.listens = true;
                     self.fleet.rooms.listen(&self.key, self.this.clone());

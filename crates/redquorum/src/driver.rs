@@ -36,8 +36,9 @@ impl State {
                 Ok(None) => break,
                 Ok(Some((frame, length))) if is_unasked(&frame) => {
                     used += length;
-                    if let Some(key) = freed(&frame).map(Key::from) {
-                        self.handle(now, LinkInput::Freed { epoch, key }, told);
+                    if let Some((key, next)) = freed(&frame) {
+                        let key = Key::from(key);
+                        self.handle(now, LinkInput::Freed { epoch, key, next }, told);
                     }
                     continue;
                 }

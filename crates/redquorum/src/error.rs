@@ -69,7 +69,7 @@ pub enum AcquireError {
         /// What the masters said at the last attempt, with who holds the key where they told.
         report: Report,
         /// How many attempts were made. None, where another request of the same
-        /// [owner](crate::Owner) was under way all the while.
+        /// [owner](crate::Owner) was under way all the while, or where others [came first](crate::Builder::fair).
         attempts: u32,
     },
     /// Too few masters answered: the lock is unavailable, whoever holds it.
@@ -113,7 +113,7 @@ impl AcquireError {
 impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (what, report, attempts) = match self {
-            Self::Taken { attempts: 0, .. } => {
+            Self::Taken { report, attempts: 0 } if !report.says_anything() => {
                 return f.write_str(
                     "another request of the same owner was still under way: wait longer, or await that one first",
                 );

@@ -29,6 +29,7 @@ pub(crate) struct Fleet {
     pub(crate) terms: Terms,
     pub(crate) wait: Duration,
     pub(crate) wake_ups: bool,
+    pub(crate) fair: bool,
     pub(crate) fencing_memory: Duration,
     pub(crate) prefix: Vec<u8>,
     pub(crate) retry: RetryPolicy,

@@ -24,7 +24,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Frame, parse};
+use redquorum_protocol::wire::{Frame, Standing, parse};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -53,6 +53,8 @@ struct Master {
 #[derive(Default)]
 struct State {
     keys: HashMap<Vec<u8>, Entry>,
+    /// Who waits for each resource, in order.
+    lines: HashMap<Vec<u8>, Standing>,
     connections: HashMap<u64, Line>,
     /// Who listens to each channel, for longest first, in which order they are told.
     channels: HashMap<Vec<u8>, Vec<u64>>,
@@ -128,7 +130,7 @@ impl Masters {
     pub fn restart(&self, number: usize) {
         self.kill(number);
         let mut state = self.master(number).lock();
-        state.keys.clear();
+        state.forget();
         state.restarts += 1;
         state.dead = false;
         // It is another process now, which nobody has stopped.
@@ -143,7 +145,7 @@ impl Masters {
 
     /// Makes a master forget all keys: `FLUSHALL`.
     pub fn forget(&self, number: usize) {
-        self.master(number).lock().keys.clear();
+        self.master(number).lock().forget();
     }
 
     /// Sets a master's clock ahead, at once: its keys expire so much earlier.

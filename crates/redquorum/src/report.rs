@@ -44,9 +44,18 @@ impl Report {
     /// Who holds the resource, by the first master that told.
     pub fn holder(&self) -> Option<Holder> {
         self.masters.iter().find_map(|master| match master.answer {
-            Some(Answer::Taken(holder)) if holder != Holder::NotAsked => Some(holder),
+            Some(Answer::Taken(holder) | Answer::Place { holder: Some(holder), .. })
+                if holder != Holder::NotAsked =>
+            {
+                Some(holder)
+            }
             _ => None,
         })
+    }
+
+    /// Whether any master was asked.
+    pub(crate) fn says_anything(&self) -> bool {
+        self.masters.iter().any(|master| master.answer.is_some())
     }
 
     /// How many masters are distrusted, since they may have forgotten leases that are alive: only with a

@@ -153,7 +153,8 @@ impl Seat {
 
     fn patience(&self, turn: Turn) -> Patience {
         let wait = self.give_up.since(self.fleet.clock.now());
-        Patience { wait, explain: self.explain, wake_ups: self.fleet.wake_ups, turn }
+        let Fleet { wake_ups, fair, .. } = *self.fleet;
+        Patience { wait, explain: self.explain, wake_ups, fair, turn }
     }
 
     /// Its turn has come: the claim starts here and now, whether or not its owner is polled. If its owner
@@ -251,8 +252,9 @@ impl Seat {
     /// Its claim is about to give its lease back: who comes next, and how. To be [started](Next::start)
     /// behind it.
     pub(crate) fn hand_on(&self) -> Option<Next> {
-        let (seat, turn) = self.next(Queue::hand_on)?;
-        if turn == Turn::Guest {
+        let fair = self.fleet.fair;
+        let (seat, turn) = self.next(|queue, number| queue.hand_on(number, fair))?;
+        if turn == Turn::Guest && !fair {
             self.fleet.rooms.listen_anew(&self.fleet, &self.key);
         }
         Some(Next { seat, turn })

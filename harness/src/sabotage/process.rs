@@ -14,7 +14,7 @@ use redquorum_protocol::wire::Expect;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     Answer as Vote, Bounds, Claim, Dice, Drift, Effect, Fingerprint, Guard, Input, Key, Link,
-    LinkEffect, LinkInput, NodeId, Roster, RunId, Step, Terms, Time, Token, Turn, Word,
+    LinkEffect, LinkInput, NodeId, Roster, RunId, Step, Terms, Ticket, Time, Token, Turn, Word,
 };
 
 use self::again::Wanted;
@@ -44,7 +44,7 @@ pub(crate) enum Happening {
     /// A master answered the oldest unanswered command of a connection.
     Answered { node: usize, epoch: u64, answer: Vote },
     /// A master said unasked that a resource became free there.
-    Freed { node: usize, epoch: u64, key: Key },
+    Freed { node: usize, epoch: u64, key: Key, next: Option<Ticket> },
     /// The time that it asked for has come.
     Wake,
 }
@@ -238,8 +238,8 @@ impl Process {
             Happening::Answered { node, epoch, answer } => {
                 self.link(node, LinkInput::Answered { epoch, answer }, around);
             }
-            Happening::Freed { node, epoch, key } => {
-                self.link(node, LinkInput::Freed { epoch, key }, around);
+            Happening::Freed { node, epoch, key, next } => {
+                self.link(node, LinkInput::Freed { epoch, key, next }, around);
             }
             Happening::Wake => self.wake(around),
         }
@@ -347,6 +347,15 @@ impl Process {
                 }
                 Effect::Leave { node, token, until } => {
                     self.link(node.index(), LinkInput::Leave { token, until }, around);
+                }
+                Effect::Stand { node, step, ticket, number: place } => {
+                    let tag = (number, step);
+                    let input = LinkInput::Stand { key, ticket, number: place, tag };
+                    self.link(node.index(), input, around);
+                }
+                Effect::StepOut { node, ticket, call } => {
+                    let input = LinkInput::StepOut { key, ticket, call };
+                    self.link(node.index(), input, around);
                 }
                 Effect::Listen => {
                     self.rooms.listen(&key);

@@ -216,10 +216,10 @@ impl Shell {
             let answer = match wire.first() {
                 Ok(None) => return,
                 Ok(Some((frame, length))) if is_unasked(&frame) => {
-                    let key = freed(&frame).map(Key::from);
+                    let freed = freed(&frame).map(|(key, next)| (Key::from(key), next));
                     wire.consume(length);
-                    if let Some(key) = key {
-                        self.tell(Happening::Freed { node, epoch, key });
+                    if let Some((key, next)) = freed {
+                        self.tell(Happening::Freed { node, epoch, key, next });
                     }
                     continue;
                 }

@@ -108,6 +108,7 @@ fn lock(dice: &mut Dice) -> Lock {
         drift_ppm: dice.pick(&[500, 10_000, 50_000, 50_000]),
         drift: of_millis(dice.within(2, 5)),
         wake_ups: true,
+        fair: false,
         fencing: false,
         guard: None,
         clock_guard: None,

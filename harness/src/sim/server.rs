@@ -117,7 +117,7 @@ impl Server {
         if self.wires.at(index).is_ended() {
             // Nothing stands before its end, and so this turn finds it. What was said to it in the same turn
             // is still to be written, and never is.
-            out.retain(|said| !matches!(said, Event::Freed(to, _) if *to == connection));
+            out.retain(|said| !matches!(said, Event::Freed(to, ..) if *to == connection));
             return self.wires.remove(index);
         }
         let (closed, mut room) = self.wires.at(index).end();
@@ -143,12 +143,26 @@ impl Server {
                 Request::Lock(Command::Delete { key, token, call }) if call != Call::Nobody => {
                     let delete = Command::Delete { key: key.clone(), token, call };
                     match self.keys.execute(wall, Request::Lock(delete)) {
-                        Reply::Answer(Answer::Deleted) => match self.wires.call(&key, call, out) {
-                            0 => Reply::Answer(Answer::Deleted),
-                            listeners => Reply::Answer(Answer::Freed { listeners }),
-                        },
+                        Reply::Answer(Answer::Deleted) => {
+                            let by_line = call == Call::Next;
+                            let next = by_line.then(|| self.keys.first(wall, &key)).flatten();
+                            let told = call >= Call::Everybody;
+                            match self.wires.call(&key, told.then_some(next), out) {
+                                0 => Reply::Answer(Answer::Deleted),
+                                listeners => Reply::Answer(Answer::Freed { listeners }),
+                            }
+                        }
                         reply => reply,
                     }
+                }
+                Request::Lock(Command::StepOut { key, ticket, call }) => {
+                    Reply::Answer(match self.keys.step_out(wall, &key, ticket) {
+                        Ok(free) => {
+                            self.wires.call(&key, free.filter(|_| call), out);
+                            Answer::Alive
+                        }
+                        Err(refusal) => refusal,
+                    })
                 }
                 request => self.keys.execute(wall, request),
             };

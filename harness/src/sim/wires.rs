@@ -11,7 +11,7 @@
 
 use std::collections::VecDeque;
 
-use redquorum_protocol::Key;
+use redquorum_protocol::{Key, Ticket};
 use redquorum_protocol::wire::{Command, Greeting};
 
 use super::rules::{Fate, Harm};
@@ -283,9 +283,9 @@ impl World {
                         self.replied(*id, reply);
                     }
                 }
-                server::Event::Freed(connection, key) => {
+                server::Event::Freed(connection, key, next) => {
                     if let Some(id) = self.masters[node].wires.get(&connection) {
-                        self.freed(*id, key);
+                        self.freed(*id, key, next);
                     }
                 }
                 server::Event::Dropped(connection) => {
@@ -314,7 +314,7 @@ impl World {
     }
 
     /// The master says unasked that a resource became free.
-    fn freed(&mut self, id: WireId, key: Key) {
+    fn freed(&mut self, id: WireId, key: Key, next: Option<Ticket>) {
         let to = Pending {
             number: 0,
             class: Class::WakeUp,
@@ -322,7 +322,7 @@ impl World {
             sent: self.now,
             duplicate: false,
         };
-        let reply = server::Reply::Freed(key);
+        let reply = server::Reply::Freed(key, next);
         self.pass_down(id, Reply { to, reply, result: Outcome::Done });
     }
 
@@ -382,7 +382,7 @@ impl World {
                 let greeting = Greeting { client_id, run_id, boot, durable };
                 Happening::Connected { node, epoch, greeting }
             }
-            server::Reply::Freed(key) => Happening::Freed { node, epoch, key },
+            server::Reply::Freed(key, next) => Happening::Freed { node, epoch, key, next },
             other => Happening::Answered { node, epoch, answer: answer_of(other) },
         };
         self.record(id, to, result, Some(self.now));

@@ -41,6 +41,7 @@ impl Client {
             clock_guard_ms: None,
             grace_ms: 0,
             wake_ups: true,
+            fair: false,
             fleet: None,
         };
         let options = serde_json::to_string(&options).unwrap();

@@ -29,7 +29,7 @@ pub(super) struct Wait {
     listening: NodeSet,
     pub(super) watch: Watch,
     /// Attempts in a row that failed, and nobody had been seen to hold the resource before.
-    streak: u32,
+    pub(super) streak: u32,
     /// Masters that were first, and did not answer or were not believed: now they are last.
     last: NodeSet,
     /// The first master refused the latest attempt.
@@ -41,7 +41,7 @@ pub(super) struct Wait {
     /// Which master was looked at last.
     peeked: u32,
     /// Some master said that it is free: time is short for the others to say so, too.
-    hint: Time,
+    pub(super) hint: Time,
 }
 
 /// The longest sleep without a look at a master.
@@ -97,20 +97,31 @@ impl Acquire {
 
     /// Has the links listen, before anything else is asked: what they then answer is the latest, or is
     /// followed by what they hear.
-    pub(super) fn listen(&mut self, out: &mut Vec<Effect>) {
-        if self.wait.wants && !core::mem::replace(&mut self.wait.asked, true) {
+    ///
+    /// Returns whether they did not before.
+    pub(super) fn listen(&mut self, out: &mut Vec<Effect>) -> bool {
+        let anew = self.wait.wants && !core::mem::replace(&mut self.wait.asked, true);
+        if anew {
             out.push(Effect::Listen);
         }
+        anew
     }
 
     /// The attempt failed, and its clean-up is on its way.
     pub(super) fn pause(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+        if self.wait.wants || self.line.is_some() {
+            self.wait.watch.open(self.terms.nodes());
+        }
+        self.sleep(now, dice, out);
+    }
+
+    /// Nothing is to be done before something is heard, or some time has passed.
+    pub(super) fn sleep(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         self.wait.streak = self.wait.streak.saturating_add(1);
         // Who hears nothing goes by the policy alone; it counts every attempt.
         let count = if self.hears() { self.wait.streak } else { self.attempt };
         self.wait.pause = now.plus(dice.pause(count));
-        if self.wait.wants {
-            self.wait.watch.open(self.terms.nodes());
+        if self.wait.wants || self.line.is_some() {
             self.wait.peek = now.plus(PEEK / 2 + self.jitter(PEEK / 2, dice));
         }
         self.state = State::Waiting;
@@ -121,7 +132,10 @@ impl Acquire {
     /// When to go on. The end of the wait cuts every pause: one last attempt is made there.
     pub(super) fn waits_until(&self) -> Time {
         let wait = &self.wait;
-        let sleep = if self.hears() { self.sleeps_until().min(wait.peek) } else { wait.pause };
+        let sleep = if self.hears() { self.sleeps_until() } else { wait.pause };
+        // Who stands in line looks at the masters to keep its place, whatever it hears.
+        let looks = self.hears() || self.line.is_some();
+        let sleep = if looks { sleep.min(wait.peek) } else { sleep };
         sleep.min(wait.hint).min(self.give_up)
     }
 
@@ -136,7 +150,11 @@ impl Acquire {
     }
 
     pub(super) fn wake_waiting(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
-        if now >= self.give_up {
+        if self.line.is_some() {
+            if now >= self.waits_until() {
+                self.stand(now, out);
+            }
+        } else if now >= self.give_up {
             self.again(now, None, dice, out);
         } else if now >= self.wait.hint {
             self.called(now, dice, out);
@@ -164,6 +182,9 @@ impl Acquire {
 
     /// Looks who holds it there: a compare-and-delete with a token that nobody has any more.
     fn peek(&self, node: NodeId, out: &mut Vec<Effect>) {
+        if self.line.is_some() {
+            return out.extend(self.stand_at(node));
+        }
         let (step, call) = (Step::Cleanup(self.attempt), Call::Nobody);
         out.push(Effect::Settle { node, step, token: self.token, call });
     }
@@ -202,7 +223,7 @@ impl Acquire {
             Word::Listening => {
                 self.wait.listening.insert(node);
                 // What it said before may be out of date by now.
-                if waits && self.cleaned.contains(node) {
+                if waits && self.knows(node) {
                     self.peek(node, out);
                 }
             }
@@ -211,12 +232,22 @@ impl Acquire {
                 out.push(Effect::Decided);
             }
             // What it says before it has answered the latest look is about an earlier lease.
-            Word::Free if waits && self.cleaned.contains(node) => {
+            Word::Free if self.line.is_some() => self.named(now, (node, None), dice, out),
+            Word::Next(next) if self.line.is_some() => {
+                self.named(now, (node, Some(next)), dice, out);
+            }
+            // Whatever order others keep.
+            Word::Free | Word::Next(_) if waits && self.knows(node) => {
                 self.wait.watch.freed(node);
                 self.is_free(now, dice, out);
             }
             _ => {}
         }
+    }
+
+    /// Whether it has answered: what it says from then on is news.
+    fn knows(&self, node: NodeId) -> bool {
+        self.line.as_ref().map_or(self.cleaned.contains(node), |line| line.knows(node))
     }
 
     /// A master answered a look while the resource is waited for.
@@ -230,12 +261,12 @@ impl Acquire {
     ) {
         let known = self.cleaned.contains(node);
         self.cleaned.insert(node);
-        if !self.wait.wants {
-            return;
-        }
         self.wait.watch.looked(now, node, answer);
         // The first look cleans up: what it frees, the attempt itself had taken.
-        if known && self.state == State::Waiting && self.wait.watch.free().contains(node) {
+        if self.state != State::Waiting || !self.wait.watch.free().contains(node) {
+        } else if self.line.is_some() {
+            self.go_if_first(now, dice, out);
+        } else if known {
             self.is_free(now, dice, out);
         }
     }
@@ -251,7 +282,7 @@ impl Acquire {
     }
 
     /// Long enough for masters to say what they say at the same time, short beside a round.
-    fn moment(&self) -> Duration {
+    pub(super) fn moment(&self) -> Duration {
         (self.terms.node_timeout() / 8).clamp(Duration::from_millis(1), Duration::from_millis(10))
     }
 
@@ -269,6 +300,12 @@ impl Acquire {
 impl Default for Patience {
     /// One attempt, and no explanation.
     fn default() -> Self {
-        Self { wait: Duration::ZERO, explain: false, wake_ups: false, turn: Turn::First }
+        Self {
+            wait: Duration::ZERO,
+            explain: false,
+            wake_ups: false,
+            fair: false,
+            turn: Turn::First,
+        }
     }
 }

@@ -49,6 +49,10 @@ impl Watch {
                 Holder::NoExpiry | Holder::WrongType => Known::Held(Time::NEVER, None),
                 Holder::NotAsked => Known::Nothing,
             },
+            Answer::Place { holder: None, .. } => Known::Free,
+            Answer::Place { holder: Some(holder), .. } => {
+                return self.looked(now, node, &Answer::Taken(*holder));
+            }
             _ => Known::Nothing,
         };
     }

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use super::{Link, LinkEffect, Purpose};
 use crate::effect::{Key, Word};
+use crate::ticket::Ticket;
 use crate::time::Time;
 use crate::token::Token;
 use crate::wire::Command;
@@ -162,11 +163,17 @@ impl<T> Link<T> {
         }
     }
 
-    pub(super) fn freed(&mut self, now: Time, epoch: u64, key: Key, out: &mut Vec<LinkEffect<T>>) {
+    pub(super) fn freed(
+        &mut self,
+        now: Time,
+        epoch: u64,
+        (key, next): (Key, Option<Ticket>),
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
         if let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) {
             open.heard = now;
             if self.ears.listens(&key) {
-                out.push(LinkEffect::Hear(key, Word::Free));
+                out.push(LinkEffect::Hear(key, next.map_or(Word::Free, Word::Next)));
             }
         }
     }

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::effect::{Ask, Call, Key, Word};
+use crate::ticket::Ticket;
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::Answer;
@@ -75,6 +76,26 @@ pub enum LinkInput<T> {
         /// Whom to tell.
         tag: T,
     },
+    /// Ask for a place in the master's line for a resource, or keep it.
+    Stand {
+        /// The key of the resource.
+        key: Key,
+        /// Whose place.
+        ticket: Ticket,
+        /// At this number, or behind it; 0: behind all who stand there.
+        number: u64,
+        /// Whom to tell.
+        tag: T,
+    },
+    /// The place is wanted no more.
+    StepOut {
+        /// The key of the resource.
+        key: Key,
+        /// Whose place.
+        ticket: Ticket,
+        /// Whether the first in the line is told, if the resource is free.
+        call: bool,
+    },
     /// Somebody waits for a resource: listen for it, if it is not listened for already. What is heard is
     /// said by [`LinkEffect::Hear`].
     Listen(Key),
@@ -121,6 +142,8 @@ pub enum LinkInput<T> {
         epoch: u64,
         /// The key of the resource.
         key: Key,
+        /// Who is the first in the master's line, if it said that.
+        next: Option<Ticket>,
     },
     /// [`Link::next_wake`](crate::Link::next_wake) has come.
     Wake,

@@ -11,31 +11,102 @@ pub struct Script {
 }
 
 /// Those of every lock.
-pub const SCRIPTS: [Script; 4] = [DELETE, KEEP, GRANT, CERTIFY];
+pub const SCRIPTS: [Script; 5] = [DELETE, KEEP, GRANT, CERTIFY, LINE];
 
 /// Those that a lock with a guard needs besides.
 pub const GUARD_SCRIPTS: [Script; 2] = [GUARDED, WATCH];
+
+/// The line `KEYS[2]`: its tickets with their numbers, those that have lapsed, and who comes first. A ticket
+/// that was asked for after now was asked for before the clock was set back: whoever is alive asks again.
+macro_rules! line {
+    () => {
+        "\
+local function line()
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local said, places, gone, first = redis.pcall('HGETALL', KEYS[2]), {}, {}, ''
+  for i = 1, #said, 2 do
+    local ticket = said[i]
+    local number, asked, till = string.match(said[i + 1], '^(%d+) (%d+) (%d+)$')
+    if number and tonumber(asked) <= now and now < tonumber(till) then
+      places[ticket] = tonumber(number)
+      local other = places[first]
+      if not other or places[ticket] < other or places[ticket] == other and tonumber(ticket) < tonumber(first) then
+        first = ticket
+      end
+    else
+      table.insert(gone, ticket)
+    end
+  end
+  return now, places, gone, first
+end
+"
+    };
+}
 
 /// Compare-and-delete. Answers 1: deleted, 0: no such key, else what is left of the other
 /// key's TTL (−1: it has none) and the start of its value. A key of another type is an error.
 ///
 /// With a channel `ARGV[2]` those who listen to it are told (`ARGV[3]` is 1) or only counted, and the answer
-/// is 1 and their number. Where that is forbidden nobody listens.
+/// is 1 and their number. Where that is forbidden nobody listens. With a line they are told who is first there.
 pub const DELETE: Script = Script {
-    source: "\
+    source: concat!(
+        line!(),
+        "\
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then return value end
 if value == ARGV[1] then
   redis.call('DEL', KEYS[1])
   if not ARGV[2] then return 1 end
-  local said = ARGV[3] == '1' and redis.pcall('PUBLISH', ARGV[2], '') or redis.pcall('PUBSUB', 'NUMSUB', ARGV[2])
+  local first = KEYS[2] and select(4, line()) or ''
+  local said = ARGV[3] == '1' and redis.pcall('PUBLISH', ARGV[2], first) or redis.pcall('PUBSUB', 'NUMSUB', ARGV[2])
   if type(said) == 'table' then said = said[2] or 0 end
   return 1 + said
 end
 if not value then return 0 end
 return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
-",
-    sha1: "eb0b4f7a6708926fa14c6dbc670b9129a2728c52",
+"
+    ),
+    sha1: "ac12fa65a291c92c150c4690a505639c6fa1ddf7",
+};
+
+/// Gives the ticket `ARGV[1]` a place in the line `KEYS[2]` for `ARGV[3]` milliseconds: its own, but at
+/// `ARGV[2]` at least; or the one behind all others, if it has none and that is 0. Answers its number and how
+/// many come first, and, if the resource `KEYS[1]` is held, what is left of its TTL and the start of its value;
+/// without that of a key of another type.
+///
+/// With 0 milliseconds it takes the place away, and tells those who listen to the channel `ARGV[4]`, if it is
+/// said and the resource is free, who is first now.
+pub const LINE: Script = Script {
+    source: concat!(
+        line!(),
+        "\
+local mine, lapse = ARGV[1], tonumber(ARGV[3])
+local now, places, gone = line()
+for _, ticket in ipairs(gone) do redis.call('HDEL', KEYS[2], ticket) end
+if lapse == 0 then
+  redis.call('HDEL', KEYS[2], mine)
+  if ARGV[4] and redis.call('EXISTS', KEYS[1]) == 0 then
+    redis.pcall('PUBLISH', ARGV[4], select(4, line()))
+  end
+  return 0
+end
+local number, last, ahead = math.max(tonumber(ARGV[2]), places[mine] or 0), 0, 0
+places[mine] = nil
+for _, place in pairs(places) do last = math.max(last, place) end
+if number == 0 then number = last + 1 end
+for ticket, place in pairs(places) do
+  if place < number or place == number and tonumber(ticket) < tonumber(mine) then ahead = ahead + 1 end
+end
+redis.call('HSET', KEYS[2], mine, string.format('%.0f %.0f %.0f', number, now, now + lapse))
+redis.call('PEXPIRE', KEYS[2], ARGV[3])
+local left, value = redis.call('PTTL', KEYS[1]), redis.pcall('GET', KEYS[1])
+if type(value) == 'table' then return {number, ahead, left} end
+if not value then return {number, ahead} end
+return {number, ahead, left, string.sub(value, 1, 64)}
+"
+    ),
+    sha1: "7519c98ccb0dd0c72d291e809ecf5a14935e7c70",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to `least`; `nil`, and nothing changed, if it holds

@@ -10,8 +10,13 @@ use redquorum_protocol::{
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const START: Time = Time::from_millis(1_000);
-pub(crate) const ONCE: Patience =
-    Patience { wait: Duration::ZERO, explain: false, wake_ups: false, turn: Turn::First };
+pub(crate) const ONCE: Patience = Patience {
+    wait: Duration::ZERO,
+    explain: false,
+    wake_ups: false,
+    fair: false,
+    turn: Turn::First,
+};
 
 /// What one master does with one command.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -12,7 +12,7 @@ use crate::play::{MS, Play, START};
 const TAKEN: Answer = Answer::Taken(Holder::NotAsked);
 
 fn patience(turn: Turn) -> Patience {
-    Patience { wait: 20_000 * MS, explain: true, wake_ups: true, turn }
+    Patience { wait: 20_000 * MS, explain: true, wake_ups: true, fair: false, turn }
 }
 
 fn held(by: u8, left_ms: u64) -> Answer {

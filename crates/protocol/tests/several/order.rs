@@ -41,7 +41,7 @@ impl Bed {
 }
 
 fn patience(wait: std::time::Duration, explain: bool) -> Patience {
-    Patience { wait, explain, wake_ups: true, turn: Turn::First }
+    Patience { wait, explain, wake_ups: true, fair: false, turn: Turn::First }
 }
 
 fn once(member: usize, explain: bool) -> Order {

@@ -127,7 +127,9 @@ impl Master {
                 Some(other) => taken(now, other),
                 None => Answer::Absent,
             },
-            Command::Kill { .. }
+            Command::Stand { .. } => Answer::Place { number: 1, ahead: 0, holder: None },
+            Command::StepOut { .. }
+            | Command::Kill { .. }
             | Command::Load(_)
             | Command::Hello
             | Command::Subscribe { .. }

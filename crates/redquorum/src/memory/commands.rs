@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::MAX_NUMBER;
-use redquorum_protocol::wire::{CERTIFY, DELETE, Frame, GRANT, GUARDED, KEEP, WATCH, scripts};
+use redquorum_protocol::wire::{
+    CERTIFY, DELETE, Frame, GRANT, GUARDED, KEEP, LINE, WATCH, scripts,
+};
+use redquorum_protocol::{MAX_NUMBER, Ticket};
 use tokio::time::Instant;
 
 use super::{Entry, Line, Master, State};
@@ -23,6 +25,12 @@ impl Entry {
 }
 
 impl State {
+    /// Without a file, and without what was in memory.
+    pub(super) fn forget(&mut self) {
+        self.keys.clear();
+        self.lines.clear();
+    }
+
     pub(super) fn live(&mut self, key: &[u8]) -> Option<&mut Entry> {
         if self.keys.get(key).is_some_and(|entry| !entry.is_live()) {
             self.keys.remove(key);
@@ -187,18 +195,63 @@ impl State {
     }
 
     /// What [`DELETE`] does with a channel: tells those who listen to it, or not; says how many they are.
-    fn call(&self, call: &[&[u8]]) -> i64 {
+    fn call(&self, call: &[&[u8]], next: Option<Ticket>) -> i64 {
         let [channel, told] = call else { return 0 };
         let Some(listeners) = self.channels.get(*channel) else { return 0 };
         if *told == b"1" {
-            let mut message = Vec::new();
-            push(&mut message, b"message", channel, &Frame::Bulk(b""));
-            for line in listeners.iter().filter_map(|id| self.connections.get(id)) {
-                // Nobody is there if it has just hung up.
-                let _ = line.unasked.send(message.clone());
-            }
+            self.publish(channel, next);
         }
         i64::try_from(listeners.len()).unwrap_or(i64::MAX)
+    }
+
+    fn publish(&self, channel: &[u8], next: Option<Ticket>) {
+        let mut message = Vec::new();
+        let next = next.map(|next| next.to_string()).unwrap_or_default();
+        push(&mut message, b"message", channel, &Frame::Bulk(next.as_bytes()));
+        let listeners = self.channels.get(channel).into_iter().flatten();
+        for line in listeners.filter_map(|id| self.connections.get(id)) {
+            // Nobody is there if it has just hung up.
+            let _ = line.unasked.send(message.clone());
+        }
+    }
+
+    /// Who comes first in a line.
+    fn first(&mut self, now: u64, line: &[u8]) -> Option<Ticket> {
+        self.lines.get_mut(line)?.first(now)
+    }
+
+    /// [`LINE`], for a place.
+    fn stand(
+        &mut self,
+        now: u64,
+        (key, line): (&[u8], &[u8]),
+        (ticket, number, lapse): (u64, u64, u64),
+        out: &mut Vec<u8>,
+    ) {
+        let line = self.lines.entry(line.to_vec()).or_default();
+        let (number, ahead) = line.stand(now, Ticket::new(ticket), number, lapse);
+        let held = self.live(key).map(|entry| (entry.left_ms(), entry.value.clone()));
+        out.extend(format!("*{}\r\n", if held.is_some() { 4 } else { 2 }).into_bytes());
+        integer(out, i64::try_from(number).unwrap_or(i64::MAX));
+        integer(out, i64::try_from(ahead).unwrap_or(i64::MAX));
+        if let Some((left, value)) = held {
+            integer(out, left);
+            bulk(out, &value[..value.len().min(64)]);
+        }
+    }
+
+    /// [`LINE`], for none.
+    fn step_out(&mut self, now: u64, (key, line): (&[u8], &[u8]), ticket: u64, call: &[&[u8]]) {
+        let Some(standing) = self.lines.get_mut(line) else { return };
+        let next = standing.step_out(now, Ticket::new(ticket));
+        if standing.is_empty() {
+            self.lines.remove(line);
+        }
+        if let [channel] = call
+            && self.live(key).is_none()
+        {
+            self.publish(channel, next);
+        }
     }
 }
 
@@ -213,6 +266,7 @@ impl Master {
             .collect();
         let mut state = self.lock();
         let micros = self.micros(&state);
+        let now = u64::try_from(micros / 1_000).unwrap_or(0);
         if !state.connections.contains_key(&id) {
             // Killed meanwhile: an aborted task may run on to its next await.
             return;
@@ -279,15 +333,30 @@ impl Master {
             {
                 state.watch(micros, (boot, vigil), (run_id, marker), (begin, ms, ended), out);
             }
-            [b"EVALSHA", sha, b"1", key, token, call @ ..] if *sha == DELETE.sha1.as_bytes() => {
+            [b"EVALSHA", sha, keys, key, rest @ ..] if *sha == DELETE.sha1.as_bytes() => {
+                let (line, said) = rest.split_at(usize::from(*keys == b"2"));
+                let [token, call @ ..] = said else { return };
                 match state.live(key) {
                     Some(entry) if entry.value == *token => {
                         state.keys.remove(*key);
-                        integer(out, 1 + state.call(call));
+                        let next = line.first().and_then(|line| state.first(now, line));
+                        integer(out, 1 + state.call(call, next));
                     }
                     Some(entry) => taken(out, entry),
                     None => integer(out, 0),
                 }
+            }
+            [b"EVALSHA", sha, b"2", key, line, ticket, b"0", b"0", call @ ..]
+                if *sha == LINE.sha1.as_bytes() =>
+            {
+                state.step_out(now, (key, line), number(ticket), call);
+                integer(out, 0);
+            }
+            [b"EVALSHA", sha, b"2", key, line, ticket, least, lapse]
+                if *sha == LINE.sha1.as_bytes() =>
+            {
+                let ours = (number(ticket), number(least), number(lapse));
+                state.stand(now, (key, line), ours, out);
             }
             [b"HELLO", b"3"] => out.extend(b"%1\r\n$5\r\nproto\r\n:3\r\n"),
             [b"SUBSCRIBE", channel] => {
@@ -380,6 +449,7 @@ fn push(out: &mut Vec<u8>, what: &[u8], channel: &[u8], last: &Frame<'_>) {
     bulk(out, channel);
     match last {
         Frame::Integer(count) => integer(out, *count),
+        Frame::Bulk(bytes) => bulk(out, bytes),
         _ => bulk(out, b""),
     }
 }

@@ -175,6 +175,9 @@ impl Side {
             }
             Command::Delete { token, .. } => Request::Delete(number(*token)),
             Command::Certify { .. } => unreachable!("these claims ask for no fencing token"),
+            Command::Stand { .. } | Command::StepOut { .. } => {
+                unreachable!("these claims stand in no line")
+            }
             Command::Guarded { .. } | Command::Watch { .. } | Command::Bless { .. } => {
                 unreachable!("these links have no guard")
             }

@@ -7,6 +7,7 @@ use super::super::lease::Lease;
 use super::super::rooms::Seat;
 use super::super::several::GROUPED;
 use super::{Around, Process};
+use crate::talk::Options;
 
 impl Process {
     /// A request begins to ask the masters.
@@ -18,8 +19,8 @@ impl Process {
         around: &mut Around<'_>,
     ) {
         let wait = seat.give_up.since(around.clocks.monotonic);
-        let wake_ups = self.options.wake_ups;
-        let patience = Patience { wait, explain: true, wake_ups, turn };
+        let Options { wake_ups, fair, .. } = self.options;
+        let patience = Patience { wait, explain: true, wake_ups, fair, turn };
         self.claim(key, seat, patience, around);
     }
 
@@ -56,10 +57,12 @@ impl Process {
     ) {
         let Some(lease) = self.lease(number) else { return };
         let (key, last) = (lease.key.clone(), lease.handles() <= 1);
-        let next = if last { self.rooms.next(&key, number, Queue::hand_on) } else { None };
+        let fair = self.options.fair;
+        let hand_on = |queue: &mut Queue<u64>, number: &u64| queue.hand_on(number, fair);
+        let next = if last { self.rooms.next(&key, number, hand_on) } else { None };
         if next.as_ref().is_some_and(|(_, turn)| *turn == Turn::Heir) {
             self.advance(number, Input::HandOn, around);
-        } else if next.is_some() && self.rooms.listen_anew(&key) {
+        } else if next.is_some() && !fair && self.rooms.listen_anew(&key) {
             self.unlisten(&key, around);
         }
         self.advance(number, input, around);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redquorum_protocol::wire::{Command, Markers, Script, scripts};
-use redquorum_protocol::{Answer, Cause, Fence, Holder, Key, MAX_NUMBER, Token};
+use redquorum_protocol::wire::{Command, LAPSE_MS, Markers, Script, Standing, scripts};
+use redquorum_protocol::{Answer, Cause, Fence, Holder, Key, MAX_NUMBER, Ticket, Token};
 
 use super::{Reply, Request, Wall};
 use crate::sabotage::Laxity;
@@ -22,16 +22,21 @@ pub(super) struct Stored {
     counters: BTreeMap<Key, (u64, u64)>,
     /// What guarded locks know a master by.
     markers: Markers,
+    /// Who waits for each resource, in order.
+    lines: BTreeMap<Key, Standing>,
 }
 
 /// How many scripts there are for it to know.
-const SCRIPTS: usize = 6;
+const SCRIPTS: usize = 7;
 
 impl Stored {
     pub(super) fn len(&self) -> usize {
-        self.locks.len() + self.counters.len() + self.markers.len()
+        self.locks.len() + self.counters.len() + self.markers.len() + self.lines.len()
     }
 }
+
+/// Who is first in a line that somebody left, if the resource is free; or why it could not be left.
+type StepOut = Result<Option<Option<Ticket>>, Answer>;
 
 const NANOS_PER_MS: u64 = 1_000_000;
 /// How far ahead of its own clock a master takes a hint for good.
@@ -142,9 +147,11 @@ impl Keys {
             Command::Keep { key, token, ttl_ms, repair, fence } => {
                 self.keep(wall, key, token, ttl_ms, repair, fence)
             }
+            Command::Stand { key, ticket, number } => self.stand(now, key, ticket, number),
             Command::Load(script) => self.load(script),
             Command::Ping => Answer::Alive,
             Command::Kill { .. }
+            | Command::StepOut { .. }
             | Command::Hello
             | Command::Subscribe { .. }
             | Command::Unsubscribe { .. } => unreachable!("executed by the server"),
@@ -176,6 +183,46 @@ impl Keys {
                 Err(text) => error(text),
             },
         }
+    }
+
+    /// A place in the line.
+    fn stand(&mut self, now: u64, key: Key, ticket: Ticket, number: u64) -> Answer {
+        if self.out_of_memory {
+            return error(NO_MEMORY);
+        }
+        let line = self.stored.lines.entry(key.clone()).or_default();
+        let (number, ahead) = line.stand(now, ticket, number, LAPSE_MS);
+        self.changed = true;
+        let holder = self.found(now, &key).map(|entry| held(now, entry));
+        Answer::Place { number, ahead, holder }
+    }
+
+    /// Takes a place away. Whether the resource is free, and who is first then.
+    pub(super) fn step_out(&mut self, wall: Wall, key: &Key, ticket: Ticket) -> StepOut {
+        let now = wall / NANOS_PER_MS;
+        if self.loading {
+            return Err(error(LOADING));
+        }
+        if !self.scripts[LINE] {
+            return Err(Answer::Unknown(Cause::NoScript));
+        }
+        self.first(wall, key);
+        let next = self.stored.lines.get_mut(key).and_then(|line| line.step_out(now, ticket));
+        // An empty hash is no key.
+        self.first(wall, key);
+        let free = self.found(now, key).is_none();
+        Ok(free.then_some(next))
+    }
+
+    /// Who is the first in the line.
+    pub(super) fn first(&mut self, wall: Wall, key: &Key) -> Option<Ticket> {
+        let line = self.stored.lines.get_mut(key)?;
+        let first = line.first(wall / NANOS_PER_MS);
+        if line.is_empty() {
+            self.stored.lines.remove(key);
+            self.changed = true;
+        }
+        first
     }
 
     /// What is about the marker and the vigil.
@@ -377,10 +424,11 @@ impl Keys {
     pub(super) fn expire(&mut self, wall: Wall) {
         let now = wall / NANOS_PER_MS;
         let before = self.stored.len();
-        let Stored { locks, counters, markers } = &mut self.stored;
+        let Stored { locks, counters, markers, lines } = &mut self.stored;
         markers.expire(now);
         locks.retain(|_, entry| !expired(now, *entry));
         counters.retain(|_, (_, last)| now <= *last);
+        lines.retain(|_, line| line.first(now).is_some());
         self.changed |= self.stored.len() != before;
     }
 
@@ -393,6 +441,7 @@ impl Keys {
     pub(super) fn evict_all(&mut self) {
         self.stored.locks.clear();
         self.stored.counters.clear();
+        self.stored.lines.clear();
         self.stored.markers.evict();
         self.changed = true;
     }
@@ -425,6 +474,9 @@ impl Keys {
     }
 }
 
+/// The place of the script of lines.
+const LINE: usize = 4;
+
 /// The place among the lock's [`scripts`] of the script that a command calls.
 const fn script_of(command: &Command) -> Option<usize> {
     match command {
@@ -432,8 +484,9 @@ const fn script_of(command: &Command) -> Option<usize> {
         Command::Keep { .. } => Some(1),
         Command::Set { fence: Some(_), .. } => Some(2),
         Command::Certify { .. } => Some(3),
-        Command::Guarded { .. } => Some(4),
-        Command::Watch { .. } => Some(5),
+        Command::Stand { .. } | Command::StepOut { .. } => Some(LINE),
+        Command::Guarded { .. } => Some(5),
+        Command::Watch { .. } => Some(6),
         _ => None,
     }
 }
@@ -455,8 +508,12 @@ fn invalid(now: u64, ttl_ms: u64, bad: &'static str) -> Option<Answer> {
     }
 }
 
-fn taken(now: u64, (token, last): Entry) -> Answer {
-    Answer::Taken(Holder::Lease { token, left_ms: last - now })
+fn taken(now: u64, entry: Entry) -> Answer {
+    Answer::Taken(held(now, entry))
+}
+
+const fn held(now: u64, (token, last): Entry) -> Holder {
+    Holder::Lease { token, left_ms: last - now }
 }
 
 #[cold]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use redquorum_protocol::{Call, Key};
+use redquorum_protocol::{Key, Ticket};
 
 use super::{Event, Request};
 
@@ -148,14 +148,21 @@ impl Wires {
         }
     }
 
-    /// Tells those who listen, if they are to be told. How many they are.
-    pub(super) fn call(&self, key: &Key, call: Call, out: &mut Vec<Event>) -> u32 {
+    /// Tells those who listen, if they are to be told, who is the next. How many they are.
+    pub(super) fn call(
+        &self,
+        key: &Key,
+        told: Option<Option<Ticket>>,
+        out: &mut Vec<Event>,
+    ) -> u32 {
         let listen = self.open.iter().filter(|(_, wire)| wire.channels.contains(key));
         let mut count = 0;
         for (connection, wire) in listen {
             count += 1;
-            if call == Call::Everybody && wire.closed != Some(Close::Reset) {
-                out.push(Event::Freed(*connection, key.clone()));
+            if let Some(next) = told
+                && wire.closed != Some(Close::Reset)
+            {
+                out.push(Event::Freed(*connection, key.clone(), next));
             }
         }
         count

@@ -50,7 +50,9 @@ impl Texts {
                 Act::Certify { key: self.key(key), token }
             }
             // They change no lock's key.
-            Command::Watch { .. }
+            Command::Stand { .. }
+            | Command::StepOut { .. }
+            | Command::Watch { .. }
             | Command::Bless { .. }
             | Command::Kill { .. }
             | Command::Hello

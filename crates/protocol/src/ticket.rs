@@ -1,0 +1,33 @@
+//! The ticket: by which masters know who stands in their lines.
+
+use core::fmt;
+
+use crate::fence::MAX_NUMBER;
+
+/// A random number below 2⁵³, fresh for every wait. Two that are equal by chance share a place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// The ticket with this number, less what scripts cannot count exactly.
+    pub const fn new(random: u64) -> Self {
+        Self(random & MAX_NUMBER)
+    }
+
+    /// The ticket that a master names, if it is one.
+    pub(crate) fn parse(digits: &[u8]) -> Option<Self> {
+        let number: u64 = core::str::from_utf8(digits).ok()?.parse().ok()?;
+        (number <= MAX_NUMBER).then_some(Self(number))
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}

@@ -1,0 +1,128 @@
+//! The line of those who wait for a resource, as a master keeps it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::{Frame, RESERVED, counted, holder};
+use crate::ticket::Ticket;
+use crate::vote::{Answer, Cause, Holder};
+
+/// The key of a resource's line: a hash of tickets, each with its number, when it was last asked for, and
+/// when it lapses, in milliseconds of the master's clock.
+pub fn line_of(key: &[u8]) -> Vec<u8> {
+    [RESERVED, b"line:", key].concat()
+}
+
+/// How long masters keep a place that is not asked for again, in milliseconds.
+pub const LAPSE_MS: u64 = 3_000;
+
+/// What a master says of a place.
+pub(super) fn place(parts: &[Frame<'_>]) -> Answer {
+    read(parts).unwrap_or(Answer::Unknown(Cause::Garbage))
+}
+
+fn read(parts: &[Frame<'_>]) -> Option<Answer> {
+    let [Frame::Integer(number), Frame::Integer(ahead), held @ ..] = parts else { return None };
+    let holder = match held {
+        [] => None,
+        [Frame::Integer(_)] => Some(Holder::WrongType),
+        [Frame::Integer(left), Frame::Bulk(value)] => Some(holder(*left, value)),
+        _ => return None,
+    };
+    let (number, ahead) = (counted(*number)?, u64::try_from(*ahead).ok()?);
+    Some(Answer::Place { number, ahead, holder })
+}
+
+/// A line as the script keeps it: for masters that are models of one.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Standing(BTreeMap<Ticket, Place>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Place {
+    number: u64,
+    asked: u64,
+    till: u64,
+}
+
+impl Standing {
+    /// Gives a ticket its place until `lapse` milliseconds after `now`, by the master's clock; says its number, and how
+    /// many come first.
+    pub fn stand(&mut self, now: u64, ticket: Ticket, number: u64, lapse: u64) -> (u64, u64) {
+        self.forget(now);
+        let ours = self.0.remove(&ticket).map_or(0, |place| place.number);
+        let last = self.0.values().map(|place| place.number).max().unwrap_or(0);
+        let number = match number.max(ours) {
+            0 => last + 1,
+            number => number,
+        };
+        let ahead = self.0.iter().filter(|(other, it)| (it.number, **other) < (number, ticket));
+        let ahead = u64::try_from(ahead.count()).unwrap_or(u64::MAX);
+        self.0.insert(ticket, Place { number, asked: now, till: now + lapse });
+        (number, ahead)
+    }
+
+    /// Takes a place away. Says who is first then.
+    pub fn step_out(&mut self, now: u64, ticket: Ticket) -> Option<Ticket> {
+        self.0.remove(&ticket);
+        self.first(now)
+    }
+
+    /// Who comes first.
+    pub fn first(&mut self, now: u64) -> Option<Ticket> {
+        self.forget(now);
+        self.0.iter().map(|(ticket, place)| (place.number, *ticket)).min().map(|(_, first)| first)
+    }
+
+    /// Whether nobody stands there.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn forget(&mut self, now: u64) {
+        self.0.retain(|_, place| place.asked <= now && now < place.till);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAPSE: u64 = 100;
+
+    fn ticket(number: u64) -> Ticket {
+        Ticket::new(number)
+    }
+
+    #[test]
+    fn places_are_in_the_order_of_their_numbers_and_of_tickets_where_those_are_equal() {
+        let mut line = Standing::default();
+        assert_eq!(line.stand(0, ticket(7), 0, LAPSE), (1, 0));
+        assert_eq!(line.stand(0, ticket(5), 0, LAPSE), (2, 1));
+        assert_eq!(line.stand(0, ticket(9), 2, LAPSE), (2, 2));
+        assert_eq!(line.stand(0, ticket(3), 2, LAPSE), (2, 1));
+        // Nobody gives up a place by asking for a better one.
+        assert_eq!(line.stand(0, ticket(9), 1, LAPSE), (2, 3));
+        assert_eq!(line.step_out(0, ticket(7)), Some(ticket(3)));
+    }
+
+    #[test]
+    fn a_place_lapses_unless_it_is_asked_for_again() {
+        let mut line = Standing::default();
+        line.stand(0, ticket(1), 0, LAPSE);
+        line.stand(50, ticket(2), 0, LAPSE);
+        assert_eq!(line.first(99), Some(ticket(1)));
+        assert_eq!(line.first(100), Some(ticket(2)));
+        // It comes back with the number that it had.
+        assert_eq!(line.stand(120, ticket(1), 1, LAPSE), (1, 0));
+    }
+
+    #[test]
+    fn where_the_clock_is_set_back_places_are_asked_for_anew() {
+        let mut line = Standing::default();
+        line.stand(1_000, ticket(1), 0, LAPSE);
+        line.stand(1_000, ticket(2), 0, LAPSE);
+        assert_eq!(line.stand(10, ticket(2), 2, LAPSE), (2, 0));
+        assert_eq!(line.stand(10, ticket(1), 1, LAPSE), (1, 0));
+        assert_eq!(line.first(10), Some(ticket(1)));
+    }
+}
