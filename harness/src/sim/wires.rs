@@ -11,8 +11,8 @@
 
 use std::collections::VecDeque;
 
-use redquorum_protocol::{Key, Ticket};
 use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::{Key, Ticket};
 
 use super::rules::{Fate, Harm};
 use super::server::{self, Connection};

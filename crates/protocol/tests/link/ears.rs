@@ -71,14 +71,14 @@ fn masters_that_forbid_it_leave_the_waiter_to_its_own_devices() {
 #[test]
 fn what_the_master_says_is_told_to_who_waits_and_to_nobody_else() {
     let mut bench = Bench::listening();
-    bench.tell(LinkInput::Freed { epoch: 1, key: key() });
+    bench.tell(LinkInput::Freed { epoch: 1, key: key(), next: None });
     assert_eq!(bench.look(), [hear(key(), Word::Free)]);
-    bench.tell(LinkInput::Freed { epoch: 1, key: resource(7) });
-    bench.tell(LinkInput::Freed { epoch: 9, key: key() });
+    bench.tell(LinkInput::Freed { epoch: 1, key: resource(7), next: None });
+    bench.tell(LinkInput::Freed { epoch: 9, key: key(), next: None });
     assert_eq!(bench.look(), [], "a resource that nobody waits for, a connection that is gone");
     bench.tell(LinkInput::Unlisten(key()));
     assert_eq!(bench.look(), [LinkEffect::Write(Command::Unsubscribe { key: key() })]);
-    bench.tell(LinkInput::Freed { epoch: 1, key: key() });
+    bench.tell(LinkInput::Freed { epoch: 1, key: key(), next: None });
     assert_eq!(bench.look(), [], "under way as it was given up");
     assert_eq!(bench.link.listens(), 0);
 }

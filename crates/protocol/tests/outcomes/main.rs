@@ -9,6 +9,7 @@ mod clocks;
 mod extend;
 mod fencing;
 mod grace;
+mod line;
 mod play;
 mod reentry;
 mod release;

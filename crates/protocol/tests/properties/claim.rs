@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use redquorum_protocol::{
     Answer, Ask, Backoff, Cause, Claim, Dice, Effect, Holder, Input, NodeId, Patience, Step,
-    TOKEN_LEN, Terms, Time, Token, quorum,
+    TOKEN_LEN, Terms, Ticket, Time, Token, Turn, Word, quorum,
 };
 
 use crate::time::*;
@@ -48,6 +48,9 @@ pub(crate) fn any_answer() -> impl Strategy<Value = Answer> {
         4 => Just(Answer::Kept),
         1 => Just(Answer::Deleted),
         2 => Just(Answer::Absent),
+        2 => (0..4_u64, 0..2_u64, any::<bool>()).prop_map(|(number, ahead, held)| {
+            Answer::Place { number, ahead, holder: held.then_some(Holder::NoExpiry) }
+        }),
         2 => Just(Answer::Taken(Holder::NotAsked)),
         1 => Just(Answer::Taken(Holder::NoExpiry)),
         1 => Just(Answer::Alive),
@@ -60,6 +63,7 @@ pub(crate) fn any_step() -> impl Strategy<Value = Step> {
     let number = || prop_oneof![8 => 0..4_u32, 1 => any::<u32>()];
     prop_oneof![
         4 => number().prop_map(Step::Attempt),
+        2 => number().prop_map(Step::Stand),
         4 => (number(), number()).prop_map(|(attempt, round)| Step::Certify { attempt, round }),
         1 => number().prop_map(Step::Cleanup),
         4 => number().prop_map(Step::Extend),
@@ -72,6 +76,7 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
     prop_oneof![
         20 => answered.prop_map(|(at, step, answer)| Input::Answered { node: NodeId::new(at), step, answer }),
         3 => Just(Input::Wake),
+        3 => (0..5_usize, any_word()).prop_map(|(at, word)| Input::Heard { node: NodeId::new(at), word }),
         3 => Just(Input::Collect),
         3 => valid_terms().prop_map(Input::Extend),
         1 => any_duration().prop_map(Input::KeepAlive),
@@ -81,6 +86,23 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         1 => Just(Input::Release),
         1 => Just(Input::Abandon),
     ]
+}
+
+fn any_word() -> impl Strategy<Value = Word> {
+    prop_oneof![
+        Just(Word::Listening),
+        Just(Word::Deaf),
+        Just(Word::Free),
+        (0..8_u64).prop_map(|ticket| Word::Next(Ticket::new(ticket))),
+        any::<u32>().prop_map(Word::Others),
+    ]
+}
+
+fn any_patience() -> impl Strategy<Value = Patience> {
+    let turn = prop_oneof![Just(Turn::First), Just(Turn::Heir), Just(Turn::Guest)];
+    (any_duration(), any::<[bool; 3]>(), turn).prop_map(
+        |(wait, [explain, wake_ups, fair], turn)| Patience { wait, explain, wake_ups, fair, turn },
+    )
 }
 
 /// When each input comes: in any order of any times, or one shortly after the other.
@@ -102,11 +124,11 @@ proptest! {
     #[test]
     fn a_claim_that_is_told_anything_hands_out_no_dead_lease_and_settles_all_it_asked_for(
         terms in valid_terms(), start in any_time(), mild in any::<bool>(),
-        wait in any_duration(), explain in any::<bool>(), inputs in any_inputs(),
+        patience in any_patience(), inputs in any_inputs(),
     ) {
         let (mut dice, mut said) = (Counted(0), Vec::new());
         let mut now = if mild { Time::ZERO } else { start };
-        let mut claim = Claim::acquire(now, terms, Patience { wait, explain, ..Patience::default() }, &mut dice, &mut said);
+        let mut claim = Claim::acquire(now, terms, patience, &mut dice, &mut said);
         let mut opened = now;
         // The last state in which a lease was lost: it never changes again.
         let mut lost = None;
@@ -117,6 +139,10 @@ proptest! {
             now = time;
             claim.handle(now, input.clone(), &mut dice, &mut said);
             let opens = |said: &Effect| matches!(said, Effect::Send { ask, .. } if ask.creates());
+            let over = matches!(&claim, Claim::Acquiring(acquire) if acquire.is_won() || acquire.failure().is_some());
+            if over || !matches!(claim, Claim::Acquiring(_)) {
+                prop_assert_eq!(stands(&said), 0, "it stands in line, and is done");
+            }
             if said[so_far..].iter().any(opens) {
                 opened = now;
             }
@@ -228,6 +254,19 @@ proptest! {
             }
         }
     }
+}
+
+/// On how many masters there may be a place of this claim.
+fn stands(said: &[Effect]) -> usize {
+    let mut places = BTreeSet::new();
+    for effect in said {
+        match effect {
+            Effect::Stand { node, .. } => _ = places.insert(*node),
+            Effect::StepOut { node, .. } => _ = places.remove(node),
+            _ => {}
+        }
+    }
+    places.len()
 }
 
 /// Per master and token: nothing is asked behind the settling, and all that was asked is settled.

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use redquorum_protocol::wire::{Command, Greeting, Markers};
 use redquorum_protocol::{
     Answer, Ask, Bounds, Call, Cause, Drift, Fence, Guard, Holder, Key, Link, LinkEffect,
-    LinkInput, RunId, Time, Token,
+    LinkInput, RunId, Ticket, Time, Token,
 };
 
 use crate::claim::*;
@@ -224,7 +224,10 @@ impl World {
                 assert!(!self.settled.contains(token), "written behind its clean-up");
             }
             Command::Watch { .. } => assert!(self.guard.is_some() && !self.shut_down),
-            Command::Hello | Command::Subscribe { .. } => assert!(!self.shut_down),
+            Command::Hello
+            | Command::Subscribe { .. }
+            | Command::Stand { .. }
+            | Command::StepOut { .. } => assert!(!self.shut_down),
             Command::Load(_)
             | Command::Unsubscribe { .. }
             | Command::Ping
@@ -434,7 +437,9 @@ impl World {
                     self.scripts = true;
                     Answer::Alive
                 }
-                Command::Hello
+                Command::Stand { .. } => Answer::Place { number: 1, ahead: 0, holder: None },
+                Command::StepOut { .. }
+                | Command::Hello
                 | Command::Subscribe { .. }
                 | Command::Unsubscribe { .. }
                 | Command::Ping => Answer::Alive,
@@ -568,6 +573,10 @@ fn the_world_of_the_link_is_no_dull_one() {
     assert_eq!(world.keys.len(), 1, "a zombie");
 }
 
+fn any_ticket() -> impl Strategy<Value = Ticket> {
+    any::<u64>().prop_map(Ticket::new)
+}
+
 fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
     let epoch = || 0..4_u64;
     let ask = (0..4_u64, any::<bool>(), any::<bool>()).prop_map(|(number, set, repair)| {
@@ -585,7 +594,15 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
         4 => (0..4_u64).prop_map(|number| LinkInput::Settle { key: key(), token: token(number), call: Call::Nobody, tag: 0 }),
         2 => any_key().prop_map(LinkInput::Listen),
         1 => any_key().prop_map(LinkInput::Unlisten),
-        1 => (epoch(), any_key()).prop_map(|(epoch, key)| LinkInput::Freed { epoch, key }),
+        1 => (epoch(), any_key(), any_ticket()).prop_map(|(epoch, key, ticket)| {
+            LinkInput::Freed { epoch, key, next: Some(ticket) }
+        }),
+        1 => (any_key(), any_ticket(), any::<u64>()).prop_map(|(key, ticket, number)| {
+            LinkInput::Stand { key, ticket, number, tag: 0 }
+        }),
+        1 => (any_key(), any_ticket(), any::<bool>()).prop_map(|(key, ticket, call)| {
+            LinkInput::StepOut { key, ticket, call }
+        }),
         1 => Just(LinkInput::Probe(0)),
         1 => Just(LinkInput::Bless(0)),
         4 => (epoch(), any_greeting()).prop_map(|(epoch, greeting)| {

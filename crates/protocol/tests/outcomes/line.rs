@@ -1,0 +1,282 @@
+//! Who waits in line: when it attempts, what it asks, and how it leaves.
+
+use redquorum_protocol::{
+    Answer, Call, Cause, Claim, Effect, Failure, Holder, Input, NodeId, Patience, Step, TOKEN_LEN,
+    Ticket, Time, Token, Turn, Word,
+};
+
+use crate::play::{MS, Play, START};
+
+fn patience() -> Patience {
+    let (wait, explain, wake_ups) = (20_000 * MS, true, true);
+    Patience { wait, explain, wake_ups, fair: true, turn: Turn::First }
+}
+
+fn free(number: u64, ahead: u64) -> Answer {
+    Answer::Place { number, ahead, holder: None }
+}
+
+fn held(number: u64, ahead: u64) -> Answer {
+    let holder = Holder::Lease { token: Token::new([9; TOKEN_LEN]), left_ms: 10_000 };
+    Answer::Place { number, ahead, holder: Some(holder) }
+}
+
+impl Play {
+    /// The round in which masters were asked for a place since the last look, and for which number.
+    fn stands(&mut self) -> Option<(u32, u64)> {
+        let stand = |effect: &Effect| match effect {
+            Effect::Stand { step: Step::Stand(round), number, .. } => Some((*round, *number)),
+            _ => None,
+        };
+        let asked = self.said.iter().filter_map(stand).collect::<Vec<_>>();
+        self.said.clear();
+        assert!(asked.is_empty() || asked.len() == 5 && asked.iter().all(|it| *it == asked[0]));
+        asked.first().copied()
+    }
+
+    /// All masters answer a round.
+    fn placed(&mut self, round: u32, answer: &Answer) {
+        (0..5).for_each(|at| self.place(round, at, answer.clone()));
+    }
+
+    fn place(&mut self, round: u32, at: usize, answer: Answer) {
+        self.hear(Step::Stand(round), at, Some(answer));
+    }
+
+    fn told(&mut self, at: usize, word: Word) {
+        self.tell(Input::Heard { node: NodeId::new(at), word });
+    }
+
+    /// The masters that were asked for the key since the last look.
+    fn attempts(&mut self) -> usize {
+        let asked = self.asked().len();
+        self.said.clear();
+        asked
+    }
+
+    fn ticket(&self) -> Ticket {
+        let ticket = |effect: &Effect| match effect {
+            Effect::Stand { ticket, .. } => Some(*ticket),
+            _ => None,
+        };
+        self.said.iter().find_map(ticket).unwrap()
+    }
+
+    /// Whoever left the line told those behind it, or nobody.
+    fn stepped_out(&self) -> Option<bool> {
+        let call = |effect: &Effect| match effect {
+            Effect::StepOut { call, .. } => Some(*call),
+            _ => None,
+        };
+        let calls: Vec<bool> = self.said.iter().filter_map(call).collect();
+        assert!(calls.is_empty() || calls.len() == 5);
+        calls.first().copied()
+    }
+
+    /// It waits behind another, while a third one holds the resource.
+    fn behind() -> (Self, Ticket) {
+        let mut play = Self::acquire(5, patience());
+        let ticket = play.ticket();
+        play.placed(1, &held(2, 1));
+        (0..5).for_each(|at| play.told(at, Word::Listening));
+        play.placed(2, &held(2, 1));
+        play.said.clear();
+        (play, ticket)
+    }
+}
+
+fn other() -> Ticket {
+    Ticket::new(77)
+}
+
+#[test]
+fn who_comes_first_on_a_quorum_and_finds_it_free_attempts() {
+    let mut play = Play::acquire(5, patience());
+    assert_eq!((play.asked().len(), play.stands()), (0, Some((1, 0))));
+    [3, 1].into_iter().for_each(|at| play.place(1, at, free(1, 0)));
+    assert_eq!(play.attempts(), 0);
+    play.place(1, 0, free(1, 0));
+    assert_eq!(play.attempts(), 5, "all masters at once");
+    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    assert_eq!(play.stepped_out(), Some(false), "out of the line, and the resource is not free");
+    play.said.clear();
+    play.tell(Input::Collect);
+    play.tell(Input::Release);
+    let calls = |effect: &Effect| matches!(effect, Effect::Settle { call: Call::Next, .. });
+    assert_eq!(play.said.iter().filter(|effect| calls(effect)).count(), 5);
+}
+
+#[test]
+fn nobody_attempts_where_others_come_first_or_hold_it_on_too_many_masters() {
+    for (said, goes) in [
+        ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(2, 1)], false),
+        ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(1, 0)], true),
+        ([free(1, 0), free(1, 0), held(1, 0), held(1, 0), held(1, 0)], false),
+        // First here, and free there.
+        ([free(2, 1), free(1, 0), free(1, 0), held(1, 0), held(1, 0)], false),
+    ] {
+        let mut play = Play::acquire(5, patience());
+        for (at, answer) in said.into_iter().enumerate() {
+            play.place(1, at, answer);
+        }
+        assert_eq!(play.attempts() > 0, goes);
+    }
+}
+
+#[test]
+fn who_does_not_come_first_listens_before_it_looks_again() {
+    let mut play = Play::acquire(5, patience());
+    play.said.clear();
+    play.placed(1, &held(2, 1));
+    assert_eq!(play.said[0], Effect::Listen);
+    assert_eq!(play.stands(), Some((2, 2)), "with the number that it was given");
+    play.placed(2, &held(2, 1));
+    assert_eq!((play.stands(), play.verdict()), (None, None));
+    // What masters answered before they were listened to may be out of date.
+    play.told(4, Word::Listening);
+    assert!(matches!(play.said[..], [Effect::Stand { number: 2, .. }]));
+}
+
+#[test]
+fn the_largest_number_is_told_to_all_masters() {
+    let mut play = Play::acquire(5, Patience { wake_ups: false, ..patience() });
+    play.said.clear();
+    for (at, number) in [3, 1, 7, 2, 2].into_iter().enumerate() {
+        play.place(1, at, free(number, 1));
+    }
+    assert_eq!(play.stands(), Some((2, 7)));
+    play.placed(2, &free(7, 1));
+    assert_eq!(play.stands(), None, "it stands in line");
+    assert_eq!(play.claim.next_wake(), START.plus(5 * MS), "free, and others come first");
+    play.wake_at(START.plus(5 * MS));
+    assert_eq!(play.stands(), Some((3, 7)));
+}
+
+#[test]
+fn who_is_named_by_a_quorum_attempts_at_once_and_nobody_else() {
+    let (mut play, ticket) = Play::behind();
+    (0..5).for_each(|at| play.told(at, Word::Next(other())));
+    assert_eq!((play.attempts(), play.stands()), (0, None));
+    let (mut play, _) = Play::behind();
+    [4, 2].into_iter().for_each(|at| play.told(at, Word::Next(ticket)));
+    assert_eq!(play.attempts(), 0);
+    play.told(0, Word::Next(ticket));
+    assert_eq!(play.attempts(), 5);
+}
+
+#[test]
+fn where_words_are_lost_it_looks_a_moment_after_the_first() {
+    for word in [Word::Next(Play::behind().1), Word::Free] {
+        let (mut play, _) = Play::behind();
+        play.told(4, word);
+        let moment = play.claim.next_wake();
+        assert!(moment <= START.plus(10 * MS), "{moment:?}");
+        play.wake_at(moment);
+        assert_eq!(play.stands(), Some((3, 2)));
+        play.placed(3, &free(2, 0));
+        assert_eq!(play.attempts(), 5);
+    }
+}
+
+#[test]
+fn a_word_between_the_answers_of_a_round_counts() {
+    let (mut play, ticket) = Play::behind();
+    play.wake_at(play.claim.next_wake());
+    assert_eq!(play.stands(), Some((3, 2)));
+    [0, 1].into_iter().for_each(|at| play.place(3, at, held(2, 1)));
+    [0, 1].into_iter().for_each(|at| play.told(at, Word::Next(ticket)));
+    assert_eq!(play.attempts(), 0);
+    play.place(3, 2, free(2, 0));
+    assert_eq!(play.attempts(), 5);
+}
+
+#[test]
+fn a_place_is_asked_for_again_about_every_second() {
+    for wake_ups in [true, false] {
+        let mut play = Play::acquire(5, Patience { wake_ups, ..patience() });
+        let mut last = START;
+        let mut rounds = 0;
+        while play.now < START.plus(8_000 * MS) {
+            if let Some((round, _)) = play.stands() {
+                assert!(play.now.since(last) <= 1_000 * MS, "{last:?} {:?}", play.now);
+                (last, rounds) = (play.now, rounds + 1);
+                play.placed(round, &held(2, 1));
+            } else {
+                play.wake_at(play.claim.next_wake());
+            }
+        }
+        assert!(rounds > 8);
+    }
+}
+
+#[test]
+fn who_gives_up_leaves_the_line_and_tells_those_behind_it() {
+    let (mut dropped, _) = Play::behind();
+    dropped.tell(Input::Abandon);
+    assert_eq!(dropped.stepped_out(), Some(true));
+    let (mut over, _) = Play::behind();
+    over.wake_at(START.plus(20_000 * MS));
+    let (round, _) = over.stands().unwrap();
+    (0..5).for_each(|at| over.place(round, at, held(2, 1)));
+    assert_eq!(over.stepped_out(), Some(true));
+    let Claim::Acquiring(acquire) = &over.claim else { panic!() };
+    assert_eq!((acquire.failure(), acquire.attempt()), (Some(Failure::Taken), 0));
+    assert!(over.asked().is_empty() && over.claim.next_wake() == Time::NEVER);
+    // What is heard after that is nobody's.
+    over.said.clear();
+    (0..5).for_each(|at| over.place(round, at, free(2, 0)));
+    assert_eq!(over.said, []);
+}
+
+#[test]
+fn one_attempt_without_a_wait_is_made_only_by_who_comes_first() {
+    let once = Patience { wait: 0 * MS, ..patience() };
+    let mut play = Play::acquire(5, once);
+    play.said.clear();
+    play.placed(1, &free(2, 1));
+    assert_eq!((play.asked().len(), play.verdict()), (0, Some(false)));
+    let mut play = Play::acquire(5, once);
+    play.said.clear();
+    play.placed(1, &free(1, 0));
+    assert_eq!((play.attempts(), play.verdict()), (5, None));
+}
+
+#[test]
+fn where_no_quorum_keeps_lines_attempts_are_made_without() {
+    let forbidden = Answer::Unknown(Cause::Error("NOPERM".into()));
+    let mut play = Play::acquire(5, patience());
+    play.said.clear();
+    (0..2).for_each(|at| play.place(1, at, free(9, 8)));
+    (2..4).for_each(|at| play.place(1, at, forbidden.clone()));
+    assert_eq!(play.attempts(), 0, "one more may answer");
+    play.place(1, 4, forbidden);
+    assert_eq!(play.attempts(), 5);
+    let mut silent = Play::acquire(5, patience());
+    silent.said.clear();
+    (0..2).for_each(|at| silent.place(1, at, free(9, 8)));
+    assert_eq!(silent.claim.next_wake(), START.plus(50 * MS));
+    silent.wake_at(START.plus(50 * MS));
+    assert_eq!(silent.attempts(), 5);
+}
+
+#[test]
+fn who_was_served_just_now_listens_before_it_asks_for_a_place() {
+    let play = Play::acquire(5, Patience { turn: Turn::Guest, ..patience() });
+    assert_eq!(play.said[0], Effect::Listen);
+    let mut play = Play::acquire(5, Patience { turn: Turn::Guest, ..patience() });
+    play.said.clear();
+    play.placed(1, &held(3, 2));
+    assert_eq!(play.stands(), None, "one round is enough");
+}
+
+#[test]
+fn who_fails_though_it_comes_first_keeps_its_place() {
+    let mut play = Play::acquire(5, patience());
+    play.placed(1, &free(1, 0));
+    play.said.clear();
+    (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
+    assert_eq!(play.stepped_out(), None);
+    // The clean-up finds it free again: somebody who stands in no line has come and gone.
+    (0..3).for_each(|at| play.hear(Step::Cleanup(1), at, Some(Answer::Absent)));
+    assert_eq!(play.attempts(), 5);
+}
