@@ -9,8 +9,8 @@
 //! that knows this number, and gets a larger one. So each other process overtakes it once at most.
 //!
 //! **Nobody stands in the way.** A place lapses unless it is asked for again, so that a dead waiter is passed
-//! over. Who wins, or gives up, leaves the line. And where no quorum keeps lines, since masters
-//! are down or forbid it, attempts are made without.
+//! over. Who wins, or gives up, leaves the line. And where masters answer, but forbid to keep lines, attempts are
+//! made without.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -44,8 +44,7 @@ struct Place {
     ahead: u64,
 }
 
-/// So many rounds without a pause: the first tells that somebody else comes first, the second follows it when
-/// masters are listened to, or when the numbers differ; the third when both are so.
+/// So many rounds follow each other without a pause, while numbers differ: others ask at the same time.
 const ROUNDS: u32 = 3;
 
 impl Line {
@@ -77,6 +76,11 @@ impl Line {
             }
             None => false,
         }
+    }
+
+    /// No more is asked for now.
+    pub(super) const fn rest(&mut self) {
+        self.in_a_row = 0;
     }
 
     pub(super) fn knows(&self, node: NodeId) -> bool {
@@ -164,7 +168,6 @@ impl Acquire {
         let Some(line) = self.line.as_mut().filter(|_| asks) else { return false };
         let goes = line.first().and(self.wait.watch.free()).len() >= self.terms.quorum();
         if goes {
-            line.in_a_row = 0;
             self.wait.streak = 0;
             self.again(now, None, dice, out);
         }
@@ -176,27 +179,20 @@ impl Acquire {
             return;
         }
         let Some(line) = &mut self.line else { return };
-        if line.known() < self.terms.quorum() {
-            // There is no order among those who cannot be asked for it.
-            line.in_a_row = 0;
-            return self.again(now, None, dice, out);
-        }
-        if now >= self.give_up {
-            self.end(Failure::Taken, out);
-        } else if (self.listen(out) || !self.is_agreed()) && self.may_ask_again() {
+        let (known, quorum) = (line.known(), self.terms.quorum());
+        let forbid = |answer: &Answer| matches!(answer, Answer::Unknown(Cause::Error(_)));
+        let forbidden = known < quorum && known + self.ballot.which(forbid).len() >= quorum;
+        let again = !line.agrees() && line.in_a_row < ROUNDS;
+        if forbidden {
+            // There is no order where masters can be asked, and not for that.
+            self.again(now, None, dice, out);
+        } else if now >= self.give_up || self.is_shut_down() {
+            self.end(if known < quorum { Failure::NoQuorum } else { Failure::Taken }, out);
+        } else if known >= quorum && (self.listen(out) || again) {
             self.stand(now, out);
         } else {
-            self.line.iter_mut().for_each(|line| line.in_a_row = 0);
             self.sleep(now, dice, out);
         }
-    }
-
-    fn is_agreed(&self) -> bool {
-        self.line.as_ref().is_none_or(Line::agrees)
-    }
-
-    fn may_ask_again(&self) -> bool {
-        self.line.as_ref().is_some_and(|line| line.in_a_row < ROUNDS)
     }
 
     /// The resource is free there, and this one comes first in that master's line, if it said so.

@@ -12,6 +12,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::line::Line;
 use super::watch::Watch;
 use super::{Acquire, Patience, State, Turn};
 use crate::effect::{Call, Dice, Effect, Step, Word};
@@ -117,6 +118,7 @@ impl Acquire {
 
     /// Nothing is to be done before something is heard, or some time has passed.
     pub(super) fn sleep(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+        self.line.iter_mut().for_each(Line::rest);
         self.wait.streak = self.wait.streak.saturating_add(1);
         // Who hears nothing goes by the policy alone; it counts every attempt.
         let count = if self.hears() { self.wait.streak } else { self.attempt };

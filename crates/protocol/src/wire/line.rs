@@ -73,6 +73,11 @@ impl Standing {
         self.0.iter().map(|(ticket, place)| (place.number, *ticket)).min().map(|(_, first)| first)
     }
 
+    /// The number of a ticket that has a place.
+    pub fn number(&self, ticket: Ticket) -> Option<u64> {
+        self.0.get(&ticket).map(|place| place.number)
+    }
+
     /// Whether nobody stands there.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

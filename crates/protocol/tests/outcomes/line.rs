@@ -251,12 +251,24 @@ fn where_no_quorum_keeps_lines_attempts_are_made_without() {
     assert_eq!(play.attempts(), 0, "one more may answer");
     play.place(1, 4, forbidden);
     assert_eq!(play.attempts(), 5);
-    let mut silent = Play::acquire(5, patience());
-    silent.said.clear();
-    (0..2).for_each(|at| silent.place(1, at, free(9, 8)));
-    assert_eq!(silent.claim.next_wake(), START.plus(50 * MS));
-    silent.wake_at(START.plus(50 * MS));
-    assert_eq!(silent.attempts(), 5);
+}
+
+#[test]
+fn where_no_quorum_answers_nobody_attempts_and_it_is_asked_again() {
+    let mut play = Play::acquire(5, patience());
+    play.said.clear();
+    (0..2).for_each(|at| play.place(1, at, free(1, 0)));
+    assert_eq!(play.claim.next_wake(), START.plus(50 * MS));
+    play.wake_at(START.plus(50 * MS));
+    assert_eq!((play.stands(), play.asked().len()), (None, 0));
+    // What comes late is heard.
+    play.place(1, 4, free(1, 0));
+    assert_eq!(play.attempts(), 5);
+    let mut down = Play::acquire(5, Patience { wait: 0 * MS, ..patience() });
+    down.said.clear();
+    down.placed(1, &Answer::Unknown(Cause::Disconnected));
+    let Claim::Acquiring(acquire) = &down.claim else { panic!() };
+    assert_eq!((acquire.failure(), down.asked().len()), (Some(Failure::NoQuorum), 0));
 }
 
 #[test]

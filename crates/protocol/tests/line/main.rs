@@ -1,0 +1,5 @@
+//! Processes that stand in line, with the shipped machine, in worlds of any timing: the order that
+//! `acquire/line.rs` promises.
+
+mod order;
+mod world;

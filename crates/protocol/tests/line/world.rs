@@ -1,0 +1,395 @@
+//! A small world for processes that want one resource again and again: masters with one key and one line
+//! each, and messages that take time. Between a process and a master they arrive in the order in which they
+//! were sent, both ways, as over a link; what a master says unasked may be lost.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use redquorum_protocol::wire::{LAPSE_MS, Standing};
+use redquorum_protocol::{
+    Answer, Ask, Backoff, Call, Claim, Dice, Drift, Effect, Holder, Input, NodeId, Patience, Step,
+    TOKEN_LEN, Terms, Ticket, Time, Token, Turn, Word, quorum,
+};
+
+pub(crate) const MS: Duration = Duration::from_millis(1);
+const NODE_TIMEOUT: Duration = Duration::from_millis(50);
+const TTL: Duration = Duration::from_secs(2);
+
+/// splitmix64.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % bound
+    }
+}
+
+impl Dice for Random {
+    fn token(&mut self) -> Token {
+        let mut bytes = [0; TOKEN_LEN];
+        bytes[..8].copy_from_slice(&self.below(u64::MAX).to_le_bytes());
+        Token::new(bytes)
+    }
+
+    fn hint(&mut self) -> u64 {
+        1
+    }
+
+    fn random(&mut self) -> u64 {
+        self.below(u64::MAX)
+    }
+
+    fn pause(&mut self, attempt: u32) -> Duration {
+        let random = self.below(u64::MAX);
+        Backoff::default().pause(attempt, random)
+    }
+}
+
+/// What a world is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sort {
+    pub(crate) nodes: usize,
+    pub(crate) fair: bool,
+    pub(crate) wake_ups: bool,
+    /// The longest way of a message, in microseconds.
+    pub(crate) latency: u64,
+    /// So many of a hundred words are lost.
+    pub(crate) lost: u64,
+}
+
+struct Process {
+    claim: Option<Claim>,
+    /// The number of its acquire.
+    acquires: u64,
+    /// How many it has yet to make.
+    left: u32,
+    /// When it asks next, or gives back what it holds.
+    next: Time,
+    ticket: Option<Ticket>,
+    /// It is in its line on a quorum since some time; the leases of each other since then.
+    overtaken: Option<Vec<u32>>,
+    dead: bool,
+}
+
+#[derive(Default)]
+struct Master {
+    key: Option<(Token, Time)>,
+    line: Standing,
+    /// Processes that listen.
+    listeners: Vec<usize>,
+}
+
+enum Event {
+    Arrived { process: usize, acquire: u64, node: usize, what: What },
+    Heard { process: usize, acquire: Option<u64>, input: Input },
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Set(Step, Token, u64),
+    Delete(Step, Token, Call),
+    Stand(Step, Ticket, u64),
+    StepOut(Ticket, bool),
+    Listen,
+}
+
+pub(crate) struct World {
+    sort: Sort,
+    terms: Terms,
+    pub(crate) now: Time,
+    pub(crate) random: Random,
+    processes: Vec<Process>,
+    masters: Vec<Master>,
+    /// When the latest message arrives, from this process to that master and back.
+    latest: BTreeMap<(usize, usize, bool), Time>,
+    queue: BTreeMap<(Time, u64), Event>,
+    numbers: u64,
+    /// Leases, in order.
+    pub(crate) granted: Vec<(Time, usize)>,
+    /// The most leases that one process got before another one that stood in line.
+    pub(crate) most: u32,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, sort: Sort) -> Self {
+        let terms = Terms::new(sort.nodes, TTL, Drift::default(), NODE_TIMEOUT);
+        Self {
+            sort,
+            terms: terms.expect("they fit"),
+            now: Time::from_millis(1_000),
+            random: Random(seed),
+            processes: Vec::new(),
+            masters: (0..sort.nodes).map(|_| Master::default()).collect(),
+            latest: BTreeMap::new(),
+            queue: BTreeMap::new(),
+            numbers: 0,
+            granted: Vec::new(),
+            most: 0,
+        }
+    }
+
+    /// A process that acquires so often, from then on.
+    pub(crate) fn enter(&mut self, start: Time, left: u32) {
+        let next = start;
+        self.processes.push(Process {
+            claim: None,
+            acquires: 0,
+            left,
+            next,
+            ticket: None,
+            overtaken: None,
+            dead: false,
+        });
+    }
+
+    /// It does nothing any more, whatever it was about to do.
+    pub(crate) fn kill(&mut self, process: usize) {
+        self.processes[process].dead = true;
+        self.masters.iter_mut().for_each(|master| master.listeners.retain(|it| *it != process));
+    }
+
+    /// Whether a process waits, and comes first on a quorum.
+    pub(crate) fn is_first(&mut self, process: usize) -> bool {
+        let Some(ticket) = self.processes[process].ticket else { return false };
+        let now = self.millis();
+        let waits = matches!(&self.processes[process].claim, Some(Claim::Acquiring(_)));
+        let first = |master: &mut Master| master.line.first(now) == Some(ticket);
+        waits
+            && self.masters.iter_mut().filter_map(|it| first(it).then_some(())).count()
+                >= quorum(self.sort.nodes)
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.processes.iter().all(|it| it.dead || it.left == 0 && it.claim.is_none())
+    }
+
+    /// Lets time pass until then, or until all is done.
+    pub(crate) fn run_until(&mut self, end: Time) {
+        while !self.is_done() {
+            let event = self.queue.keys().next().map_or(Time::NEVER, |(time, _)| *time);
+            let wake = self.processes.iter().map(Process::next_wake).min().unwrap_or(Time::NEVER);
+            if event.min(wake) > end {
+                self.now = end;
+                return;
+            }
+            self.now = self.now.max(event.min(wake));
+            if event <= wake {
+                let (_, event) = self.queue.pop_first().expect("seen above");
+                self.happen(event);
+            } else {
+                (0..self.processes.len()).for_each(|process| self.wake(process));
+            }
+            self.look();
+        }
+    }
+
+    fn wake(&mut self, process: usize) {
+        let of = &self.processes[process];
+        if of.next_wake() > self.now {
+            return;
+        }
+        match &of.claim {
+            None => self.acquire(process),
+            Some(Claim::Holding(_)) if of.next <= self.now => {
+                self.drive(process, Input::Release);
+                let pause = MS * u32::try_from(self.random.below(30)).expect("it fits");
+                let of = &mut self.processes[process];
+                // What a release is answered is of no interest.
+                (of.claim, of.next) = (None, self.now.plus(pause));
+            }
+            Some(_) => self.drive(process, Input::Wake),
+        }
+    }
+
+    fn acquire(&mut self, process: usize) {
+        let Sort { wake_ups, fair, .. } = self.sort;
+        let wait = Duration::from_secs(3_600);
+        let patience = Patience { wait, explain: false, wake_ups, fair, turn: Turn::First };
+        let mut out = Vec::new();
+        let claim = Claim::acquire(self.now, self.terms, patience, &mut self.random, &mut out);
+        let of = &mut self.processes[process];
+        (of.claim, of.acquires, of.left) = (Some(claim), of.acquires + 1, of.left - 1);
+        (of.ticket, of.overtaken, of.next) = (None, None, Time::NEVER);
+        self.send(process, out);
+    }
+
+    fn drive(&mut self, process: usize, input: Input) {
+        let mut out = Vec::new();
+        let of = &mut self.processes[process];
+        if let Some(claim) = &mut of.claim {
+            claim.handle(self.now, input, &mut self.random, &mut out);
+        }
+        self.send(process, out);
+        if matches!(&self.processes[process].claim, Some(Claim::Acquiring(it)) if it.is_won()) {
+            self.won(process);
+        }
+    }
+
+    fn won(&mut self, process: usize) {
+        for (at, other) in self.processes.iter_mut().enumerate().filter(|(at, _)| *at != process) {
+            if let Some(overtaken) = other.overtaken.as_mut().filter(|_| !other.dead) {
+                overtaken[process] += 1;
+                self.most = self.most.max(overtaken[process]);
+                debug_assert!(at != process);
+            }
+        }
+        self.granted.push((self.now, process));
+        let hold = MS * u32::try_from(1 + self.random.below(20)).expect("it fits");
+        let of = &mut self.processes[process];
+        (of.next, of.ticket, of.overtaken) = (self.now.plus(hold), None, None);
+        self.drive(process, Input::Collect);
+        assert!(matches!(self.processes[process].claim, Some(Claim::Holding(_))));
+    }
+
+    /// Who stands in line by now: at one number, the largest that it was given, on a quorum.
+    fn look(&mut self) {
+        let processes = self.processes.len();
+        for of in &mut self.processes {
+            let Some(ticket) = of.ticket.filter(|_| of.overtaken.is_none() && !of.dead) else {
+                continue;
+            };
+            let numbers: Vec<u64> =
+                self.masters.iter().filter_map(|master| master.line.number(ticket)).collect();
+            let largest = numbers.iter().max();
+            if numbers.iter().filter(|it| Some(*it) == largest).count() >= quorum(self.sort.nodes) {
+                of.overtaken = Some(vec![0; processes]);
+            }
+        }
+    }
+
+    fn send(&mut self, process: usize, effects: Vec<Effect>) {
+        for effect in effects {
+            let (node, what) = match effect {
+                Effect::Send { node, step, ask: Ask::Set { token, ttl_ms, .. } } => {
+                    (node, What::Set(step, token, ttl_ms))
+                }
+                Effect::Settle { node, step, token, call } => {
+                    (node, What::Delete(step, token, call))
+                }
+                Effect::Stand { node, step, ticket, number } => {
+                    self.processes[process].ticket = Some(ticket);
+                    (node, What::Stand(step, ticket, number))
+                }
+                Effect::StepOut { node, ticket, call } => (node, What::StepOut(ticket, call)),
+                Effect::Listen => {
+                    for node in NodeId::all(self.sort.nodes) {
+                        self.ask(process, node, What::Listen);
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            self.ask(process, node, what);
+        }
+    }
+
+    fn ask(&mut self, process: usize, node: NodeId, what: What) {
+        let (node, acquire) = (node.index(), self.processes[process].acquires);
+        let arrives = self.travels(process, node, true);
+        self.put(arrives, Event::Arrived { process, acquire, node, what });
+    }
+
+    fn travels(&mut self, process: usize, node: usize, there: bool) -> Time {
+        let way = Duration::from_micros(50 + self.random.below(self.sort.latency));
+        let latest = self.latest.entry((process, node, there)).or_insert(Time::ZERO);
+        *latest = self.now.plus(way).max(*latest);
+        *latest
+    }
+
+    fn put(&mut self, time: Time, event: Event) {
+        self.numbers += 1;
+        self.queue.insert((time, self.numbers), event);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Arrived { process, acquire, node, what } => {
+                let Some(input) = self.execute(process, node, what) else { return };
+                let arrives = self.travels(process, node, false);
+                self.put(arrives, Event::Heard { process, acquire: Some(acquire), input });
+            }
+            Event::Heard { process, acquire, input } => {
+                let of = &self.processes[process];
+                if !of.dead && acquire.is_none_or(|acquire| acquire == of.acquires) {
+                    self.drive(process, input);
+                }
+            }
+        }
+    }
+
+    fn millis(&self) -> u64 {
+        u64::try_from(self.now.since(Time::ZERO).as_millis()).expect("it fits")
+    }
+
+    fn execute(&mut self, process: usize, at: usize, what: What) -> Option<Input> {
+        let (now, millis, node) = (self.now, self.millis(), NodeId::new(at));
+        let master = &mut self.masters[at];
+        master.key = master.key.filter(|(_, expires)| *expires > now);
+        let holder = master.key.map(|(token, expires)| {
+            let left_ms = u64::try_from(expires.since(now).as_millis()).expect("it fits");
+            Holder::Lease { token, left_ms }
+        });
+        let (step, answer) = match (what, holder) {
+            (What::Set(step, token, ttl_ms), None) => {
+                master.key = Some((token, now.plus(Duration::from_millis(ttl_ms))));
+                (step, Answer::Created)
+            }
+            (What::Set(step, ..), Some(_)) => (step, Answer::Taken(Holder::NotAsked)),
+            (What::Delete(step, token, call), _) if master.key.is_some_and(|it| it.0 == token) => {
+                master.key = None;
+                let first = master.line.first(millis);
+                match call {
+                    Call::Next => self.tell(at, first),
+                    Call::Everybody => self.tell(at, None),
+                    _ => {}
+                }
+                (step, Answer::Deleted)
+            }
+            (What::Delete(step, ..), Some(holder)) => (step, Answer::Taken(holder)),
+            (What::Delete(step, ..), None) => (step, Answer::Absent),
+            (What::Stand(step, ticket, number), holder) => {
+                let (number, ahead) = master.line.stand(millis, ticket, number, LAPSE_MS);
+                (step, Answer::Place { number, ahead, holder })
+            }
+            (What::StepOut(ticket, call), holder) => {
+                let first = master.line.step_out(millis, ticket);
+                if call && holder.is_none() {
+                    self.tell(at, first);
+                }
+                return None;
+            }
+            (What::Listen, _) => {
+                if !master.listeners.contains(&process) && !self.processes[process].dead {
+                    master.listeners.push(process);
+                }
+                return Some(Input::Heard { node, word: Word::Listening });
+            }
+        };
+        Some(Input::Answered { node, step, answer })
+    }
+
+    fn tell(&mut self, at: usize, next: Option<Ticket>) {
+        let word = next.map_or(Word::Free, Word::Next);
+        for process in self.masters[at].listeners.clone() {
+            if self.random.below(100) >= self.sort.lost {
+                let arrives = self.travels(process, at, false);
+                let input = Input::Heard { node: NodeId::new(at), word };
+                self.put(arrives, Event::Heard { process, acquire: None, input });
+            }
+        }
+    }
+}
+
+impl Process {
+    fn next_wake(&self) -> Time {
+        match &self.claim {
+            _ if self.dead => Time::NEVER,
+            None if self.left == 0 => Time::NEVER,
+            None => self.next,
+            Some(claim) => claim.next_wake().min(self.next),
+        }
+    }
+}
