@@ -4,6 +4,7 @@ mod cancel;
 mod clock;
 mod contention;
 mod extend;
+mod fair;
 mod faults;
 mod fencing;
 mod grace;

@@ -1,0 +1,134 @@
+//! Who stands in line comes in turn, and leaves nothing behind.
+
+use std::sync::{Arc, Mutex};
+
+use redquorum::memory::Masters;
+use redquorum::{AcquireError, Redlock};
+use tokio::time::{Instant, sleep};
+
+use crate::support::*;
+
+async fn locks<const N: usize>(masters: &Masters) -> [Redlock; N] {
+    let mut locks = Vec::new();
+    for _ in 0..N {
+        locks.push(masters.builder().ttl(30 * S).fair(true).build().await.unwrap());
+    }
+    locks.try_into().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn processes_come_in_turns_however_many_tasks_each_has() {
+    let masters = Masters::new(5);
+    let locks: [Redlock; 4] = locks(&masters).await;
+    let turns = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for (number, lock) in locks.iter().enumerate() {
+        for _ in 0..=number {
+            let (lock, turns) = (lock.clone(), turns.clone());
+            tasks.push(tokio::spawn(async move {
+                for _ in 0..5 {
+                    let lease = lock.acquire("r").wait(60 * S).await.unwrap();
+                    turns.lock().unwrap().push(number);
+                    sleep(2 * MS).await;
+                    lease.release().await;
+                }
+            }));
+        }
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let turns = turns.lock().unwrap().clone();
+    assert_eq!(turns.len(), 50);
+    // As long as all of them want it, any four leases in a row are of four processes.
+    for four in turns[..20].windows(4) {
+        let mut four = four.to_vec();
+        four.sort_unstable();
+        assert_eq!(four, [0, 1, 2, 3], "{turns:?}");
+    }
+    sleep(5 * S).await;
+    let waits: usize = locks.iter().map(|lock| lock.stats().waiting).sum();
+    assert_eq!((waits, keys(&masters, 5)), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_next_is_woken_at_once() {
+    let masters = Masters::new(5);
+    let [one, two, three] = locks(&masters).await;
+    let lease = one.acquire("r").await.unwrap();
+    let next = tokio::spawn(two.acquire("r").wait(60 * S).into_future());
+    sleep(100 * MS).await;
+    let last = tokio::spawn(three.acquire("r").wait(60 * S).into_future());
+    sleep(7 * S).await;
+    for (lease, waiter) in [(Some(lease), next), (None, last)] {
+        drop(lease);
+        let before = Instant::now();
+        let lease = waiter.await.unwrap().unwrap();
+        assert!(before.elapsed() <= 5 * MS, "{:?}", before.elapsed());
+        assert_eq!(lease.resource(), b"r");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_passes_by_who_stands_in_line() {
+    let masters = Masters::new(5);
+    let [one, two, three] = locks(&masters).await;
+    let lease = one.acquire("r").await.unwrap();
+    let waiter = tokio::spawn(two.acquire("r").wait(60 * S).into_future());
+    sleep(100 * MS).await;
+    // The one that waits does not get to it for a while.
+    (3..=5).for_each(|number| masters.stop(number));
+    lease.release().await;
+    (3..=5).for_each(|number| masters.resume(number));
+    assert!(three.try_acquire("r").await.unwrap().is_none());
+    let refused = three.acquire("r").wait(0 * S).await.unwrap_err();
+    let AcquireError::Taken { report, attempts: 0 } = &refused else { panic!("{refused}") };
+    assert!(report.masters().iter().any(|master| master.answer.is_some()));
+    assert!(refused.to_string().starts_with("taken by another (0 attempts; "), "{refused}");
+    let lease = waiter.await.unwrap().unwrap();
+    let refused = three.acquire("r").wait(0 * S).await.unwrap_err();
+    assert!(refused.report().unwrap().holder().is_some(), "{refused}");
+    lease.release().await;
+    drop(take(&three, "r").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_while_it_is_first_lets_the_next_one_in() {
+    let masters = Masters::new(5);
+    let [one, two, three] = locks(&masters).await;
+    let lease = one.acquire("r").await.unwrap();
+    let first = tokio::spawn(two.acquire("r").wait(60 * S).into_future());
+    sleep(100 * MS).await;
+    let second = tokio::spawn(three.acquire("r").wait(60 * S).into_future());
+    sleep(100 * MS).await;
+    first.abort();
+    settle().await;
+    let before = Instant::now();
+    lease.release().await;
+    drop(second.await.unwrap().unwrap());
+    assert!(before.elapsed() <= 5 * MS, "{:?}", before.elapsed());
+    assert_eq!(two.stats().waiting, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_line_and_in_it_all_the_same_is_promised() {
+    let masters = Masters::new(5);
+    let [fair] = locks(&masters).await;
+    let other = masters.builder().ttl(30 * S).build().await.unwrap();
+    let lease = fair.acquire("r").await.unwrap();
+    let waiters = [&fair, &other].map(|lock| {
+        let request = lock.acquire("r").wait(60 * S).into_future();
+        tokio::spawn(async move {
+            let lease = request.await.unwrap();
+            sleep(10 * MS).await;
+            lease.release().await;
+        })
+    });
+    sleep(S).await;
+    lease.release().await;
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+    sleep(5 * S).await;
+    assert_eq!(keys(&masters, 5), 0);
+}
