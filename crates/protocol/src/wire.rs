@@ -321,7 +321,7 @@ impl Command {
                     Call::Next => {
                         let (channel, line) = (channel_of(key), line_of(key));
                         let words: [&[u8]; 8] =
-                            [b"EVALSHA", sha, b"2", key, &line, token, &channel, b"1"];
+                            [b"EVALSHA", sha, b"1", key, token, &channel, b"1", &line];
                         return write_command(out, &words);
                     }
                 };

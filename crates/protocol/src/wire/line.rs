@@ -1,6 +1,7 @@
 //! The line of those who wait for a resource, as a master keeps it.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Frame, RESERVED, counted, holder};
@@ -29,8 +30,12 @@ fn read(parts: &[Frame<'_>]) -> Option<Answer> {
         [Frame::Integer(left), Frame::Bulk(value)] => Some(holder(*left, value)),
         _ => return None,
     };
-    let (number, ahead) = (counted(*number)?, u64::try_from(*ahead).ok()?);
-    Some(Answer::Place { number, ahead, holder })
+    let ahead = u64::try_from(*ahead).ok()?;
+    Some(match counted(*number) {
+        Some(number) => Answer::Place { number, ahead, holder },
+        // Somebody wrote into the line who had no business there: it does without.
+        None => Answer::Unknown(Cause::Error(Arc::from("the line counts too far"))),
+    })
 }
 
 /// A line as the script keeps it: for masters that are models of one.

@@ -16,15 +16,13 @@ pub const SCRIPTS: [Script; 5] = [DELETE, KEEP, GRANT, CERTIFY, LINE];
 /// Those that a lock with a guard needs besides.
 pub const GUARD_SCRIPTS: [Script; 2] = [GUARDED, WATCH];
 
-/// The line `KEYS[2]`: its tickets with their numbers, those that have lapsed, and who comes first. A ticket
+/// A line, as it is now: its tickets with their numbers, those that have lapsed, and who comes first. A ticket
 /// that was asked for after now was asked for before the clock was set back: whoever is alive asks again.
 macro_rules! line {
     () => {
         "\
-local function line()
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  local said, places, gone, first = redis.pcall('HGETALL', KEYS[2]), {}, {}, ''
+local function line(key, now)
+  local said, places, gone, first = redis.pcall('HGETALL', key), {}, {}, ''
   for i = 1, #said, 2 do
     local ticket = said[i]
     local number, asked, till = string.match(said[i + 1], '^(%d+) (%d+) (%d+)$')
@@ -38,8 +36,9 @@ local function line()
       table.insert(gone, ticket)
     end
   end
-  return now, places, gone, first
+  return places, gone, first
 end
+local function clock(time) return time[1] * 1000 + math.floor(time[2] / 1000) end
 "
     };
 }
@@ -48,7 +47,8 @@ end
 /// key's TTL (−1: it has none) and the start of its value. A key of another type is an error.
 ///
 /// With a channel `ARGV[2]` those who listen to it are told (`ARGV[3]` is 1) or only counted, and the answer
-/// is 1 and their number. Where that is forbidden nobody listens. With a line they are told who is first there.
+/// is 1 and their number. Where that is forbidden nobody listens. With a line `ARGV[4]` they are told who comes first
+/// there. It is no key of the script's: where it is forbidden the key of the lock must go all the same.
 pub const DELETE: Script = Script {
     source: concat!(
         line!(),
@@ -58,8 +58,9 @@ if type(value) == 'table' then return value end
 if value == ARGV[1] then
   redis.call('DEL', KEYS[1])
   if not ARGV[2] then return 1 end
-  local first = KEYS[2] and select(4, line()) or ''
-  local said = ARGV[3] == '1' and redis.pcall('PUBLISH', ARGV[2], first) or redis.pcall('PUBSUB', 'NUMSUB', ARGV[2])
+  local time, first = ARGV[4] and redis.pcall('TIME'), nil
+  if time and not time.err then first = select(3, line(ARGV[4], clock(time))) end
+  local said = ARGV[3] == '1' and redis.pcall('PUBLISH', ARGV[2], first or '') or redis.pcall('PUBSUB', 'NUMSUB', ARGV[2])
   if type(said) == 'table' then said = said[2] or 0 end
   return 1 + said
 end
@@ -67,7 +68,7 @@ if not value then return 0 end
 return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 "
     ),
-    sha1: "ac12fa65a291c92c150c4690a505639c6fa1ddf7",
+    sha1: "092ba9668d8b12df1d91becc2e2191180e7f1850",
 };
 
 /// Gives the ticket `ARGV[1]` a place in the line `KEYS[2]` for `ARGV[3]` milliseconds: its own, but at
@@ -82,12 +83,13 @@ pub const LINE: Script = Script {
         line!(),
         "\
 local mine, lapse = ARGV[1], tonumber(ARGV[3])
-local now, places, gone = line()
+local now = clock(redis.call('TIME'))
+local places, gone = line(KEYS[2], now)
 for _, ticket in ipairs(gone) do redis.call('HDEL', KEYS[2], ticket) end
 if lapse == 0 then
   redis.call('HDEL', KEYS[2], mine)
   if ARGV[4] and redis.call('EXISTS', KEYS[1]) == 0 then
-    redis.pcall('PUBLISH', ARGV[4], select(4, line()))
+    redis.pcall('PUBLISH', ARGV[4], select(3, line(KEYS[2], now)))
   end
   return 0
 end
@@ -106,7 +108,7 @@ if not value then return {number, ahead} end
 return {number, ahead, left, string.sub(value, 1, 64)}
 "
     ),
-    sha1: "7519c98ccb0dd0c72d291e809ecf5a14935e7c70",
+    sha1: "47132ffaeefa896252c7f17c5fca9d91684fe05c",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to `least`; `nil`, and nothing changed, if it holds

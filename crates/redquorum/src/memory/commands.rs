@@ -195,13 +195,14 @@ impl State {
     }
 
     /// What [`DELETE`] does with a channel: tells those who listen to it, or not; says how many they are.
-    fn call(&self, call: &[&[u8]], next: Option<Ticket>) -> i64 {
-        let [channel, told] = call else { return 0 };
-        let Some(listeners) = self.channels.get(*channel) else { return 0 };
+    fn call(&mut self, now: u64, call: &[&[u8]]) -> i64 {
+        let [channel, told, line @ ..] = call else { return 0 };
         if *told == b"1" {
+            let next = line.first().and_then(|line| self.lines.get_mut(*line)?.first(now));
             self.publish(channel, next);
         }
-        i64::try_from(listeners.len()).unwrap_or(i64::MAX)
+        let listeners = self.channels.get(*channel).map_or(0, Vec::len);
+        i64::try_from(listeners).unwrap_or(i64::MAX)
     }
 
     fn publish(&self, channel: &[u8], next: Option<Ticket>) {
@@ -213,11 +214,6 @@ impl State {
             // Nobody is there if it has just hung up.
             let _ = line.unasked.send(message.clone());
         }
-    }
-
-    /// Who comes first in a line.
-    fn first(&mut self, now: u64, line: &[u8]) -> Option<Ticket> {
-        self.lines.get_mut(line)?.first(now)
     }
 
     /// [`LINE`], for a place.
@@ -333,14 +329,11 @@ impl Master {
             {
                 state.watch(micros, (boot, vigil), (run_id, marker), (begin, ms, ended), out);
             }
-            [b"EVALSHA", sha, keys, key, rest @ ..] if *sha == DELETE.sha1.as_bytes() => {
-                let (line, said) = rest.split_at(usize::from(*keys == b"2"));
-                let [token, call @ ..] = said else { return };
+            [b"EVALSHA", sha, b"1", key, token, call @ ..] if *sha == DELETE.sha1.as_bytes() => {
                 match state.live(key) {
                     Some(entry) if entry.value == *token => {
                         state.keys.remove(*key);
-                        let next = line.first().and_then(|line| state.first(now, line));
-                        integer(out, 1 + state.call(call, next));
+                        integer(out, 1 + state.call(now, call));
                     }
                     Some(entry) => taken(out, entry),
                     None => integer(out, 0),

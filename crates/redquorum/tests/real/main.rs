@@ -21,6 +21,8 @@ mod drops;
 #[cfg(unix)]
 mod ends;
 #[cfg(unix)]
+mod fair;
+#[cfg(unix)]
 mod faults;
 #[cfg(unix)]
 mod fencing;
@@ -54,6 +56,7 @@ fn main() -> std::process::ExitCode {
         drops::cases(),
         ends::cases(),
         zombies::cases(),
+        fair::cases(),
         faults::cases(),
         fencing::cases(),
         grace::cases(),

@@ -1,6 +1,7 @@
 //! Passwords and ACLs: what is needed, what is said when it is missing, and what is never said.
 
 use std::fmt::{Debug, Display};
+use std::future::IntoFuture;
 use std::time::Duration;
 
 use redquorum::{AcquireError, LinkState, Outcome, Redlock};
@@ -17,6 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         the_minimal_acl_is_enough_for_everything,
         a_command_that_is_forbidden_is_told_by_its_master,
         the_optional_permissions_are_optional,
+        where_lines_are_forbidden_leases_are_granted_and_given_back_all_the_same,
     ]
 }
 
@@ -206,4 +208,19 @@ async fn the_optional_permissions_are_optional() {
     let (_masters, lock) = with_user(MINIMAL_ACL, 2).await;
     let why = why_down(&lock);
     assert!(why.starts_with("the database was not selected: NOPERM"), "{why}");
+}
+
+async fn where_lines_are_forbidden_leases_are_granted_and_given_back_all_the_same() {
+    let (masters, _) = with_user(MINIMAL_ACL, 0).await;
+    let urls: Vec<String> = all(&masters)
+        .map(|node| format!("redis://locker:pw@127.0.0.1:{}", masters.port(node)))
+        .collect();
+    let fair = || Redlock::builder().urls(&urls).prefix("lock:").node_timeout(CALM).fair(true);
+    let [one, two] = [built(fair()).await, built(fair()).await];
+    let lease = one.acquire("r").await.unwrap();
+    let waiter = tokio::spawn(two.acquire("r").wait(CALM).into_future());
+    tokio::time::sleep(50 * MS).await;
+    assert_eq!(lease.release().await.outcome, Outcome::Released);
+    assert_eq!(waiter.await.unwrap().unwrap().release().await.outcome, Outcome::Released);
+    cleaned(&masters, "*").await;
 }
