@@ -46,6 +46,7 @@ pub(crate) enum Kind {
     ScriptFloor,
     Polling,
     Redquorum,
+    Fair,
     Fenced,
     Guarded,
     #[cfg(feature = "rslock")]
@@ -60,6 +61,7 @@ impl Kind {
     /// Locks that wait.
     pub(crate) const CROWDED: &[Self] = &[
         Self::Redquorum,
+        Self::Fair,
         Self::Polling,
         #[cfg(feature = "rslock")]
         Self::Rslock,
@@ -79,6 +81,7 @@ impl Kind {
             Self::ScriptFloor => "script floor",
             Self::Polling => "polling, every 50 to 250 ms",
             Self::Redquorum => "redquorum",
+            Self::Fair => "redquorum, fair",
             Self::Fenced => "redquorum, fenced",
             Self::Guarded => "redquorum, fenced and guarded",
             #[cfg(feature = "rslock")]
@@ -96,6 +99,7 @@ impl Kind {
                 Contender::ScriptFloor(connect_all(urls).await, Script::new(DELETE), grant)
             }
             Self::Redquorum => Contender::Redquorum(lock(plain(urls)).await),
+            Self::Fair => Contender::Redquorum(lock(plain(urls).fair(true)).await),
             Self::Fenced => Contender::Fenced(lock(plain(urls)).await),
             Self::Guarded => {
                 let lock = lock(plain(urls).guard(TTL)).await;

@@ -132,3 +132,26 @@ async fn without_a_line_and_in_it_all_the_same_is_promised() {
     sleep(5 * S).await;
     assert_eq!(keys(&masters, 5), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_costs_each_master_a_place_and_a_vote_and_the_end_of_both() {
+    let masters = Masters::new(5);
+    let [lock] = locks(&masters).await;
+    let before = answers(&lock);
+    let tasks: Vec<_> = (0..50)
+        .map(|_| {
+            let request = lock.acquire("r").wait(20 * S).into_future();
+            tokio::spawn(async move {
+                let lease = request.await.unwrap();
+                sleep(2 * MS).await;
+                lease.release().await;
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    sleep(S).await;
+    // And once each master was asked whether it can call, to listen, and not to listen any more.
+    assert_eq!(answers(&lock) - before, 5 * (50 * 4 + 3));
+}
