@@ -426,6 +426,9 @@ impl Acquire {
         // A quorum that granted has kept others from it.
         self.clean_up(why == Failure::TooLate || self.heir && !goes_on, out);
         if goes_on {
+            if why != Failure::Taken {
+                self.go_to_the_end(out);
+            }
             self.pause(now, dice, out);
         } else if why == Failure::Taken && self.explain {
             self.step_out(true, out);

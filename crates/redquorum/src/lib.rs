@@ -32,8 +32,8 @@
 //!   three to let another in, but of a bare quorum one is enough. [`Builder::guard`] sees most ways
 //!   of forgetting, [`Builder::clock_guard`] most clocks that step, and such masters are not counted
 //!   until it does no harm.
-//! * Order among waiters of different processes. Tasks that share a lock are served in the order in which they
-//!   came.
+//! * Order among waiters of different processes: [`Builder::fair`] lets them take turns. Tasks that share a lock are
+//!   served in the order in which they came.
 //!
 //! [`docs/safety.md`](https://github.com/redquorum/redquorum/blob/main/docs/safety.md) has the whole
 //! list, with the reason for each default.

@@ -9,7 +9,7 @@
 //! that knows this number, and gets a larger one. So each other process overtakes it once at most.
 //!
 //! **Nobody stands in the way.** A place lapses unless it is asked for again, so that a dead waiter is passed
-//! over. Who wins, or gives up, leaves the line. And where masters answer, but forbid to keep lines, attempts are
+//! over. Who wins, or gives up, leaves the line; who comes first and finds no quorum goes to its end. And where masters answer, but forbid to keep lines, attempts are
 //! made without.
 
 use alloc::vec;
@@ -76,6 +76,11 @@ impl Line {
             }
             None => false,
         }
+    }
+
+    fn forget(&mut self) {
+        self.number = 0;
+        self.places.fill(None);
     }
 
     /// No more is asked for now.
@@ -223,6 +228,13 @@ impl Acquire {
             let nodes = NodeId::all(self.terms.nodes());
             out.extend(nodes.map(|node| Effect::StepOut { node, ticket, call }));
         }
+    }
+
+    /// It came first, and nobody held the resource, and yet it was not granted: others may be, whose way to the
+    /// masters is better.
+    pub(super) fn go_to_the_end(&mut self, out: &mut Vec<Effect>) {
+        self.step_out(true, out);
+        self.line.iter_mut().for_each(Line::forget);
     }
 
     /// Who is told when a lease of this claim is given back.

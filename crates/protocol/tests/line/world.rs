@@ -273,7 +273,11 @@ impl World {
                     self.processes[process].ticket = Some(ticket);
                     (node, What::Stand(step, ticket, number))
                 }
-                Effect::StepOut { node, ticket, call } => (node, What::StepOut(ticket, call)),
+                Effect::StepOut { node, ticket, call } => {
+                    let of = &mut self.processes[process];
+                    (of.ticket, of.overtaken) = (None, None);
+                    (node, What::StepOut(ticket, call))
+                }
                 Effect::Listen => {
                     for node in NodeId::all(self.sort.nodes) {
                         self.ask(process, node, What::Listen);

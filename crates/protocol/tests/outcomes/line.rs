@@ -282,7 +282,23 @@ fn who_was_served_just_now_listens_before_it_asks_for_a_place() {
 }
 
 #[test]
-fn who_fails_though_it_comes_first_keeps_its_place() {
+fn who_comes_first_and_finds_no_quorum_goes_to_the_end() {
+    let mut play = Play::acquire(5, patience());
+    play.placed(1, &free(4, 0));
+    play.said.clear();
+    let lost = Answer::Unknown(Cause::Disconnected);
+    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(lost.clone())));
+    assert_eq!(play.stepped_out(), Some(true));
+    play.said.clear();
+    // What it was told before is over.
+    (0..5).for_each(|at| play.hear(Step::Cleanup(1), at, Some(Answer::Absent)));
+    assert_eq!(play.asked().len(), 0);
+    play.wake_at(play.claim.next_wake());
+    assert_eq!(play.stands(), Some((2, 0)));
+}
+
+#[test]
+fn who_finds_it_taken_though_it_comes_first_keeps_its_place() {
     let mut play = Play::acquire(5, patience());
     play.placed(1, &free(1, 0));
     play.said.clear();
