@@ -27,6 +27,8 @@ pub(crate) struct Task {
     pub(crate) clients: u32,
     pub(crate) resources: u32,
     pub(crate) seed: u64,
+    /// Whether processes stand in line.
+    pub(crate) fair: bool,
     /// Each client on one master of its own, so that nothing keeps them apart.
     pub(crate) apart: bool,
 }
@@ -106,7 +108,7 @@ async fn locks(task: &Task) -> Vec<Redlock> {
         if task.apart { task.urls.chunks(1).collect() } else { vec![&task.urls] };
     let mut locks = Vec::new();
     for urls in sets {
-        let builder = Redlock::builder().urls(urls).ttl(TTL).wait(TTL);
+        let builder = Redlock::builder().urls(urls).ttl(TTL).wait(TTL).fair(task.fair);
         let builder = builder.node_timeout(Duration::from_millis(200));
         locks.push(builder.build().await.expect("options that are right"));
     }

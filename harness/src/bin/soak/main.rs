@@ -64,6 +64,9 @@ mod parent {
         /// Resources; half of all acquires are of the first eight
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
         resources: u32,
+        /// Processes that wait for the same resource stand in line
+        #[arg(long)]
+        fair: bool,
         /// What chance does; without it, something else each time
         #[arg(long)]
         seed: Option<u64>,
@@ -127,6 +130,7 @@ mod parent {
             clients: options.clients.div_ceil(options.processes),
             resources: options.resources,
             seed,
+            fair: options.fair,
             apart: false,
         };
         let mut findings = Vec::new();
