@@ -1,5 +1,7 @@
 //! Who waits in line: when it attempts, what it asks, and how it leaves.
 
+use std::time::Duration;
+
 use redquorum_protocol::{
     Answer, Call, Cause, Claim, Effect, Failure, Holder, Input, NodeId, Patience, Step, TOKEN_LEN,
     Ticket, Time, Token, Turn, Word,
@@ -230,7 +232,7 @@ fn who_gives_up_leaves_the_line_and_tells_those_behind_it() {
 
 #[test]
 fn one_attempt_without_a_wait_is_made_only_by_who_comes_first() {
-    let once = Patience { wait: 0 * MS, ..patience() };
+    let once = Patience { wait: Duration::ZERO, ..patience() };
     let mut play = Play::acquire(5, once);
     play.said.clear();
     play.placed(1, &free(2, 1));
@@ -264,7 +266,7 @@ fn where_no_quorum_answers_nobody_attempts_and_it_is_asked_again() {
     // What comes late is heard.
     play.place(1, 4, free(1, 0));
     assert_eq!(play.attempts(), 5);
-    let mut down = Play::acquire(5, Patience { wait: 0 * MS, ..patience() });
+    let mut down = Play::acquire(5, Patience { wait: Duration::ZERO, ..patience() });
     down.said.clear();
     down.placed(1, &Answer::Unknown(Cause::Disconnected));
     let Claim::Acquiring(acquire) = &down.claim else { panic!() };

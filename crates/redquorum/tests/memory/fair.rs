@@ -1,6 +1,7 @@
 //! Who stands in line comes in turn, and leaves nothing behind.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{AcquireError, Redlock};
@@ -81,12 +82,12 @@ async fn nobody_passes_by_who_stands_in_line() {
     lease.release().await;
     (3..=5).for_each(|number| masters.resume(number));
     assert!(three.try_acquire("r").await.unwrap().is_none());
-    let refused = three.acquire("r").wait(0 * S).await.unwrap_err();
+    let refused = three.acquire("r").wait(Duration::ZERO).await.unwrap_err();
     let AcquireError::Taken { report, attempts: 0 } = &refused else { panic!("{refused}") };
     assert!(report.masters().iter().any(|master| master.answer.is_some()));
     assert!(refused.to_string().starts_with("taken by another (0 attempts; "), "{refused}");
     let lease = waiter.await.unwrap().unwrap();
-    let refused = three.acquire("r").wait(0 * S).await.unwrap_err();
+    let refused = three.acquire("r").wait(Duration::ZERO).await.unwrap_err();
     assert!(refused.report().unwrap().holder().is_some(), "{refused}");
     lease.release().await;
     drop(take(&three, "r").await);
