@@ -9,8 +9,8 @@
 //! that knows this number, and gets a larger one. So each other process overtakes it once at most.
 //!
 //! **Nobody stands in the way.** A place lapses unless it is asked for again, so that a dead waiter is passed
-//! over. Who wins, or gives up, leaves the line; who comes first and finds no quorum goes to its end. And where masters answer, but forbid to keep lines, attempts are
-//! made without.
+//! over. Who wins, or gives up, leaves the line; who comes first and finds no quorum goes to its end. And where
+//! masters answer, but forbid to keep lines, attempts are made without.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -78,9 +78,11 @@ impl Line {
         }
     }
 
+    /// What is still on its way is about the place that it had.
     fn forget(&mut self) {
         self.number = 0;
         self.places.fill(None);
+        self.round = self.round.wrapping_add(1);
     }
 
     /// No more is asked for now.
@@ -116,6 +118,7 @@ impl Acquire {
         line.in_a_row += 1;
         line.stands = true;
         self.ballot = Ballot::open(self.terms.nodes(), now);
+        self.certification = None;
         self.wait.hint = Time::NEVER;
         self.state = State::Standing;
         out.extend(NodeId::all(self.terms.nodes()).filter_map(|node| self.stand_at(node)));

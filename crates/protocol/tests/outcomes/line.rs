@@ -296,7 +296,28 @@ fn who_comes_first_and_finds_no_quorum_goes_to_the_end() {
     (0..5).for_each(|at| play.hear(Step::Cleanup(1), at, Some(Answer::Absent)));
     assert_eq!(play.asked().len(), 0);
     play.wake_at(play.claim.next_wake());
-    assert_eq!(play.stands(), Some((2, 0)));
+    let round = play.stands();
+    assert_eq!(round, Some((3, 0)));
+    // Nor is what was on its way.
+    (0..5).for_each(|at| play.place(1, at, free(4, 0)));
+    assert_eq!(play.asked().len(), 0);
+}
+
+#[test]
+fn a_round_lasts_for_a_node_timeout_also_after_an_attempt_that_asked_for_a_number() {
+    let terms = crate::play::terms(5).with_fencing(60_000 * MS).unwrap();
+    let mut play = Play::acquire_on(terms, patience());
+    play.placed(1, &free(1, 0));
+    for number in 1..=5_u8 {
+        let granted = Answer::Granted { number: u64::from(number) };
+        play.hear(Step::Attempt(1), usize::from(number) - 1, Some(granted));
+    }
+    let step = Step::Certify { attempt: 1, round: 1 };
+    (0..5).for_each(|at| play.hear(step, at, Some(Answer::Absent)));
+    play.said.clear();
+    play.wake_at(play.claim.next_wake());
+    assert!(play.stands().is_some());
+    assert_eq!(play.claim.next_wake(), play.now.plus(50 * MS));
 }
 
 #[test]
