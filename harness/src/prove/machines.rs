@@ -36,6 +36,14 @@
 //! a master's clock is no faster than the drift). From then on it may expire at any moment, or never.
 //! A key that its owner does not count on may expire whenever it likes. So the clocks of two clients
 //! need not be compared, and any drift within the allowance is covered.
+//!
+//! # Waiting
+//!
+//! A claim that waits hears what masters say on its connections: in order with their answers, late, or, as
+//! a fault, never. What masters say is left of another's key is one duration, since clocks are not compared:
+//! the TTL, or, where words are lost, longer than the sleep before a look. A key is *given back* when it is
+//! deleted and its token was on a quorum of masters at once, unless its own attempt was refused by its
+//! votes: that, and not who was called, is what must wake those who wait.
 
 mod blunder;
 mod caller;
@@ -60,7 +68,7 @@ pub use event::{Act, Deed, Event, Thing};
 use local::{Known, Local};
 use master::Key;
 use pool::Pool;
-pub use scope::{Scope, Spent, Withheld};
+pub use scope::{Scope, Spent, Start, Withheld};
 use side::{Entries, Side};
 
 use super::{Broken, Explored, Fate, Model, explore};
@@ -88,6 +96,11 @@ pub struct State {
     locals: [u32; CLIENTS],
     keys: [Option<Key>; MASTERS],
     spent: Spent,
+    /// Where claims are woken: the tokens of each client that were on a quorum of masters at once.
+    held: [u8; CLIENTS],
+    /// The masters on which such a key was deleted, unless its attempt was refused by what its votes said,
+    /// and none was set since.
+    given_back: u8,
 }
 
 /// What a run has found.
@@ -122,6 +135,40 @@ impl Machines {
         }
     }
 
+    /// As the scope has it before anything is explored: clients ask one after the other, and masters
+    /// answer at once.
+    fn prepare(&mut self, mut state: State) -> State {
+        let until: &[fn(&Known) -> bool] = match self.scope.start {
+            Start::Nothing => &[],
+            Start::Held => &[holds],
+            Start::Awaited => &[holds, waits],
+        };
+        for (client, done) in until.iter().enumerate() {
+            let mut events = Vec::new();
+            while !done(self.known(&state, client)) {
+                events.clear();
+                self.list_events(&state, &mut events);
+                let mut events = events.iter().map(|(_, event)| *event);
+                let next = events.find(|event| self.leads_on(&state, client, *event));
+                let next = next.expect("it comes to what it wants");
+                state = self.happen(&state, next).expect("no rule is broken on the way");
+            }
+        }
+        state
+    }
+
+    /// Whether this is a client's claim going on, with nothing going wrong.
+    fn leads_on(&self, state: &State, client: usize, event: Event) -> bool {
+        let Event::Move(of, index) = event else { return false };
+        let moves = self.known(state, client).moves();
+        usize::from(of) == client
+            && matches!(
+                moves[usize::from(index)].deed,
+                Deed::Act(Act::Acquire | Act::Collect)
+                    | Deed::Between(_, Thing::Execute(_) | Thing::Hear)
+            )
+    }
+
     fn known(&self, state: &State, client: usize) -> &Known {
         &self.known[state.locals[client] as usize]
     }
@@ -141,7 +188,10 @@ impl Model for Machines {
 
     fn starts(&mut self) -> Vec<State> {
         let local = self.first_local();
-        vec![State { locals: [local; CLIENTS], keys: [None; MASTERS], spent: Spent::default() }]
+        let (locals, keys) = ([local; CLIENTS], [None; MASTERS]);
+        let (spent, held, given_back) = (Spent::default(), [0; CLIENTS], 0);
+        let nothing = State { locals, keys, spent, held, given_back };
+        vec![self.prepare(nothing)]
     }
 
     fn events(&mut self, state: &State, out: &mut Vec<(Fate, Event)>) {
@@ -176,4 +226,13 @@ impl Model for Machines {
 /// Whether a claim is over and nobody waits for it.
 const fn is_over(claim: &Claim) -> bool {
     matches!(claim, Claim::Ended)
+}
+
+const fn holds(known: &Known) -> bool {
+    known.believed.is_some()
+}
+
+/// Whether a claim sleeps, and masters have nothing more to say.
+fn waits(known: &Known) -> bool {
+    known.sleeps.is_some() && known.quiet.count_ones() as usize == MASTERS
 }

@@ -37,11 +37,21 @@ pub enum Blunder {
     NeverTriesAgain,
     /// Answers are left unread.
     NeverReads,
+    /// A claim is not told that a master says that the resource is free.
+    IsDeaf,
+    /// No clean-up calls those who wait.
+    CallsNobody,
+    /// Every clean-up does, also that of an attempt that failed.
+    AlwaysCalls,
+    /// Links listen on when nobody waits any more.
+    ListensForEver,
+    /// Links do not, but masters are not told.
+    StaysSubscribed,
 }
 
 impl Blunder {
     /// All of them, but for [`Blunder::None`].
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 20] = [
         Self::TakesSilenceForPaid,
         Self::LeavesTheSilent,
         Self::KillsNobody,
@@ -57,5 +67,10 @@ impl Blunder {
         Self::LeavesTheLost,
         Self::NeverTriesAgain,
         Self::NeverReads,
+        Self::IsDeaf,
+        Self::CallsNobody,
+        Self::AlwaysCalls,
+        Self::ListensForEver,
+        Self::StaysSubscribed,
     ];
 }

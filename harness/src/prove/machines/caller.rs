@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use redquorum_protocol::{Claim, Dice, Drift, Loss, Patience, Step, Terms, Time, Token, verdict};
+use redquorum_protocol::{
+    Answer, Claim, Dice, Drift, Loss, Patience, Step, Terms, Time, Token, verdict,
+};
 
 use super::fold::{Fold, ORDERS};
 use super::scope::Scope;
@@ -29,6 +31,12 @@ pub(super) struct Caller {
     pub(super) claims: u8,
     /// How many tokens it has drawn: the latest has that number.
     pub(super) tokens: u8,
+    /// Its latest attempt, and how many masters were asked in it.
+    pub(super) asked: (u32, u8),
+    /// The tokens of attempts that were refused, by their votes, one bit each.
+    pub(super) refused: u8,
+    /// The links were told to listen for it.
+    pub(super) listens: bool,
     pub(super) clock: Time,
     /// Until when masters keep the latest token's key, at least: by the attempt, and by each round.
     pub(super) kept: Vec<Time>,
@@ -46,6 +54,9 @@ impl Caller {
             claim: Claim::Ended,
             claims: 0,
             tokens: 0,
+            asked: (0, 0),
+            refused: 0,
+            listens: false,
             clock: START,
             kept: Vec::new(),
             watched: false,
@@ -56,8 +67,13 @@ impl Caller {
 
     /// How a claim starts: with all masters asked.
     pub(super) fn patience(scope: &Scope) -> Patience {
-        let wait = if scope.waits { TICK * 100 } else { Duration::ZERO };
-        Patience { wait, explain: false, ..Patience::default() }
+        // With wake-ups long enough for one look at a master.
+        let wait = match (scope.waits, scope.wakes) {
+            (false, _) => Duration::ZERO,
+            (true, false) => TICK * 100,
+            (true, true) => TICK * 700,
+        };
+        Patience { wait, explain: false, wake_ups: scope.wakes, ..Patience::default() }
     }
 
     /// The token that it counts on, or tries for: its attempt is undecided or won, or its lease is
@@ -66,14 +82,36 @@ impl Caller {
         match &self.claim {
             Claim::Acquiring(acquire) => {
                 let ballot = acquire.ballot();
-                let granted = ballot.which(|answer| *answer == redquorum_protocol::Answer::Created);
+                let granted = ballot.which(|answer| *answer == Answer::Created);
                 let quorum = redquorum_protocol::quorum(ballot.votes().len());
+                // Whoever was asked alone, and refused, has refused for all.
+                let alone = self.asked.1 == 1 && ballot.votes().len() > 1;
+                let refuses = |answer: &Answer| matches!(answer, Answer::Taken(_));
+                let refused = alone && !ballot.which(refuses).is_empty();
                 let open = verdict(granted.len(), ballot.awaited().len(), quorum).is_none();
+                let open = open && !refused;
                 let live = acquire.failure().is_none() && (acquire.is_won() || open);
                 live.then(|| number(acquire.token()))
             }
             Claim::Holding(hold) if hold.lost().is_none() => Some(number(hold.token())),
             _ => None,
+        }
+    }
+
+    /// Whether it waits for another attempt, and until when it sleeps, unless it hears something.
+    pub(super) fn sleeps(&self) -> Option<Duration> {
+        let Claim::Acquiring(acquire) = &self.claim else { return None };
+        let waits = acquire.failure().is_none() && !acquire.is_won() && self.live().is_none();
+        waits.then(|| acquire.next_wake().since(self.clock))
+    }
+
+    /// Remembers the token of an attempt that its votes refuse.
+    pub(super) fn note_refused(&mut self) {
+        let Claim::Acquiring(acquire) = &self.claim else { return };
+        let ballot = acquire.ballot();
+        let granted = ballot.which(|answer| *answer == Answer::Created).len();
+        if self.live().is_none() && granted < redquorum_protocol::quorum(ballot.votes().len()) {
+            self.refused |= 1 << number(acquire.token());
         }
     }
 
@@ -129,21 +167,22 @@ impl Caller {
             self.claim = Claim::Ended;
         }
         if is_over(&self.claim) {
-            *self =
-                Self { claims: self.claims, tokens: self.tokens, dead: self.dead, ..Self::new() };
+            let Self { claims, tokens, refused, dead, .. } = *self;
+            *self = Self { claims, tokens, refused, dead, ..Self::new() };
         }
     }
 
     /// Its hashes, for each order of the masters: its clock is the origin of all instants.
-    pub(super) fn hashes(&self) -> [u128; ORDERS] {
+    pub(super) fn hashes(&self, folded: bool) -> [u128; ORDERS] {
         use std::hash::Hash;
         let mut fold = Fold::at(self.clock);
         self.claim.hash(&mut fold);
         // None of it is a list right behind an instant, which would pass for a ballot.
         (self.claims, self.tokens, self.watched, self.dead).hash(&mut fold);
+        (self.asked, self.refused, self.listens).hash(&mut fold);
         self.kept.hash(&mut fold);
         self.lost.hash(&mut fold);
-        fold.hashes()
+        fold.hashes(folded)
     }
 }
 

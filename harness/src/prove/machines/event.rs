@@ -5,7 +5,7 @@ use redquorum_protocol::Claim;
 use super::super::Fate;
 use super::caller::Caller;
 use super::local::Then;
-use super::master::{Key, Request};
+use super::master::{Key, Reply, Request};
 use super::side::Side;
 use super::{Blunder, Machines, Scope, Spent, State, Withheld, is_over};
 
@@ -59,8 +59,10 @@ pub enum Thing {
     Refuse(u8),
     /// The same, but it has lost its scripts.
     Unload(u8),
-    /// The client reads the next answer.
+    /// The client reads the next answer, or what was said unasked.
     Hear,
+    /// What was said unasked is lost.
+    Miss,
     /// A new connection is greeted.
     Connect,
     /// A timer of the link fires: it tries again to connect, or to pay.
@@ -106,7 +108,11 @@ impl Machines {
         if fate == Fate::Due {
             withheld.add(known.withheld);
         }
+        let stands = self.scope.still && client == 0;
         for (index, of) in (0..).zip(known.moves.iter().flatten()) {
+            if stands && matches!(of.deed, Deed::Act(Act::Wake | Act::Tick)) {
+                continue;
+            }
             if of.fate == fate && self.scope.affords(state.spent, of.cost, withheld) {
                 out.push((fate, Event::Move(small(client), index)));
             }
@@ -130,9 +136,9 @@ impl Machines {
     /// more. Either changes that client alone, in the same way whenever it happens, and prevents
     /// nothing; and a rule that is broken while it waits is broken just as well when it has happened.
     fn only(&self, state: &State) -> Option<Event> {
-        let Spent { cuts, stalls, errors, .. } = state.spent;
-        let (scope, spent) = (&self.scope, cuts + stalls + errors);
-        if !scope.reduce || spent < scope.cuts + scope.stalls + scope.errors {
+        let Spent { cuts, stalls, errors, words, .. } = state.spent;
+        let (scope, spent) = (&self.scope, cuts + stalls + errors + words);
+        if !scope.reduce || spent < scope.cuts + scope.stalls + scope.errors + scope.words {
             return None;
         }
         (0..scope.clients).find_map(|client| {
@@ -140,7 +146,7 @@ impl Machines {
             let moves = known.moves.as_ref().filter(|_| known.over)?;
             let index = moves.iter().position(|of| match (of.deed, &of.then) {
                 (Deed::Between(_, Thing::Hear), _) => true,
-                (Deed::Between(master, _), Then::Asks(Request::Delete(token), _)) => {
+                (Deed::Between(master, _), Then::Asks(Request::Delete(token, _), _)) => {
                     let (client, token) = (small(client), *token);
                     let ours = |key: Key| key.client == client && key.token == token;
                     !state.keys[usize::from(master)].is_some_and(ours)
@@ -165,6 +171,7 @@ pub(super) enum Cost {
     Stall,
     Error,
     Death,
+    Word,
 }
 
 /// A deed that is possible, whether it must come, and what it costs.
@@ -227,10 +234,13 @@ fn faults(side: &Side, list: &mut impl FnMut(Fate, Thing, Cost)) {
     if let Some((_, true)) = side.timer() {
         list(Fate::Free, Thing::Stall, Cost::Stall);
     }
+    if side.wires.iter().any(|wire| wire.replies.front() == Some(&Reply::Freed)) {
+        list(Fate::Free, Thing::Miss, Cost::Word);
+    }
     for (number, wire) in (0..).zip(&side.wires) {
         let Some(request) = wire.requests.front() else { continue };
         list(Fate::Free, Thing::Refuse(number), Cost::Error);
-        if matches!(request, Request::Delete(_) | Request::Keep { .. }) {
+        if matches!(request, Request::Delete(..) | Request::Keep { .. }) {
             list(Fate::Free, Thing::Unload(number), Cost::Error);
         }
     }

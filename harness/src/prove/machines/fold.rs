@@ -5,8 +5,13 @@
 //! claim says to a hasher, and knows by their form the few things that depend on clock and order: an
 //! instant is a large number of 64 bits, a set of masters a small one, and the votes of a ballot are a
 //! list of as many as there are masters right behind the instant at which it was opened. (In a model
-//! whose durations are below a second, no other number of 64 bits is more than 0.) It says them again
-//! for each order of the masters, with instants counted from the claim's own clock.
+//! whose durations are below a second, no other number of 64 bits is more than 0, but what masters say is
+//! left of a key.) It says them again for each order of the masters, with instants counted from the
+//! claim's own clock.
+//!
+//! A claim that is woken asks the first master first and looks at one after the other, so that masters are
+//! not alike to it, and what is left of keys is said. In such runs masters stay in their order, in which
+//! every word is said as it is; clocks and clients are folded as ever.
 //!
 //! That instants so far back that no timer or deadline can follow from them are all alike, and that how
 //! long a vote took is left out, is safe: neither decides anything. That the rest is right is tested:
@@ -78,9 +83,9 @@ impl Fold {
         self.ballots.len()
     }
 
-    /// The hashes of what was said, for each order of the masters.
-    pub(super) fn hashes(&self) -> [u128; ORDERS] {
-        ORDER.map(|order| self.hash(order))
+    /// The hashes of what was said, for each order of the masters; the same for all where none is folded.
+    pub(super) fn hashes(&self, folded: bool) -> [u128; ORDERS] {
+        if folded { ORDER.map(|order| self.hash(order)) } else { [self.hash(ORDER[0]); ORDERS] }
     }
 
     fn hash(&self, order: [usize; MASTERS]) -> u128 {
@@ -109,9 +114,10 @@ impl Fold {
     }
 }
 
-/// A set of masters, in another order.
+/// A set of masters, in another order. In their own order any number stays what it is.
 fn reordered(set: u64, order: [usize; MASTERS]) -> u64 {
-    (0..MASTERS).map(|place| (set >> order[place] & 1) << place).sum()
+    let masters: u64 = (0..MASTERS).map(|place| (set >> order[place] & 1) << place).sum();
+    set >> MASTERS << MASTERS | masters
 }
 
 impl Hasher for Fold {
@@ -178,9 +184,10 @@ impl Machines {
         if !self.scope.fold {
             return self.hash(state, 0, 0);
         }
-        let Scope { masters, clients, .. } = self.scope;
-        // Only those are reordered that are there.
-        let stays = |order: &[usize]| (masters..MASTERS).all(|master| order[master] == master);
+        let Scope { masters, clients, wakes, .. } = self.scope;
+        // Only those are reordered that are there, and none where claims tell them apart.
+        let movable = if wakes { 0 } else { masters };
+        let stays = |order: &[usize]| (movable..MASTERS).all(|master| order[master] == master);
         let orders = (0..ORDERS).filter(|number| stays(&ORDER[*number]));
         orders
             .flat_map(|order| (0..clients).map(move |first| (first, order)))
@@ -216,8 +223,10 @@ impl Machines {
             keys = keys << 16 | key;
         }
         wide.word(keys);
-        let Spent { cuts, stalls, errors, deaths } = state.spent;
-        wide.word(u64::from(u32::from_le_bytes([cuts, stalls, errors, deaths])));
+        let Spent { cuts, stalls, errors, deaths, words } = state.spent;
+        wide.word(u64::from_le_bytes([cuts, stalls, errors, deaths, words, 0, 0, 0]));
+        let held = |place: usize| state.held[place ^ first];
+        wide.word(u64::from_le_bytes([state.given_back, held(0), held(1), 0, 0, 0, 0, 0]));
         wide.end()
     }
 }

@@ -1,6 +1,8 @@
 //! Local: all of one client. What can come of it is worked out once, whatever the rest of the world
 //! looks like: masters and other clients show only in what a master answers.
 
+use std::time::Duration;
+
 use super::super::Broken;
 use super::super::wide::Wide;
 use super::caller::Caller;
@@ -26,6 +28,14 @@ pub(super) struct Known {
     pub(super) covered: [u8; MASTERS],
     /// Tokens whose keys may expire, by the round that made them live.
     pub(super) may_expire: [u8; 8],
+    /// Tokens of attempts that it knows to have failed, one bit each.
+    pub(super) refused: u8,
+    /// For how long it sleeps, if it waits and hears nothing.
+    pub(super) sleeps: Option<Duration>,
+    /// Masters with which nothing is under way, one bit each.
+    pub(super) quiet: u8,
+    /// What becomes of it when a master says that the resource is free, once somebody asked.
+    pub(super) told: [u32; MASTERS],
     /// Its process is dead.
     pub(super) dead: bool,
     /// Its claim is over.
@@ -54,13 +64,19 @@ pub(super) struct Move {
 pub(super) enum Then {
     /// It becomes another.
     Becomes(Result<u32, Broken>),
-    /// It depends on what the master answers.
+    /// It depends on what the master answers; of the answers that were met it is known.
     Asks(Request, Vec<(Reply, Result<u32, Broken>)>),
+}
+
+impl Known {
+    pub(super) fn moves(&self) -> &[Move] {
+        self.moves.as_ref().expect("it was worked out")
+    }
 }
 
 impl Machines {
     pub(super) fn first_local(&mut self) -> u32 {
-        let caller = self.callers.enter(Caller::new(), Caller::hashes);
+        let caller = self.callers.enter(Caller::new(), |caller| caller.hashes(true));
         let side = self.enter_side(Side::connected());
         self.enter_local(Local { caller, sides: [side; MASTERS] })
     }
@@ -100,6 +116,13 @@ impl Machines {
             believed: caller.believed(),
             covered: if caller.dead { [u8::MAX; MASTERS] } else { covered },
             may_expire,
+            refused: caller.refused,
+            sleeps: caller.sleeps(),
+            quiet: (0..)
+                .zip(&sides)
+                .map(|(master, (side, _))| u8::from(side.is_quiet()) << master)
+                .sum(),
+            told: [u32::MAX; MASTERS],
             dead: caller.dead,
             over: is_over(&caller.claim),
             owes_nothing: sides.iter().all(|(_, entries)| entries.count == 0),
@@ -126,9 +149,20 @@ impl Machines {
             let then = self.then(local, deed);
             Move { fate, deed, cost, then }
         });
-        let moves = moves.collect();
+        let mut moves: Vec<Move> = moves.collect();
+        let possible = moves.len();
+        moves.retain(|of| !self.exceeds(&of.then));
+        withheld.attempts += (possible - moves.len()) as u64;
+        let told = std::array::from_fn(|master| self.told(number, master));
         let known = &mut self.known[number as usize];
-        (known.moves, known.withheld) = (Some(moves), withheld);
+        (known.moves, known.withheld, known.told) = (Some(moves.into()), withheld, told);
+    }
+
+    /// Whether it is an attempt beyond the bounds, brought about by what was heard.
+    fn exceeds(&self, then: &Then) -> bool {
+        let Then::Becomes(Ok(after)) = then else { return false };
+        let caller = self.callers.get(self.locals.get(*after).caller);
+        caller.tokens > self.scope.attempts
     }
 
     fn then(&mut self, local: Local, deed: Deed) -> Then {
@@ -136,9 +170,22 @@ impl Machines {
             return Then::Becomes(self.turn(local, deed, None));
         };
         let side = &self.sides.get(local.sides[usize::from(master)]).0;
-        let request = side.wires[usize::from(wire)].requests[0];
-        let replies = request.replies().iter();
-        let after = replies.map(|reply| (*reply, self.turn(local, deed, Some(*reply)))).collect();
-        Then::Asks(request, after)
+        Then::Asks(side.wires[usize::from(wire)].requests[0], Vec::new())
+    }
+
+    /// What comes of a move of a local for which a master has answered this.
+    pub(super) fn after(&mut self, number: u32, index: usize, reply: Reply) -> Result<u32, Broken> {
+        let Move { deed, then, .. } = &self.known[number as usize].moves()[index];
+        let (deed, Then::Asks(_, after)) = (*deed, then) else { unreachable!("a master is asked") };
+        if let Some((_, after)) = after.iter().find(|(of, _)| *of == reply) {
+            return after.clone();
+        }
+        let new = self.turn(*self.locals.get(number), deed, Some(reply));
+        let moves = self.known[number as usize].moves.as_mut();
+        let then = moves.map(|moves| &mut moves[index].then);
+        if let Some(Then::Asks(_, after)) = then {
+            after.push((reply, new.clone()));
+        }
+        new
     }
 }

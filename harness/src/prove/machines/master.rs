@@ -1,6 +1,12 @@
 //! A master: one key that is there or not, and the commands on it.
 
-use redquorum_protocol::{Answer, Cause, Holder};
+use std::time::Duration;
+
+use redquorum_protocol::{Answer, Call, Cause, Holder};
+
+use super::Scope;
+use super::caller::TICK;
+use super::side::token;
 
 /// The key of the one resource, as a master has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,11 +28,15 @@ pub(super) enum Request {
         round: u8,
         repair: bool,
     },
-    Delete(u8),
+    /// Compare-and-delete, and who is told of it. If another key is there, whose it is.
+    Delete(u8, Call),
     /// The number of the connection is its client id, too.
     Kill(u64),
     Load(redquorum_protocol::wire::Script),
     Ping,
+    Hello,
+    Subscribe,
+    Unsubscribe,
     /// A `SET` that a blunder sends once more, past the link: its answer is nobody's.
     Again(u8),
 }
@@ -41,17 +51,6 @@ impl Request {
             _ => None,
         }
     }
-
-    /// What a master may answer, by what it has.
-    pub(super) const fn replies(self) -> &'static [Reply] {
-        match self {
-            Self::Set(_) | Self::Again(_) => &[Reply::Created, Reply::Taken],
-            Self::Keep { repair: true, .. } => &[Reply::Kept, Reply::Created, Reply::Absent],
-            Self::Keep { .. } => &[Reply::Kept, Reply::Absent],
-            Self::Delete(_) => &[Reply::Deleted, Reply::Absent],
-            Self::Kill(_) | Self::Load(_) | Self::Ping => &[Reply::Alive],
-        }
-    }
 }
 
 /// An answer on its way.
@@ -62,31 +61,53 @@ pub(super) enum Reply {
     Deleted,
     Absent,
     Taken,
+    /// To a compare-and-delete, where somebody waits: another key is there, of another client or not.
+    Held {
+        foreign: bool,
+        token: u8,
+    },
     Alive,
     Error,
     /// An error, to the kill of an old connection.
     NotKilled,
     NoScript,
+    /// No answer: what a master says unasked to those who listen.
+    Freed,
 }
 
 impl Reply {
-    pub(super) fn answer(self) -> Answer {
-        match self {
+    /// The answer that it is, if it is one; `left` is what masters say is left of others' keys.
+    pub(super) fn answer(self, left: Duration) -> Option<Answer> {
+        Some(match self {
             Self::Created => Answer::Created,
             Self::Kept => Answer::Kept,
             Self::Deleted => Answer::Deleted,
             Self::Absent => Answer::Absent,
-            // Whose it is decides nothing.
+            // Whose it is comes with the clean-up, if at all.
             Self::Taken => Answer::Taken(Holder::NotAsked),
+            Self::Held { foreign, token: number } => {
+                // Clients number their tokens, and no two see each other's as their own.
+                let token = token(number | u8::from(foreign) << 7);
+                let left_ms = u64::try_from(left.as_millis()).expect("it is short");
+                Answer::Taken(Holder::Lease { token, left_ms })
+            }
             Self::Alive => Answer::Alive,
             Self::Error | Self::NotKilled => Answer::Unknown(Cause::Error("an error".into())),
             Self::NoScript => Answer::Unknown(Cause::NoScript),
-        }
+            Self::Freed => return None,
+        })
     }
 }
 
-/// Executes a command of a client on a key.
-pub(super) fn execute(client: u8, request: Request, key: &mut Option<Key>) -> Reply {
+/// What masters say is left of a key: where words are lost, so much that whoever sleeps looks at a master
+/// before it is over; else the TTL.
+pub(super) fn left(scope: &Scope) -> Duration {
+    if scope.words > 0 { TICK * 600 } else { TICK * 6 }
+}
+
+/// Executes a command of a client on a key. Who holds what it does not free is said where somebody
+/// `waits` for it.
+pub(super) fn execute(client: u8, request: Request, key: &mut Option<Key>, waits: bool) -> Reply {
     let is_ours = |key: Key, token: u8| key.client == client && key.token == token;
     match (request, *key) {
         (Request::Set(token) | Request::Again(token), None) => {
@@ -102,12 +123,23 @@ pub(super) fn execute(client: u8, request: Request, key: &mut Option<Key>) -> Re
             *key = Some(Key { client, token, round });
             Reply::Created
         }
-        (Request::Delete(token), Some(there)) if is_ours(there, token) => {
+        (Request::Delete(token, _), Some(there)) if is_ours(there, token) => {
             *key = None;
             Reply::Deleted
         }
+        (Request::Delete(..), Some(there)) if waits => {
+            Reply::Held { foreign: there.client != client, token: there.token }
+        }
         // Whether another's key is there instead decides nothing for either.
-        (Request::Keep { .. } | Request::Delete(_), _) => Reply::Absent,
-        (Request::Kill(_) | Request::Load(_) | Request::Ping, _) => Reply::Alive,
+        (Request::Keep { .. } | Request::Delete(..), _) => Reply::Absent,
+        (
+            Request::Kill(_)
+            | Request::Load(_)
+            | Request::Ping
+            | Request::Hello
+            | Request::Subscribe
+            | Request::Unsubscribe,
+            _,
+        ) => Reply::Alive,
     }
 }

@@ -21,6 +21,10 @@ pub struct Scope {
     pub attempts: u8,
     /// Whether a claim tries again by itself.
     pub waits: bool,
+    /// Whether it has masters say when the resource becomes free.
+    pub wakes: bool,
+    /// What was done before.
+    pub start: Start,
     /// Whether somebody waits for the answer to a release. Else its future is dropped at once.
     pub release: bool,
     /// Rounds of extending of each client's lease.
@@ -35,12 +39,27 @@ pub struct Scope {
     pub errors: u8,
     /// Client processes that die.
     pub deaths: u8,
+    /// Words of masters that are lost.
+    pub words: u8,
     /// Whether clocks of claims move: else no claim times out and no lease comes to its deadline.
     pub clocks: bool,
+    /// Whether the first client's clock stands still all the same: its lease ends by what it does.
+    pub still: bool,
     /// Whether states that differ in the order of masters or of clients count as one.
     pub fold: bool,
     /// Whether events before which nothing else need be tried are taken alone.
     pub reduce: bool,
+}
+
+/// Where a run starts. What it took to come there was explored in other runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Nothing was asked yet.
+    Nothing,
+    /// The first client holds the lease.
+    Held,
+    /// The same, and the second waits for it.
+    Awaited,
 }
 
 /// What was spent of the bounds, on the way to a state.
@@ -54,6 +73,8 @@ pub struct Spent {
     pub errors: u8,
     /// See [`Scope::deaths`].
     pub deaths: u8,
+    /// See [`Scope::words`].
+    pub words: u8,
 }
 
 impl Spent {
@@ -65,6 +86,7 @@ impl Spent {
             Cost::Stall => self.stalls += 1,
             Cost::Error => self.errors += 1,
             Cost::Death => self.deaths += 1,
+            Cost::Word => self.words += 1,
         }
     }
 }
@@ -86,6 +108,8 @@ pub struct Withheld {
     pub errors: u64,
     /// A process that did not die.
     pub deaths: u64,
+    /// A word that was not lost.
+    pub words: u64,
 }
 
 impl Withheld {
@@ -106,6 +130,7 @@ impl Scope {
             Cost::Stall => (spent.stalls, self.stalls, &mut withheld.stalls),
             Cost::Error => (spent.errors, self.errors, &mut withheld.errors),
             Cost::Death => (spent.deaths, self.deaths, &mut withheld.deaths),
+            Cost::Word => (spent.words, self.words, &mut withheld.words),
         };
         if spent >= bound {
             *withheld += 1;
@@ -121,6 +146,8 @@ impl Scope {
         claims: 1,
         attempts: 1,
         waits: false,
+        wakes: false,
+        start: Start::Nothing,
         release: false,
         rounds: 0,
         watchdog: false,
@@ -128,21 +155,24 @@ impl Scope {
         stalls: 0,
         errors: 0,
         deaths: 0,
+        words: 0,
         clocks: false,
+        still: false,
         fold: true,
         reduce: true,
     };
 
     /// Small runs, for tests of a few seconds.
-    pub const SMALL: [Self; 4] = [
+    pub const SMALL: [Self; 5] = [
         Self { name: "rivals", masters: 2, clocks: true, ..Self::CALM },
         Self { name: "rivals who try again", masters: 1, attempts: 2, waits: true, ..Self::DEEP },
         Self { name: "link", masters: 1, claims: 2, attempts: 2, cuts: 2, ..Self::ALONE },
         Self { name: "lease", masters: 1, rounds: 1, watchdog: true, cuts: 1, ..Self::DEEP_ALONE },
+        Self { name: "waiter", masters: 1, start: Start::Awaited, cuts: 1, ..Self::WAKES },
     ];
 
     /// All runs of `redquorum-chaos prove`: in each, something else goes far.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 16] = [
         Self { name: "rivals", clocks: true, ..Self::CALM },
         Self { name: "rivals cut off", cuts: 1, ..Self::CALM },
         Self { name: "rivals, one of whom dies", masters: 2, cuts: 1, deaths: 1, ..Self::DEEP },
@@ -176,8 +206,37 @@ impl Scope {
             cuts: 1,
             ..Self::DEEP_ALONE
         },
+        Self { name: "waiter", masters: 1, start: Start::Held, cuts: 1, ..Self::WAKES },
+        Self {
+            name: "waiter who misses a word",
+            masters: 1,
+            start: Start::Awaited,
+            cuts: 1,
+            words: 1,
+            ..Self::WAKES
+        },
+        Self {
+            name: "waiter who meets an error",
+            masters: 1,
+            start: Start::Held,
+            still: true,
+            errors: 1,
+            ..Self::WAKES
+        },
+        Self {
+            name: "waiter on two masters",
+            masters: 2,
+            start: Start::Awaited,
+            deaths: 1,
+            ..Self::WAKES
+        },
+        Self { name: "waiter on three masters", start: Start::Held, clocks: false, ..Self::WAKES },
+        Self { name: "rivals who both wait", masters: 2, clocks: false, ..Self::WAKES },
     ];
 
+    /// Claims that wait, and are woken.
+    pub(super) const WAKES: Self =
+        Self { attempts: 2, waits: true, wakes: true, clocks: true, ..Self::CALM };
     const ALONE: Self = Self { clients: 1, ..Self::CALM };
     const DEEP: Self = Self { clocks: true, ..Self::CALM };
     const DEEP_ALONE: Self = Self { clients: 1, clocks: true, release: true, ..Self::CALM };
@@ -192,14 +251,22 @@ impl Scope {
             counted(self.claims, "claim").map(|text| text + " of each"),
             counted(self.attempts, "attempt").map(|text| text + " of each"),
             yes(self.waits, "claims try again by themselves"),
+            yes(self.wakes, "and are woken"),
+            yes(self.start == Start::Held, "the first holds the lease at the start"),
+            yes(
+                self.start == Start::Awaited,
+                "the first holds the lease at the start, the second waits",
+            ),
             yes(self.release, "releases are waited for"),
             yes(self.clocks, "clocks and timers of claims"),
+            yes(self.still, "but not of the first client"),
             counted(self.rounds, "extension"),
             yes(self.watchdog, "the watchdog"),
             counted(self.cuts, "broken connection"),
             counted(self.stalls, "stalled connection"),
             counted(self.errors, "error"),
             counted(self.deaths, "death"),
+            counted(self.words, "lost word"),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -207,11 +274,11 @@ impl Scope {
 
 impl fmt::Display for Withheld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { claims, attempts, rounds, cuts, stalls, errors, deaths } = self;
+        let Self { claims, attempts, rounds, cuts, stalls, errors, deaths, words } = self;
         write!(
             f,
             "{claims} claims, {attempts} attempts, {rounds} rounds, {cuts} cuts, {stalls} stalls, \
-             {errors} errors, {deaths} deaths"
+             {errors} errors, {deaths} deaths, {words} words"
         )
     }
 }

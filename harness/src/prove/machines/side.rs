@@ -7,6 +7,7 @@ use std::time::Duration;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     Answer, Ask, Bounds, Call, Cause, Key, Link, LinkEffect, LinkInput, RunId, Step, Time, Token,
+    Word,
 };
 
 use super::Blunder;
@@ -45,19 +46,28 @@ pub(super) struct Wire {
     pub(super) open: bool,
     /// Written, not executed.
     pub(super) requests: VecDeque<Request>,
-    /// Answered, not read.
+    /// Answered, or said unasked, and not read.
     pub(super) replies: VecDeque<Reply>,
+    /// Whether the master says on it that the resource is free.
+    pub(super) listens: bool,
 }
 
 /// What a link is asked to do by a claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
     Ask { ask: Ask, round: u8 },
-    Settle(Token),
+    Settle(Token, Call),
 }
 
 /// What claims are told.
-pub(super) type Told = Vec<(Tag, Answer)>;
+pub(super) type Told = Vec<Said>;
+
+/// One thing that a claim is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    Answer(Tag, Answer),
+    Word(Word),
+}
 
 /// What the ledger has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +109,14 @@ fn run_id() -> RunId {
     RUN.with(RunId::clone)
 }
 
+impl Wire {
+    /// Its client lets it go.
+    fn leave(&mut self) {
+        (self.open, self.listens) = (false, false);
+        self.replies.clear();
+    }
+}
+
 impl Side {
     /// Connected, and nothing was asked yet.
     pub(super) fn connected() -> Self {
@@ -121,11 +139,19 @@ impl Side {
     pub(super) fn order(&mut self, order: Order, tag: Tag, blunder: Blunder, told: &mut Told) {
         let (input, round) = match order {
             Order::Ask { ask, round } => (LinkInput::Send { key: key(), ask, tag }, round),
-            Order::Settle(token) => {
-                (LinkInput::Settle { key: key(), token, call: Call::Nobody, tag }, 0)
-            }
+            Order::Settle(token, call) => (LinkInput::Settle { key: key(), token, call, tag }, 0),
         };
         self.handle(NOW, input, round, blunder, told);
+    }
+
+    /// A claim waits for the resource.
+    pub(super) fn listen(&mut self, blunder: Blunder, told: &mut Told) {
+        self.handle(NOW, LinkInput::Listen(key()), 0, blunder, told);
+    }
+
+    /// Nobody waits for it any more.
+    pub(super) fn unlisten(&mut self, blunder: Blunder) {
+        self.handle(NOW, LinkInput::Unlisten(key()), 0, blunder, &mut Vec::new());
     }
 
     fn handle(
@@ -157,7 +183,8 @@ impl Side {
                     self.dialling = self.dialling.filter(|other| *other != epoch);
                     self.close(epoch);
                 }
-                LinkEffect::Tell(tag, answer) => told.push((tag, answer)),
+                LinkEffect::Tell(tag, answer) => told.push(Said::Answer(tag, answer)),
+                LinkEffect::Hear(_, word) => told.push(Said::Word(word)),
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }
         }
@@ -173,7 +200,7 @@ impl Side {
             Command::Keep { token, repair, .. } => {
                 Request::Keep { token: number(*token), round, repair: *repair }
             }
-            Command::Delete { token, .. } => Request::Delete(number(*token)),
+            Command::Delete { token, call, .. } => Request::Delete(number(*token), *call),
             Command::Certify { .. } => unreachable!("these claims ask for no fencing token"),
             Command::Stand { .. } | Command::StepOut { .. } => {
                 unreachable!("these claims stand in no line")
@@ -181,9 +208,10 @@ impl Side {
             Command::Guarded { .. } | Command::Watch { .. } | Command::Bless { .. } => {
                 unreachable!("these links have no guard")
             }
-            Command::Hello | Command::Subscribe { .. } | Command::Unsubscribe { .. } => {
-                unreachable!("these claims are not woken")
-            }
+            Command::Hello => Request::Hello,
+            Command::Subscribe { .. } => Request::Subscribe,
+            Command::Unsubscribe { .. } if blunder == Blunder::StaysSubscribed => Request::Ping,
+            Command::Unsubscribe { .. } => Request::Unsubscribe,
             Command::Kill { .. } if blunder == Blunder::KillsNobody => Request::Ping,
             Command::Kill { client_id } => Request::Kill(*client_id),
             Command::Load(script) => Request::Load(*script),
@@ -192,7 +220,7 @@ impl Side {
         let Some(wire) = self.wires.iter_mut().find(|wire| Some(wire.epoch) == epoch) else {
             return;
         };
-        if blunder == Blunder::CleansUpFirst && matches!(request, Request::Delete(_)) {
+        if blunder == Blunder::CleansUpFirst && matches!(request, Request::Delete(..)) {
             wire.requests.push_front(request);
         } else {
             wire.requests.push_back(request);
@@ -209,8 +237,7 @@ impl Side {
     /// The client lets a connection go. What it wrote may be executed, but nobody hears of it.
     fn close(&mut self, epoch: u64) {
         if let Some(wire) = self.wires.iter_mut().find(|wire| wire.epoch == epoch) {
-            wire.open = false;
-            wire.replies.clear();
+            wire.leave();
         }
         self.forget();
     }
@@ -225,7 +252,7 @@ impl Side {
         let Some(epoch) = self.dialling.take() else { return };
         let unheard = self.unheard_sets();
         let (requests, replies) = (VecDeque::new(), VecDeque::new());
-        self.wires.push(Wire { epoch, open: true, requests, replies });
+        self.wires.push(Wire { epoch, open: true, requests, replies, listens: false });
         let (client_id, run_id) = (Some(epoch), Some(run_id()));
         let greeting = Greeting { client_id, run_id, ..Greeting::default() };
         let input = LinkInput::Connected { epoch, greeting };
@@ -273,9 +300,9 @@ impl Side {
     /// Of a connection that broke between two clean-ups, the second is taken for paid as well.
     fn take_silence_for_paid(&mut self, epoch: u64, told: &mut Told) {
         let Some(wire) = self.wires.iter().find(|wire| wire.epoch == epoch) else { return };
-        let heard = wire.replies.iter().map(|reply| reply.answer());
+        let heard = wire.replies.iter().filter_map(|reply| reply.answer(Duration::ZERO));
         let silent = wire.requests.iter().map(|request| match request {
-            Request::Delete(_) => Answer::Absent,
+            Request::Delete(..) => Answer::Absent,
             Request::Kill(_) | Request::Load(_) | Request::Ping => Answer::Alive,
             _ => Answer::Unknown(Cause::Silent),
         });
@@ -284,14 +311,25 @@ impl Side {
         }
     }
 
+    /// What a master said unasked, and is the next to be read, is lost.
+    pub(super) fn miss(&mut self) {
+        if let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) {
+            wire.replies.pop_front();
+        }
+    }
+
     /// The client reads the next answer.
-    pub(super) fn hear(&mut self, blunder: Blunder, told: &mut Told) {
+    pub(super) fn hear(&mut self, left: Duration, blunder: Blunder, told: &mut Told) {
         if blunder == Blunder::NeverReads {
             return;
         }
         let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) else { return };
         let Some(reply) = wire.replies.pop_front() else { return };
-        let input = LinkInput::Answered { epoch: wire.epoch, answer: reply.answer() };
+        let epoch = wire.epoch;
+        let input = match reply.answer(left) {
+            Some(answer) => LinkInput::Answered { epoch, answer },
+            None => LinkInput::Freed { epoch, key: key() },
+        };
         self.handle(NOW, input, 0, blunder, told);
     }
 
@@ -318,6 +356,14 @@ impl Side {
         if self.wires[wire].open && !matches!(request, Request::Again(_)) {
             self.wires[wire].replies.push_back(reply);
         }
+        match request {
+            Request::Subscribe if reply == Reply::Alive => {
+                self.wires[wire].listens = self.wires[wire].open;
+            }
+            Request::Unsubscribe if reply == Reply::Alive => self.wires[wire].listens = false,
+            Request::Delete(_, Call::Everybody) if reply == Reply::Deleted => self.freed(),
+            _ => {}
+        }
         if let Request::Kill(id) = request
             && reply == Reply::Alive
         {
@@ -325,6 +371,40 @@ impl Side {
             self.wires.retain(|other| other.epoch != id);
         }
         self.forget();
+    }
+
+    /// The master says that the resource is free, if it was asked to.
+    pub(super) fn freed(&mut self) {
+        for wire in self.wires.iter_mut().filter(|wire| wire.listens) {
+            wire.replies.push_back(Reply::Freed);
+        }
+    }
+
+    /// Whether the client has a connection, and nothing is under way.
+    pub(super) fn is_quiet(&self) -> bool {
+        let quiet = |wire: &Wire| wire.requests.is_empty() && wire.replies.is_empty();
+        self.dialling.is_none()
+            && self.wires.iter().any(|wire| wire.open)
+            && self.wires.iter().all(quiet)
+    }
+
+    /// The tokens whose clean-ups are to call those who wait, of what is written and not executed.
+    pub(super) fn calls(&self) -> impl Iterator<Item = u8> {
+        let requests = self.wires.iter().flat_map(|wire| &wire.requests);
+        requests.filter_map(|request| match request {
+            Request::Delete(token, Call::Everybody) => Some(*token),
+            _ => None,
+        })
+    }
+
+    /// Whether its link is to listen.
+    pub(super) fn listens(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.listens() > 0)
+    }
+
+    /// Whether the master calls it when the resource is free.
+    pub(super) fn is_called(&self) -> bool {
+        self.wires.iter().any(|wire| wire.listens)
     }
 
     /// What was written to a connection that is gone is lost.
@@ -336,10 +416,7 @@ impl Side {
     /// The client's process dies.
     pub(super) fn die(&mut self) {
         (self.link, self.dialling) = (None, None);
-        for wire in &mut self.wires {
-            wire.open = false;
-            wire.replies.clear();
-        }
+        self.wires.iter_mut().for_each(Wire::leave);
         self.forget();
     }
 

@@ -1,6 +1,6 @@
 //! States and events in words.
 
-use redquorum_protocol::Claim;
+use redquorum_protocol::{Call, Claim};
 
 use super::event::{Act, Deed, Event, Thing};
 use super::master::{Reply, Request};
@@ -12,8 +12,7 @@ impl Machines {
         let what = match event {
             Event::Expire(master) => format!("the key on master {} expires", master + 1),
             Event::Move(client, index) => {
-                let moves = self.known(state, client.into()).moves.as_ref();
-                match moves.expect("it was worked out")[usize::from(index)].deed {
+                match self.known(state, client.into()).moves()[usize::from(index)].deed {
                     Deed::Act(act) => format!("c{} {}", client + 1, words(act)),
                     Deed::Between(master, thing) => {
                         let (side, _) = self.side(state, client.into(), master.into());
@@ -105,6 +104,7 @@ fn between(c: u8, m: u8, thing: Thing, side: &Side) -> String {
             format!("c{c} hears from master {m}: {}", reply.map_or("", |reply| said(*reply)))
         }
         Thing::Connect => format!("c{c} has a new connection to master {m}"),
+        Thing::Miss => format!("what master {m} said to c{c} is lost"),
         Thing::Retry => format!("c{c} tries master {m} again"),
         Thing::Stall => format!("c{c} takes master {m} for stalled"),
         Thing::Cut => format!("the connection of c{c} to master {m} breaks"),
@@ -121,10 +121,14 @@ fn say(request: Request) -> String {
             let repair = if repair { ", or repair" } else { "" };
             format!("extend {token} (round {round}{repair})")
         }
-        Request::Delete(token) => format!("delete {token}"),
+        Request::Delete(token, Call::Everybody) => format!("delete {token} and call"),
+        Request::Delete(token, _) => format!("delete {token}"),
         Request::Kill(id) => format!("kill connection {id}"),
         Request::Load(_) => "load a script".into(),
         Request::Ping => "ping".into(),
+        Request::Hello => "hello".into(),
+        Request::Subscribe => "subscribe".into(),
+        Request::Unsubscribe => "unsubscribe".into(),
     }
 }
 
@@ -134,10 +138,11 @@ const fn said(reply: Reply) -> &'static str {
         Reply::Kept => "still yours",
         Reply::Deleted => "deleted",
         Reply::Absent => "no such key",
-        Reply::Taken => "held by another",
+        Reply::Taken | Reply::Held { .. } => "held by another",
         Reply::Alive => "done",
         Reply::Error | Reply::NotKilled => "an error",
         Reply::NoScript => "no such script",
+        Reply::Freed => "it is free",
     }
 }
 

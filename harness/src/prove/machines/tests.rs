@@ -20,6 +20,9 @@ const ONE: Scope = Scope {
     ..Scope::CALM
 };
 
+/// One client holds the lease, and the other waits for it.
+const WAITER: Scope = Scope { masters: 1, start: Start::Awaited, ..Scope::WAKES };
+
 fn holds(scope: Scope) -> Explored {
     let Proof { explored, .. } = prove(scope, Blunder::None, MOST);
     assert!(explored.broken.is_none(), "{}: {:#?}", scope.name, explored.broken);
@@ -64,6 +67,11 @@ fn each_blunder_breaks_the_rule_that_is_there_for_it() {
         (Blunder::RevivesLost, ONE, LOST_IS_FINAL),
         (Blunder::NeverTriesAgain, Scope { cuts: 2, ..one }, DEBTS_ARE_PAID),
         (Blunder::NeverReads, ONE, "the world settles"),
+        (Blunder::IsDeaf, WAITER, WHO_WAITS_IS_WOKEN),
+        (Blunder::CallsNobody, WAITER, WHO_WAITS_IS_WOKEN),
+        (Blunder::AlwaysCalls, WAITER, A_FAILURE_CALLS_NOBODY),
+        (Blunder::ListensForEver, WAITER, NOBODY_LISTENS_FOR_NOTHING),
+        (Blunder::StaysSubscribed, WAITER, NOBODY_LISTENS_FOR_NOTHING),
     ];
     for (blunder, scope, rule) in table {
         let found = prove(scope, blunder, MOST).explored.broken;
@@ -150,6 +158,7 @@ fn folding_finds_the_same_states_once_for_each_order() {
         Scope { masters: 2, clocks: true, ..whole },
         Scope { clients: 1, clocks: true, ..whole },
         Scope { clients: 1, clocks: true, masters: 2, rounds: 1, ..whole },
+        Scope { start: Start::Nothing, clocks: false, cuts: 1, reduce: false, ..WAITER },
     ];
     for scope in scopes {
         let folded = holds(scope);
@@ -170,6 +179,7 @@ fn what_is_taken_alone_leaves_out_no_end() {
     for scope in [
         Scope { masters: 2, cuts: 1, ..Scope::CALM },
         Scope { clients: 1, cuts: 1, errors: 1, masters: 2, ..Scope::CALM },
+        Scope { words: 1, ..WAITER },
     ] {
         let (reduced, whole) = (holds(scope), holds(Scope { reduce: false, ..scope }));
         assert!(reduced.states < whole.states);
@@ -180,23 +190,26 @@ fn what_is_taken_alone_leaves_out_no_end() {
 /// The form of a claim's hash is known well enough: each ballot of a claim is heard as one.
 #[test]
 fn a_hash_has_as_many_ballots_as_its_claim() {
-    let scope =
+    let lease =
         Scope { masters: 2, rounds: 2, release: true, clients: 1, clocks: true, ..Scope::CALM };
-    let mut machines = Machines::new(scope, Blunder::None);
-    assert!(explore(&mut machines, MOST).complete);
+    let waiter = Scope { release: true, words: 1, ..WAITER };
     let mut seen = [0; 3];
-    for caller in machines.callers.all() {
-        let mut fold = fold::Fold::at(caller.clock);
-        caller.claim.hash(&mut fold);
-        let (kind, least, most) = match &caller.claim {
-            Claim::Acquiring(_) => (0, 1, 1),
-            // With the round before, if the holder asked for that.
-            Claim::Holding(_) => (1, 1, 2),
-            Claim::Releasing(_) => (2, 1, 1),
-            Claim::Ended => continue,
-        };
-        seen[kind] += 1;
-        assert!((least..=most).contains(&fold.ballots()), "{caller:?}");
+    for scope in [lease, waiter] {
+        let mut machines = Machines::new(scope, Blunder::None);
+        assert!(explore(&mut machines, MOST).complete);
+        for caller in machines.callers.all() {
+            let mut fold = fold::Fold::at(caller.clock);
+            caller.claim.hash(&mut fold);
+            let (kind, least, most) = match &caller.claim {
+                Claim::Acquiring(_) => (0, 1, 1),
+                // With the round before, if the holder asked for that.
+                Claim::Holding(_) => (1, 1, 2),
+                Claim::Releasing(_) => (2, 1, 1),
+                Claim::Ended => continue,
+            };
+            seen[kind] += 1;
+            assert!((least..=most).contains(&fold.ballots()), "{caller:?}");
+        }
     }
     assert!(seen.iter().all(|of| *of > 0), "{seen:?}");
 }

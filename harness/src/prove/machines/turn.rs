@@ -3,15 +3,15 @@
 //! As in the shell, the effects of a claim are carried out in their order, what a link says at once
 //! of its own order is told the claim before the next, and what the claim makes of that comes last.
 
-use redquorum_protocol::{Answer, Claim, Effect, Input, NodeId, Step, Time};
+use redquorum_protocol::{Answer, Call, Claim, Effect, Input, NodeId, Step, Time, Word, quorum};
 
 use super::super::Broken;
 use super::caller::{Caller, Numbered, TICK, round_of, terms};
 use super::event::{Act, Deed, Event, Thing};
 use super::local::{Local, Move, Then};
-use super::master::{Reply, execute};
+use super::master::{Key, Reply, Request, execute, left};
 use super::rules;
-use super::side::{Order, Side, Tag, Told};
+use super::side::{Order, Said, Side, Told};
 use super::{Blunder, MASTERS, Machines, Scope, State};
 
 /// What one event changes on one client's side.
@@ -26,7 +26,7 @@ struct Turn<'m> {
 
 impl Machines {
     /// What comes of an event.
-    pub(super) fn happen(&self, from: &State, event: Event) -> Result<State, Broken> {
+    pub(super) fn happen(&mut self, from: &State, event: Event) -> Result<State, Broken> {
         let mut state = *from;
         let (client, index) = match event {
             Event::Expire(master) => {
@@ -35,19 +35,64 @@ impl Machines {
             }
             Event::Move(client, index) => (client, usize::from(index)),
         };
-        let moves = self.known(from, client.into()).moves.as_ref().expect("it was worked out");
-        let Move { deed, cost, then, .. } = &moves[index];
+        let number = from.locals[usize::from(client)];
+        let Move { deed, cost, then, .. } = &self.known[number as usize].moves()[index];
         state.spent.spend(*cost);
         let becomes = match (then, deed) {
-            (Then::Asks(request, after), Deed::Between(master, _)) => {
-                let reply = execute(client, *request, &mut state.keys[usize::from(*master)]);
-                &after.iter().find(|(of, _)| *of == reply).expect("all replies are foreseen").1
+            (Then::Asks(request, _), Deed::Between(master, _)) => {
+                let (master, request) = (*master, *request);
+                let key = &mut state.keys[usize::from(master)];
+                let reply = execute(client, request, key, self.scope.wakes);
+                if self.scope.wakes {
+                    self.note(&mut state, client, (master, request, reply));
+                }
+                self.after(number, index, reply)?
             }
-            (Then::Becomes(local), _) => local,
+            (Then::Becomes(local), _) => local.clone()?,
             (Then::Asks(..), Deed::Act(_)) => unreachable!("masters are asked by commands"),
         };
-        state.locals[usize::from(client)] = becomes.clone()?;
+        state.locals[usize::from(client)] = becomes;
         Ok(state)
+    }
+
+    /// What else comes of a command where claims wait: who is called, and which keys were given back.
+    fn note(&self, state: &mut State, client: u8, (master, request, reply): (u8, Request, Reply)) {
+        let (bit, owner) = (1 << master, usize::from(client));
+        match (request, reply) {
+            (_, Reply::Created) => {
+                state.given_back &= !bit;
+                let token = request.creates().expect("it has made a key");
+                let same = |key: &&Key| key.client == client && key.token == token;
+                let held = state.keys.iter().flatten().filter(same).count();
+                if held >= quorum(self.scope.masters) {
+                    state.held[owner] |= 1 << token;
+                }
+            }
+            (Request::Delete(token, call), Reply::Deleted) => {
+                let leases = state.held[owner] & !self.known(state, owner).refused;
+                if leases & 1 << token != 0 {
+                    state.given_back |= bit;
+                }
+                let others = (0..self.scope.clients).filter(|other| *other != owner);
+                for other in others.filter(|_| call == Call::Everybody) {
+                    state.locals[other] = self.known(state, other).told[usize::from(master)];
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What becomes of a local when this master says that the resource is free.
+    pub(super) fn told(&mut self, number: u32, master: usize) -> u32 {
+        let mut local = *self.locals.get(number);
+        let (side, _) = self.sides.get(local.sides[master]);
+        if !side.is_called() {
+            return number;
+        }
+        let mut side = side.clone();
+        side.freed();
+        local.sides[master] = self.enter_side(side);
+        self.enter_local(local)
     }
 
     /// What a deed makes of a local, with what a master answers to a command if it executes one.
@@ -65,12 +110,14 @@ impl Machines {
             Deed::Act(act) => turn.act(act),
             Deed::Between(master, thing) => turn.between(master.into(), thing, reply),
         }
+        turn.stop_listening();
         turn.caller.tidy();
         let Turn { caller, sides, broken, .. } = turn;
         if let Some(broken) = broken {
             return Err(broken);
         }
-        local.caller = self.callers.enter(caller, Caller::hashes);
+        let folded = !self.scope.wakes;
+        local.caller = self.callers.enter(caller, |caller| caller.hashes(folded));
         for (number, side) in local.sides.iter_mut().zip(sides) {
             if let Some(side) = side {
                 *number = self.enter_side(side);
@@ -166,6 +213,9 @@ impl Turn<'_> {
         let Caller { claim, clock, .. } = &mut self.caller;
         claim.handle(*clock, input, &mut dice, effects);
         self.caller.tokens = dice.tokens;
+        if self.scope.wakes {
+            self.caller.note_refused();
+        }
         let broken = rules::check_hold(&before, &self.caller);
         self.broken = self.broken.take().or(broken);
         if let (Claim::Holding(_), Claim::Holding(now)) = (&before, &self.caller.claim)
@@ -189,28 +239,84 @@ impl Turn<'_> {
                 Effect::Send { node, step, ask } => {
                     let round = round_of(step);
                     self.note_kept(round);
+                    self.note_asked(step);
                     (node, step, Order::Ask { ask, round })
                 }
                 Effect::Settle { node, .. } if self.is_left_alone(node) => continue,
-                Effect::Settle { node, step, token, .. } => (node, step, Order::Settle(token)),
+                Effect::Settle { node, step, token, call } => {
+                    (node, step, Order::Settle(token, self.calls(call)))
+                }
+                Effect::Listen => {
+                    self.listen(&mut effects);
+                    continue;
+                }
                 _ => continue,
             };
             let tag = (self.caller.claims, step);
             let (mut told, blunder) = (Told::new(), self.blunder);
             self.side(node.index()).order(order, tag, blunder, &mut told);
-            for (tag, answer) in told {
-                if let Some(input) = self.heard(node, tag, answer) {
-                    self.tell_claim(input, &mut effects);
-                }
+            self.tell_all(node, told, &mut effects);
+        }
+    }
+
+    fn tell_all(&mut self, node: NodeId, told: Told, effects: &mut Vec<Effect>) {
+        for said in told {
+            if let Some(input) = self.heard(node, said) {
+                self.tell_claim(input, effects);
             }
+        }
+    }
+
+    fn listen(&mut self, effects: &mut Vec<Effect>) {
+        self.caller.listens = true;
+        for master in 0..self.scope.masters {
+            let (mut told, blunder) = (Told::new(), self.blunder);
+            self.side(master).listen(blunder, &mut told);
+            self.tell_all(NodeId::new(master), told, effects);
+        }
+    }
+
+    /// The links listen no more for a claim that does not wait.
+    fn stop_listening(&mut self) {
+        let waits =
+            matches!(&self.caller.claim, Claim::Acquiring(acquire) if acquire.failure().is_none());
+        if waits || !std::mem::take(&mut self.caller.listens) || self.caller.dead {
+            return;
+        }
+        let blunder = self.blunder;
+        if blunder != Blunder::ListensForEver {
+            (0..self.scope.masters).for_each(|master| self.side(master).unlisten(blunder));
+        }
+    }
+
+    /// Who is told of a clean-up.
+    fn calls(&self, call: Call) -> Call {
+        match self.blunder {
+            // Where nobody waits it makes no difference, and states that differ in it are one.
+            _ if !self.scope.wakes => Call::Nobody,
+            Blunder::CallsNobody => Call::Nobody,
+            Blunder::AlwaysCalls => Call::Everybody,
+            _ => call,
         }
     }
 
     /// Masters keep the key for as long as this round asks for, at least.
     fn note_kept(&mut self, round: u8) {
-        let until = self.caller.clock.plus(terms(self.scope.masters).validity());
+        let until = match &self.caller.claim {
+            // Also of the masters that are asked after the first.
+            Claim::Acquiring(acquire) => acquire.deadline(),
+            _ => self.caller.clock.plus(terms(self.scope.masters).validity()),
+        };
         self.caller.kept.truncate(round.into());
         self.caller.kept.resize(usize::from(round) + 1, until);
+    }
+
+    fn note_asked(&mut self, step: Step) {
+        if let (Step::Attempt(_), Claim::Acquiring(acquire)) = (step, &self.caller.claim) {
+            let (before, asked) = self.caller.asked;
+            let now = acquire.attempt();
+            self.caller.asked = (now, if before == now { asked + 1 } else { 1 });
+        }
     }
 
     fn is_left_alone(&self, node: NodeId) -> bool {
@@ -222,8 +328,13 @@ impl Turn<'_> {
         silent && self.blunder == Blunder::LeavesTheSilent
     }
 
-    /// What a claim is told of an answer, if it is one to this claim.
-    fn heard(&self, node: NodeId, (claim, step): Tag, answer: Answer) -> Option<Input> {
+    /// What a claim is told of an answer or a word, if it is one for this claim.
+    fn heard(&self, node: NodeId, said: Said) -> Option<Input> {
+        let ((claim, step), answer) = match said {
+            Said::Answer(tag, answer) => (tag, answer),
+            Said::Word(Word::Free) if self.blunder == Blunder::IsDeaf => return None,
+            Said::Word(word) => return self.caller.listens.then_some(Input::Heard { node, word }),
+        };
         let answer = match answer {
             Answer::Unknown(_)
                 if self.blunder == Blunder::TakesSilenceForGranted
@@ -243,21 +354,22 @@ impl Turn<'_> {
     }
 
     fn between(&mut self, master: usize, thing: Thing, reply: Option<Reply>) {
-        let (mut told, blunder) = (Told::new(), self.blunder);
+        let (mut told, blunder, left) = (Told::new(), self.blunder, left(self.scope));
         let side = self.side(master);
         match thing {
             Thing::Execute(wire) => side.reply(wire.into(), reply.expect("the master answers")),
             Thing::Refuse(wire) => side.reply(wire.into(), Reply::Error),
             Thing::Unload(wire) => side.reply(wire.into(), Reply::NoScript),
-            Thing::Hear => side.hear(blunder, &mut told),
+            Thing::Hear => side.hear(left, blunder, &mut told),
+            Thing::Miss => side.miss(),
             Thing::Connect => side.connect(blunder, &mut told),
             Thing::Retry | Thing::Stall => side.wake(blunder, &mut told),
             Thing::Cut => side.cut(blunder, &mut told),
             Thing::FailToConnect => side.fail_to_connect(blunder, &mut told),
             Thing::Lose(wire) => side.lose(wire.into()),
         }
-        for (tag, answer) in told {
-            if let Some(input) = self.heard(NodeId::new(master), tag, answer) {
+        for said in told {
+            if let Some(input) = self.heard(NodeId::new(master), said) {
                 self.claim(input);
             }
         }
