@@ -6,7 +6,7 @@
 //! say that it can.
 //!
 //! What lives here is the course of it; `talker.rs` is the conversation, bounded against any driver;
-//! `keys.rs` looks at the masters; `manners.rs`, `grant.rs`, `hold.rs`, `again.rs` and
+//! `keys.rs` looks at the masters; `manners.rs`, `grant.rs`, `hold.rs`, `again.rs`, `fair.rs` and
 //! `trouble.rs` have the checks.
 
 use std::io::Write;
@@ -19,6 +19,7 @@ use crate::process::shown;
 use crate::talk::{Answer, Can, Options};
 
 mod again;
+mod fair;
 mod grant;
 mod hold;
 mod keys;
@@ -57,6 +58,8 @@ type Check = fn(&mut Session) -> Result<Verdict, Fault>;
 
 /// What the checks share.
 struct Session {
+    /// How a process of it is started.
+    command: String,
     talker: Talker,
     keys: Keys,
     can: Vec<Can>,
@@ -76,7 +79,7 @@ struct Grant {
     value: Option<Vec<u8>>,
 }
 
-const CHECKS: [(&str, Check); 22] = [
+const CHECKS: [(&str, Check); 23] = [
     ("ready", manners::ready),
     ("acquire", grant::acquire),
     ("stamps", grant::stamps),
@@ -95,6 +98,7 @@ const CHECKS: [(&str, Check); 22] = [
     ("expired lease", hold::expired),
     ("wait", grant::wait),
     ("cancel", manners::cancel),
+    ("fair", fair::fair),
     ("unknown op", manners::unknown),
     ("no quorum", trouble::no_quorum),
     ("recovery", trouble::recovery),
@@ -109,7 +113,8 @@ pub fn check(command: &str, out: &mut dyn Write) -> Result<bool, String> {
     let masters = Masters::start(MASTERS).map_err(|error| error.to_string())?;
     let talker = Talker::start(command, &masters.urls(), &OPTIONS)?;
     let keys = Keys::new(masters);
-    let mut session = Session { talker, keys, can: Vec::new(), grant: None };
+    let command = command.to_owned();
+    let mut session = Session { command, talker, keys, can: Vec::new(), grant: None };
     let mut page = Page { out, all_well: true };
     let mut whole = true;
     for (number, (name, check)) in CHECKS.iter().enumerate() {
@@ -163,6 +168,11 @@ impl Page<'_> {
 impl Session {
     fn can(&self, what: Can) -> bool {
         self.can.contains(&what)
+    }
+
+    /// One more process of it, beside the one that all other checks are about.
+    fn another(&self, options: &Options) -> Result<Talker, Fault> {
+        Talker::start(&self.command, &self.keys.urls(), options).map_err(Fault::Environment)
     }
 }
 

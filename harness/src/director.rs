@@ -17,9 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use redquorum_protocol::wire::LAPSE_MS;
+
 use crate::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
 use crate::name::Name;
-use crate::scenario::{ClockHarm, Harm, ResourceHarm, Scenario, Step, When};
+use crate::scenario::{Client, ClockHarm, Harm, ResourceHarm, Scenario, Step, When};
 use crate::talk::Can;
 use crate::units::nanos;
 
@@ -338,7 +340,11 @@ fn longest_key(scenario: &Scenario) -> Duration {
         _ => Duration::ZERO,
     });
     let own = scenario.longest_ttl().saturating_add(scenario.lock.grace.0);
-    ahead.fold(own, Duration::saturating_add)
+    // Who is gone keeps a place among those who wait for so long.
+    let is_fair = |client: &Client| client.options(&scenario.lock).fair;
+    let fair = scenario.clients.iter().any(is_fair);
+    let place = if fair { Duration::from_millis(LAPSE_MS) } else { Duration::ZERO };
+    ahead.fold(own.max(place), Duration::saturating_add)
 }
 
 /// How far a clock that ran fast until now can be ahead: as it is set right, what was set by it lives for

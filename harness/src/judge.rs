@@ -25,6 +25,7 @@ mod liveness;
 mod maps;
 mod measures;
 mod outcome;
+mod overtaken;
 mod progress;
 mod register;
 mod requests;

@@ -28,7 +28,7 @@ mod words;
 
 pub use embedded::{embedded, embedded_runs};
 
-pub use expect::{Acquires, Cause, Expect, Layer, Wanted};
+pub use expect::{Acquires, Cause, Expect, Layer, Often, Overtaken, Wanted};
 pub use fault::{
     Ahead, Class, ClientHarm, Clients, ClockHarm, End, Fault, Harm, NetHarm, NodeHarm, Nodes,
     ResourceHarm, Role, Side, Touches, When, Which,
@@ -220,6 +220,10 @@ pub struct Client {
     /// same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fencing: Option<bool>,
+    /// Whether it keeps the order of those who wait. Default as the lock says. Clients of one process do the
+    /// same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fair: Option<bool>,
     /// When it begins, counted from the start of the run. Default at once.
     #[serde(default, skip_serializing_if = "Length::is_zero")]
     pub start: Length,
@@ -404,7 +408,8 @@ impl Client {
         };
         let clock_guard = lock.clock_guard.filter(|_| guard.is_some());
         let fencing = self.fencing.unwrap_or(lock.fencing);
-        Lock { guard, clock_guard, fencing, ..lock.clone() }
+        let fair = self.fair.unwrap_or(lock.fair);
+        Lock { guard, clock_guard, fencing, fair, ..lock.clone() }
     }
 
     /// The names that it stands for.

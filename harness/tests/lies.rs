@@ -80,6 +80,21 @@ fn who_hears_nobody_and_does_not_look_is_seen_wherever_it_waits() {
 }
 
 #[test]
+fn who_keeps_no_order_is_seen_where_others_wait() {
+    for (name, lie, part) in [
+        ("fair/queues", Lie::JumpsQueue, "overtaken: late"),
+        ("fair/first-gives-up", Lie::KeepsPlace, "within: a"),
+        ("fair/patient", Lie::LosesPlace, "overtaken: a"),
+    ] {
+        for seed in 0..10 {
+            let verdict = judge(&sim::run(&named(name), seed, lie));
+            let tells = |line: &String| line.starts_with(part);
+            assert!(verdict.differences.iter().any(tells), "{lie}, seed {seed}: {verdict:?}");
+        }
+    }
+}
+
+#[test]
 fn handles_that_are_not_counted_or_not_looked_at_are_seen() {
     let seen = |name: &str, lie: Lie, layer: Layer| {
         let run = runs().into_iter().find(|run| run.name == name).expect("it is there");

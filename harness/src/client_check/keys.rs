@@ -22,6 +22,10 @@ impl Keys {
         self.masters.len()
     }
 
+    pub(super) fn urls(&self) -> Vec<String> {
+        self.masters.urls()
+    }
+
     pub(super) fn quorum(&self) -> usize {
         self.len() / 2 + 1
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::RngExt as _;
 use redis::Value;
 use redquorum_protocol::wire::{Command, GUARD_SCRIPTS, SCRIPTS, channel_of, counter_of};
-use redquorum_protocol::{Call, Fence, Key, TOKEN_LEN, Token};
+use redquorum_protocol::{Call, Fence, Key, TOKEN_LEN, Ticket, Token};
 
 use super::finding::{Finding, Level};
 use super::said::{Asked, Unreached, Visit};
@@ -41,6 +41,7 @@ pub(super) enum What {
     Unsubscribe,
     Publish,
     NumSub,
+    Line,
 }
 
 /// What is lost without one of the commands of wake-ups, and how to allow them.
@@ -113,6 +114,11 @@ impl What {
                 "a process hands its leases on among its own tasks without end while others wait",
                 ALLOW_WAKE_UPS,
             ),
+            Self::Line => (
+                "the script of lines",
+                "who waits for a lock that is fair is served in no order",
+                "if the lock is fair: allow +evalsha +time +hset +hgetall +hdel +pexpire +exists +get +pttl and the keys redquorum:line:*",
+            ),
         }
     }
 
@@ -157,6 +163,7 @@ pub(super) fn attempt(
             note(What::Release, expect(line, &keys.delete(), "1")?);
         }
         note(What::Fenced, fenced(line, &keys)?);
+        note(What::Line, stood(line, &keys.key)?);
     }
     // Works also where scripts do not, or the key would stay for its TTL.
     line.ask(&["DEL", &name])?.ok();
@@ -274,6 +281,22 @@ fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<Asked<()>, Unreached> {
     Ok(Ok(()))
 }
 
+/// Two stand in line, and leave it. What is left where they cannot lapses in some seconds.
+fn stood(line: &mut Line<'_>, key: &Key) -> Result<Asked<()>, Unreached> {
+    let stand = |ticket| Command::Stand { key: key.clone(), ticket, number: 0 };
+    let leave = |ticket| Command::StepOut { key: key.clone(), ticket, call: true };
+    let [first, second] = [1, 2].map(Ticket::new);
+    // Each its number, and how many come before it.
+    let all =
+        [(stand(first), "10"), (stand(second), "21"), (leave(first), "0"), (leave(second), "0")];
+    for (command, wanted) in all {
+        if let Err(text) = expect(line, &command, wanted)? {
+            return Ok(Err(text));
+        }
+    }
+    Ok(Ok(()))
+}
+
 fn load(
     line: &mut Line<'_>,
     scripts: &[redquorum_protocol::wire::Script],
@@ -359,6 +382,7 @@ mod tests {
             (What::Unsubscribe, true, Level::Warn, "+unsubscribe"),
             (What::Publish, true, Level::Warn, "&redquorum:free:*"),
             (What::NumSub, true, Level::Warn, "+pubsub|numsub"),
+            (What::Line, true, Level::Warn, "redquorum:line:*"),
             (What::OneServer, false, Level::Error, "address of the master itself"),
         ];
         for (what, guarded, level, part) in table {

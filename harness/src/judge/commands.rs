@@ -11,6 +11,8 @@ use super::world::World;
 
 /// Keys of the lock's own books, which are no locks.
 pub(super) const BOOKS: &str = "redquorum:";
+/// Those of them in which nobody stands when all is over.
+pub(super) const LINES: &str = "redquorum:line:";
 /// A master that runs executes what it was sent within this time, on however busy a machine.
 const SETTLED: Ns = 1_000 * MS;
 /// Commands that look at a key and leave it alone.

@@ -323,6 +323,16 @@ impl<'a> Faults<'a> {
         })
     }
 
+    /// When faults began to keep a process from telling a master something, and when they no longer did.
+    pub(super) fn unheard(&self, process: &str, node: usize) -> impl Iterator<Item = Ns> {
+        let hit =
+            self.strikes.iter().filter(move |it| it.hits_link(process, node) && it.hits_requests());
+        hit.flat_map(|strike| {
+            let over = strike.span().to;
+            [strike.at.to, over.saturating_add(strike.grace())]
+        })
+    }
+
     /// Whether requests of a process to a master may have been sent twice by an instant: then one may
     /// be executed again behind its own clean-up, and much later if the master stood still.
     pub(super) fn repeats(&self, process: &str, node: usize, by: Ns) -> bool {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::history::{Event, Left, Ns, Phase};
 use crate::scenario::{Cause, Layer};
 
-use super::commands::BOOKS;
+use super::commands::{BOOKS, LINES};
 use super::time::{self, Ms};
 use super::{Case, Finding, Seen};
 
@@ -24,8 +24,8 @@ fn finding(seen: Seen, line: String, from: Ns, to: Ns) -> Finding {
     Finding { layer: Layer::Hygiene, seen, story: vec![line], causes, from, to }
 }
 
-/// What is left on the masters. They are asked again until they are clean, or until the longest
-/// TTL is over: the last word counts.
+/// What is left on the masters. They are asked again until they are clean, or until the longest TTL is over, and
+/// every place in a line: the last word counts.
 fn left(case: &Case<'_>) -> Vec<Finding> {
     let world = &case.world;
     let from = world.began(Phase::Settle).unwrap_or(world.end);
@@ -42,6 +42,14 @@ fn left(case: &Case<'_>) -> Vec<Finding> {
             findings.push(finding(Seen::Inconclusive, line, from, *ns));
             continue;
         };
+        for line in keys.iter().filter(|left| left.key.starts_with(LINES)) {
+            let line = format!(
+                "master {node} still has {} at {}: places of those who are long gone lapse",
+                line.key,
+                Ms(*ns)
+            );
+            findings.push(finding(Seen::Violated, line, from, *ns));
+        }
         let left = keys.iter().filter(|left| !left.key.starts_with(BOOKS));
         for Left { key, value, ttl_ms } in left.filter(|left| !is_wanted(case, &left.value, *ns)) {
             let whose = case.keys.setter(value).unwrap_or("nobody known");

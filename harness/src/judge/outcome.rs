@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Event, Phase, Record};
-use crate::scenario::{Acquires, Cause, Layer, Wanted};
+use crate::scenario::{Acquires, Cause, Layer, Often, Overtaken, Wanted};
 use crate::talk::Why;
 
 use super::requests::Request;
 use super::time::{self, Ms};
-use super::{Case, Outcome, Seen, stamps};
+use super::{Case, Outcome, Seen, overtaken, stamps};
 
 /// What deviates.
 #[derive(Default)]
@@ -42,6 +42,7 @@ pub(super) fn of(
     margins(case, &mut lines);
     within(case, &mut lines);
     commands(case, &mut lines);
+    overtaken(case, &mut lines);
     faults(case, &mut lines);
     for line in stamps::check(case) {
         lines.add(Outcome::Differs, line);
@@ -214,6 +215,37 @@ fn commands(case: &Case<'_>, lines: &mut Lines) {
             lines.unexpected = true;
             let line = format!("commands: {name} sent {count}, expected at most {most}");
             lines.add(Outcome::Differs, line);
+        }
+    }
+}
+
+fn overtaken(case: &Case<'_>, lines: &mut Lines) {
+    for (name, wanted) in &case.world.scenario.expect.overtaken {
+        let Some(worst) = overtaken::most(case, &acquires_of(case, name)) else {
+            let line = format!("overtaken: {name} never stood in line");
+            lines.add(Outcome::NotSeen, line);
+            continue;
+        };
+        let (client, asked, since) = (worst.request.client, worst.request.asked, worst.since);
+        let times = worst.times;
+        match *wanted {
+            Overtaken::AtMost(most) if times > most => {
+                lines.unexpected = true;
+                let line = format!(
+                    "overtaken: {client} asked at {}, and stood in line from {} on: {} got it \
+                     {times} times before, though it came later each time, expected at most {most}",
+                    Ms(asked),
+                    Ms(since),
+                    worst.by.unwrap_or("nobody")
+                );
+                lines.add(Outcome::Differs, line);
+            }
+            Overtaken::Is(Often::Some) if times == 0 => {
+                let line =
+                    format!("overtaken: {name} never was, expected some who came later first");
+                lines.add(Outcome::NotSeen, line);
+            }
+            _ => {}
         }
     }
 }

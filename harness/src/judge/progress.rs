@@ -26,6 +26,7 @@ use occupied::Occupants;
 
 mod blocks;
 mod kept;
+mod line;
 mod occupied;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
@@ -61,6 +62,9 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             } else {
                 (busy, bound)
             };
+            // And those who are gone, until they are passed over.
+            let stood = all().filter_map(|of| line::kept_until(case, request, of, within)).max();
+            let busy = busy.max(stood);
             let looks = if is_unsaid(case, request, resource, ended) { LOOKS } else { 0 };
             let bound = bound.saturating_add(looks);
             let blocks = blocks.get_or_insert_with(|| Blocks::of(case));

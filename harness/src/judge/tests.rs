@@ -20,6 +20,7 @@ mod keys;
 mod lists;
 mod liveness;
 mod outcome;
+mod overtaken;
 mod progress;
 mod register;
 mod run;

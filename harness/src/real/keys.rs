@@ -1,7 +1,7 @@
 //! The keys of a master, asked of itself and not through the network of faults. Only where nothing
 //! is to be judged any more, or yet: a read lets a master notice that a key has expired.
 
-use redquorum_protocol::wire::RESERVED;
+use redquorum_protocol::wire::{RESERVED, line_of};
 use redquorum_rig::{Cluster, Reply};
 
 /// A key on a master.
@@ -14,7 +14,8 @@ pub(crate) struct Key {
     pub(crate) ttl_ms: Option<u64>,
 }
 
-/// All keys of a master but the lock's own, which stay by design, or why it could not be asked.
+/// All keys of a master, or why it could not be asked: but for the lock's own that stay by design, which those do
+/// not in which its clients wait.
 pub(crate) fn of(cluster: &dyn Cluster, node: usize) -> Result<Vec<Key>, String> {
     let ask = |words: &[&[u8]]| cluster.command(node, words).map_err(|error| error.to_string());
     let names = match ask(&[b"KEYS", b"*"])? {
@@ -24,7 +25,7 @@ pub(crate) fn of(cluster: &dyn Cluster, node: usize) -> Result<Vec<Key>, String>
     let mut keys = Vec::new();
     for name in names {
         let Reply::Bulk(name) = name else { continue };
-        if name.starts_with(RESERVED) {
+        if name.starts_with(RESERVED) && !name.starts_with(&line_of(b"")) {
             continue;
         }
         let ttl_ms = match ask(&[b"PTTL", &name])? {

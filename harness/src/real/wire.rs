@@ -39,6 +39,8 @@ enum Kind {
     },
     /// Looks at the marker and the vigil of a guarded lock, which are no lock's keys.
     Watch,
+    /// Asks for a place in the line of a resource, or leaves it: the key of that stays as it is.
+    Line,
     Other,
 }
 
@@ -62,14 +64,10 @@ impl Scripts {
                 Act::Keep { key: key(), token: None, ttl_ms }
             }
             "EVAL" | "EVALSHA" | "EVAL_RO" | "EVALSHA_RO" | "FCALL" => {
-                let kind = match name.as_str() {
-                    "EVAL" | "EVAL_RO" => words.first().map_or(Kind::Other, |text| kind_of(text)),
-                    _ => words.first().map_or(Kind::Other, |sha| self.kind(sha)),
-                };
-                if kind == Kind::Watch {
-                    return None;
+                match self.kind_in(&name, words) {
+                    Kind::Watch | Kind::Line => return None,
+                    kind => scripted(kind, words, &name),
                 }
-                scripted(kind, words, &name)
             }
             // Reads and housekeeping change nothing.
             "GET" | "PTTL" | "TTL" | "EXISTS" | "PING" | "AUTH" | "SELECT" | "HELLO" | "CLIENT"
@@ -91,8 +89,15 @@ impl Scripts {
             Some(Act::Set { .. } | Act::Certify { .. }) => Class::Acquire,
             Some(Act::Keep { .. }) => Class::Extend,
             Some(Act::Delete { .. }) => Class::Release,
+            None if self.is_about_a_line(command) => Class::Line,
             _ => Class::Any,
         }
+    }
+
+    fn is_about_a_line(&self, command: &[Vec<u8>]) -> bool {
+        let Some((name, words)) = command.split_first() else { return false };
+        let name = String::from_utf8_lossy(name).to_ascii_uppercase();
+        name.starts_with("EVAL") && self.kind_in(&name, words) == Kind::Line
     }
 
     /// Learns from a reply to `SCRIPT LOAD`, and from `EVAL`: a master remembers that script, too,
@@ -111,6 +116,15 @@ impl Scripts {
             && let Some(sha) = reply.text()
         {
             unpoisoned(&self.known).insert(sha.to_ascii_lowercase(), kind_of(text));
+        }
+    }
+
+    /// What the script does that a command calls or brings.
+    fn kind_in(&self, name: &str, words: &[Vec<u8>]) -> Kind {
+        let Some(script) = words.first() else { return Kind::Other };
+        match name {
+            "EVAL" | "EVAL_RO" => kind_of(script),
+            _ => self.kind(script),
         }
     }
 
@@ -196,6 +210,7 @@ fn kind_of(text: &[u8]) -> Kind {
         (wire::CERTIFY, Kind::Certify { compares: true }),
         (wire::GUARDED, Kind::Set),
         (wire::WATCH, Kind::Watch),
+        (wire::LINE, Kind::Line),
     ];
     if let Some((_, kind)) = ours.iter().find(|(script, _)| script.source.as_bytes() == text) {
         return *kind;
@@ -296,6 +311,30 @@ mod tests {
             format!("EVALSHA {} 2 {boot} redquorum:vigil a a_3000 x 9000 y", wire::WATCH.sha1);
         assert_eq!(scripts.act(&words(&watch)), None);
         assert_eq!(scripts.class(&words(&watch)), Class::Any);
+    }
+
+    #[test]
+    fn what_is_about_a_line_is_no_act_and_a_release_beside_one_is() {
+        let scripts = Scripts::default();
+        let (key, line) = ("L", "redquorum:line:L");
+        let channel = "redquorum:free:L";
+        let stand = format!("EVALSHA {} 2 {key} {line} 17 0 3000", wire::LINE.sha1);
+        assert_eq!(scripts.class(&words(&stand)), Class::Any, "a script that nobody has seen");
+        for script in [wire::LINE, wire::DELETE] {
+            let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source.into()];
+            scripts.learn(&load, &Reply::Bulk(script.sha1.into()));
+        }
+        let leave = format!("EVALSHA {} 2 {key} {line} 17 0 0 {channel}", wire::LINE.sha1);
+        for sent in [stand, leave] {
+            assert_eq!(scripts.act(&words(&sent)), None);
+            assert_eq!(scripts.class(&words(&sent)), Class::Line);
+        }
+        let release = format!("EVALSHA {} 1 {key} t {channel} 1 {line}", wire::DELETE.sha1);
+        let act = Act::Delete { key: key.into(), token: Some("t".into()) };
+        assert_eq!(scripts.act(&words(&release)), Some(act.clone()));
+        assert_eq!(scripts.class(&words(&release)), Class::Release);
+        // One, and how many listen.
+        assert_eq!(outcome(&act, &Reply::Integer(4)), Some(Outcome::Done));
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl LyingClaim {
                 }
             }
             let wanted = effects.into_iter().filter(|effect| self.wants(effect));
-            out.extend(wanted.map(|effect| self.made_of(effect)));
+            wanted.for_each(|effect| self.make_of(effect, out));
         }
     }
 
@@ -180,7 +180,11 @@ impl LyingClaim {
             Input::Abandon if self.lie == Lie::LeaksCancelled => Vec::new(),
             // It counts nothing; that there is one more is told all the same.
             Input::Reenter if self.lie == Lie::FirstReleaseFrees => Vec::new(),
-            Input::Heard { word: Word::Free, .. } if self.lie == Lie::DeafForEver => Vec::new(),
+            Input::Heard { word: Word::Free | Word::Next(_), .. }
+                if self.lie == Lie::DeafForEver =>
+            {
+                Vec::new()
+            }
             other => vec![other],
         }
     }
@@ -336,19 +340,23 @@ impl LyingClaim {
             (Lie::ServerTwice, Effect::Send { node, .. } | Effect::Settle { node, .. }) => {
                 node.index() != 1
             }
+            (Lie::KeepsPlace, Effect::StepOut { .. }) => false,
             _ => true,
         }
     }
 
     /// What it makes of what the machine wants.
-    fn made_of(&self, effect: Effect) -> Effect {
-        match effect {
-            Effect::Settle { node, step: step @ Step::Cleanup(_), token, call: Call::Nobody }
-                if self.lie == Lie::CallsAlways =>
-            {
-                Effect::Settle { node, step, token, call: Call::Everybody }
+    fn make_of(&self, effect: Effect, out: &mut Vec<Effect>) {
+        match (self.lie, effect) {
+            (
+                Lie::CallsAlways,
+                Effect::Settle { node, step: step @ Step::Cleanup(_), token, call: Call::Nobody },
+            ) => out.push(Effect::Settle { node, step, token, call: Call::Everybody }),
+            (Lie::LosesPlace, Effect::Stand { node, step, ticket, .. }) => {
+                out.push(Effect::StepOut { node, ticket, call: false });
+                out.push(Effect::Stand { node, step, ticket, number: 0 });
             }
-            other => other,
+            (_, effect) => out.push(effect),
         }
     }
 

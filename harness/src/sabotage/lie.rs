@@ -83,11 +83,17 @@ pub enum Lie {
     DeafForEver,
     /// It has all who wait called when an attempt failed, too.
     CallsAlways,
+    /// It is told to keep the order of those who wait, and does not.
+    JumpsQueue,
+    /// It keeps its place in the line when it gives up, and when it has what it waited for.
+    KeepsPlace,
+    /// It goes back to the end of the line whenever it asks whose turn it is.
+    LosesPlace,
 }
 
 impl Lie {
     /// All of them, the honest one first.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 36] = [
         Self::None,
         Self::NoDeadlineCheck,
         Self::T0AfterFirstReply,
@@ -121,6 +127,9 @@ impl Lie {
         Self::KeepsSome,
         Self::DeafForEver,
         Self::CallsAlways,
+        Self::JumpsQueue,
+        Self::KeepsPlace,
+        Self::LosesPlace,
     ];
 
     /// Its name on the command line.
@@ -159,6 +168,9 @@ impl Lie {
             Self::KeepsSome => "keeps-some",
             Self::DeafForEver => "deaf-for-ever",
             Self::CallsAlways => "calls-always",
+            Self::JumpsQueue => "jumps-queue",
+            Self::KeepsPlace => "keeps-place",
+            Self::LosesPlace => "loses-place",
         }
     }
 
@@ -198,6 +210,9 @@ impl Lie {
             Self::KeepsSome => "keeps some of several resources while it waits for the others",
             Self::DeafForEver => "hears nobody and looks in vain while it waits",
             Self::CallsAlways => "calls all who wait when an attempt failed, too",
+            Self::JumpsQueue => "keeps no order of those who wait, though it says so",
+            Self::KeepsPlace => "does not leave the line when its wait is over",
+            Self::LosesPlace => "goes to the end of the line whenever it asks whose turn it is",
         }
     }
 
@@ -244,8 +259,8 @@ impl Lie {
 
     /// Whether it does harm inside the assumptions of the lock often enough to be come by. Else a
     /// scenario must be made for it: somebody sets a counter to its end, or messages come in one order
-    /// among very many, or an owner acquires again what it holds, or several resources at once; or what it does
-    /// is busy, and not wrong.
+    /// among very many, or an owner acquires again what it holds, or several resources at once, or waits in line;
+    /// or what it does is busy, and not wrong.
     pub const fn shows_inside(self) -> bool {
         !matches!(
             self,
@@ -256,6 +271,9 @@ impl Lie {
                 | Self::ReentersDead
                 | Self::KeepsSome
                 | Self::CallsAlways
+                | Self::JumpsQueue
+                | Self::KeepsPlace
+                | Self::LosesPlace
         )
     }
 

@@ -141,6 +141,7 @@ impl Around<'_> {
 impl Process {
     /// Starts, and dials all masters.
     pub(crate) fn start(options: Options, nodes: usize, lie: Lie, around: &mut Around<'_>) -> Self {
+        let options = Options { fair: options.fair && lie != Lie::JumpsQueue, ..options };
         let mut process = Self {
             lie,
             options,

@@ -121,6 +121,10 @@ pub struct Expect {
     /// of a client, or by those of a kind together.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub commands: BTreeMap<String, usize>,
+    /// How often any one other process may have got the resource before a client that waited for it, or before any
+    /// of a kind, by acquires that began when that one stood in line.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub overtaken: BTreeMap<String, Overtaken>,
 }
 
 impl Expect {
@@ -163,6 +167,24 @@ pub enum Acquires {
     /// None was granted, and the reason of one names a master that is distrusted, since it may have
     /// forgotten. For locks with a guard.
     Distrusted,
+}
+
+/// How often others who come later may get what somebody waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "how often at most, such as 0, or \"some\"")]
+pub enum Overtaken {
+    /// So often at most, by each process.
+    AtMost(usize),
+    /// `"some"`: at least once, or the run shows nothing.
+    Is(Often),
+}
+
+/// How often, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Often {
+    /// At least once.
+    Some,
 }
 
 /// Why a violation was possible. The name is the fault's; `node-lists`, `late-write`, `bug` and

@@ -1,5 +1,7 @@
 //! Faults, carried out in virtual time: the same enum as on real masters.
 
+use redquorum_protocol::wire::{LAPSE_MS, line_of};
+
 use super::rules::{Harm as Ill, Rule};
 use super::server::Wall;
 use super::wires::WireId;
@@ -245,7 +247,13 @@ impl World {
             value: text_of(token.as_bytes()),
             ttl_ms: Some((expires - wall) / 1_000_000),
         });
-        Some(left.collect())
+        let lines = server.lines(wall).map(|key| Left {
+            key: text_of(&line_of(key)),
+            value: text_of(b""),
+            // At most, whoever asked last.
+            ttl_ms: Some(LAPSE_MS),
+        });
+        Some(left.chain(lines).collect())
     }
 
     /// The masters look for keys that have expired.

@@ -156,9 +156,9 @@ impl Server {
                     }
                 }
                 Request::Lock(Command::StepOut { key, ticket, call }) => {
-                    Reply::Answer(match self.keys.step_out(wall, &key, ticket) {
-                        Ok(free) => {
-                            self.wires.call(&key, free.filter(|_| call), out);
+                    Reply::Answer(match self.keys.step_out(wall, &key, ticket, call) {
+                        Ok(next) => {
+                            self.wires.call(&key, next, out);
                             Answer::Alive
                         }
                         Err(refusal) => refusal,
@@ -366,6 +366,11 @@ impl Server {
     /// with those that have expired and were not looked at since.
     pub fn keys(&self) -> impl Iterator<Item = (&Key, Token, Wall)> {
         self.keys.all().filter(|_| self.up)
+    }
+
+    /// The keys of the resources in whose lines somebody stands.
+    pub fn lines(&self, wall: Wall) -> impl Iterator<Item = &Key> {
+        self.keys.lines(wall).filter(|_| self.up)
     }
 }
 

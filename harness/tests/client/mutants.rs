@@ -14,6 +14,7 @@ use crate::talk::{Client, acquire, await_having, having, mutant, step};
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: the_honest_one_is_accepted,
+        with_masters: who_keeps_no_order_is_not_fair,
         with_masters: all_are_granted_what_is_free,
         with_masters: no_deadline_check_takes_a_lease_that_is_over,
         with_masters: small_quorum_is_granted_by_a_minority,
@@ -40,6 +41,18 @@ fn the_honest_one_is_accepted() {
     let well = check(&mutant("none").join(" "), &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(well && !page.contains("skipped"), "{page}");
+}
+
+fn who_keeps_no_order_is_not_fair() {
+    for lie in [Lie::JumpsQueue, Lie::KeepsPlace] {
+        let mut page = Vec::new();
+        let well = check(&mutant(lie.name()).join(" "), &mut page).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        assert!(
+            !well && page.contains("wrong    fair: 3 processes that are told"),
+            "{lie}: {page}"
+        );
+    }
 }
 
 fn all_are_granted_what_is_free() {

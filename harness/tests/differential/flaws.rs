@@ -40,9 +40,17 @@ enum Flaw {
     DeafToItself,
     /// Who deletes is told behind its answer.
     TellsBehindAnswer,
+    /// Listeners are not told who is first in the line.
+    NamesNobody,
+    /// Who leaves a line tells nobody.
+    LeavesInSilence,
+    /// Who leaves a line keeps its place.
+    KeepsPlaces,
+    /// Nobody gets a number behind those of the others.
+    AllAtOne,
 }
 
-const ALL: [Flaw; 13] = [
+const ALL: [Flaw; 17] = [
     Flaw::ExpiryOffByOne,
     Flaw::RestartRemembers,
     Flaw::RepeatRenews,
@@ -56,6 +64,10 @@ const ALL: [Flaw; 13] = [
     Flaw::ListensForEver,
     Flaw::DeafToItself,
     Flaw::TellsBehindAnswer,
+    Flaw::NamesNobody,
+    Flaw::LeavesInSilence,
+    Flaw::KeepsPlaces,
+    Flaw::AllAtOne,
 ];
 
 struct Flawed {
@@ -98,8 +110,16 @@ impl Flawed {
             (Flaw::CountingCalls, Command::Delete { key, token, call: Call::Counted }) => {
                 Command::Delete { key, token, call: Call::Everybody }
             }
-            (Flaw::CallsAreCounts, Command::Delete { key, token, call: Call::Everybody }) => {
-                Command::Delete { key, token, call: Call::Counted }
+            (
+                Flaw::CallsAreCounts,
+                Command::Delete { key, token, call: Call::Everybody | Call::Next },
+            ) => Command::Delete { key, token, call: Call::Counted },
+            (Flaw::LeavesInSilence, Command::StepOut { key, ticket, .. }) => {
+                Command::StepOut { key, ticket, call: false }
+            }
+            (Flaw::KeepsPlaces, Command::StepOut { .. }) => Command::Ping,
+            (Flaw::AllAtOne, Command::Stand { key, ticket, number: 0 }) => {
+                Command::Stand { key, ticket, number: 1 }
             }
             (_, command) => command,
         })
@@ -110,7 +130,7 @@ impl Flawed {
         let mut from = 0;
         while let Some(index) = out[from..].iter().position(|it| matches!(it, Event::Freed(..))) {
             let index = from + index;
-            let Event::Freed(told, _) = out[index] else { unreachable!("it is one") };
+            let Event::Freed(told, ..) = out[index] else { unreachable!("it is one") };
             let answer = |it: &Event| matches!(it, Event::Reply(..));
             let next = out[index..].iter().position(answer).map(|next| index + next);
             from = index + 1;
@@ -178,6 +198,13 @@ impl Master for Flawed {
         let from = out.len();
         self.server.turn(wall, connections, out);
         self.tell_itself(out);
+        if self.flaw == Flaw::NamesNobody {
+            let names = out[from..].iter_mut().filter_map(|event| match event {
+                Event::Freed(_, _, next) => Some(next),
+                _ => None,
+            });
+            names.for_each(|next| *next = None);
+        }
         let mut refused = Vec::new();
         for event in &mut out[from..] {
             let Event::Reply(of, reply) = event else { continue };

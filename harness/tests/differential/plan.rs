@@ -7,7 +7,7 @@ use redquorum_harness::sabotage::Laxity;
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::Request;
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Token};
+use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Ticket, Token};
 
 /// Connections that are used at the same time.
 pub(crate) const SLOTS: usize = 4;
@@ -121,7 +121,14 @@ fn lax(command: Command) -> Request {
 }
 
 fn call(random: &mut Random) -> Call {
-    random.of(&[Call::Nobody, Call::Counted, Call::Everybody, Call::Everybody])
+    random.of(&[
+        Call::Nobody,
+        Call::Counted,
+        Call::Everybody,
+        Call::Everybody,
+        Call::Next,
+        Call::Next,
+    ])
 }
 
 /// What only a listener says. Each time with its greeting, so that any step can be left out: without it
@@ -152,8 +159,9 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
             Ask::Say(lax(Command::Certify { key, token, fence }))
         }
         340..450 => lock(Command::Delete { key, token: token(random), call: call(random) }),
-        450..540 => lock(guards(random, key)),
-        540..650 => lock(Command::Keep {
+        450..500 => lock(guards(random, key)),
+        500..600 => lock(waits(random, key)),
+        600..650 => lock(Command::Keep {
             key,
             token: token(random),
             ttl_ms: ttl(random),
@@ -174,6 +182,15 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
         }
         975..985 if slot >= LISTENERS => Ask::Say(Request::Hello),
         _ => Ask::Kill(random.below(SLOTS)),
+    }
+}
+
+/// What those say who stand in line: few of them, so that they meet.
+fn waits(random: &mut Random, key: Key) -> Command {
+    let ticket = Ticket::new(random.of(&[1, 2, 9, 10, MAX_NUMBER]));
+    match random.below(10) {
+        0..7 => Command::Stand { key, ticket, number: random.of(&[0, 0, 0, 1, 2, 3, 1_000]) },
+        _ => Command::StepOut { key, ticket, call: random.below(2) == 0 },
     }
 }
 
@@ -215,7 +232,7 @@ fn asks(random: &mut Random, slot: usize) -> Vec<Ask> {
 fn change(random: &mut Random) -> i64 {
     let size = match random.below(10) {
         0..6 => random.of(&[MS / 10, MS / 2, MS - 1, MS, MS + 1, 2 * MS, 4 * MS]),
-        6..9 => random.of(&[15 * MS, 990 * MS, 1000 * MS, 1010 * MS, 4990 * MS]),
+        6..9 => random.of(&[15 * MS, 990 * MS, 1000 * MS, 1010 * MS, 3000 * MS, 4990 * MS]),
         _ => random.of(&[9_999 * MS, 61_000 * MS, 3_600_000 * MS, 86_400_001 * MS]),
     };
     if random.below(3) == 0 { -size } else { size }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::{Close, Event, Reply, Request, Server};
 use redquorum_protocol::wire::{Command, KEEP};
-use redquorum_protocol::{Answer, Call, Cause, Key, Token};
+use redquorum_protocol::{Answer, Call, Cause, Key, Ticket, Token};
 use redquorum_rig::trials::{Case, with_masters};
 use redquorum_rig::{ClockChange, Masters};
 
@@ -128,6 +128,8 @@ fn loading() {
         Request::Lock(Command::Delete { key: key(0), token, call: Call::Everybody }),
         Request::Lock(Command::Delete { key: key(0), token, call: Call::Nobody }),
         Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true, fence: None }),
+        Request::Lock(Command::Stand { key: key(0), ticket: Ticket::new(1), number: 0 }),
+        Request::Lock(Command::StepOut { key: key(0), ticket: Ticket::new(1), call: true }),
         Request::Lock(Command::Ping),
         Request::Lock(Command::Load(KEEP)),
         Request::Lock(Command::Kill { client_id: u64::MAX >> 1 }),
@@ -259,7 +261,9 @@ fn ends() {
         let on = |of| {
             let said = out.iter().filter_map(move |event| match event {
                 Event::Reply(it, reply) => (*it == of).then(|| reply.clone()),
-                Event::Freed(it, key) => (*it == of).then(|| Reply::Freed(key.clone())),
+                Event::Freed(it, key, next) => {
+                    (*it == of).then(|| Reply::Freed(key.clone(), *next))
+                }
                 Event::Dropped(_) => None,
             });
             said.collect::<Vec<_>>()
@@ -305,12 +309,15 @@ fn itself() {
         .into_iter()
         .map(|event| match event {
             Event::Reply(_, reply) => reply,
-            Event::Freed(_, key) => Reply::Freed(key),
+            Event::Freed(_, key, next) => Reply::Freed(key, next),
             Event::Dropped(_) => panic!("it is dropped"),
         })
         .collect();
     assert_eq!(real, model);
-    assert_eq!(real[3..], [Reply::Freed(key(0)), Reply::Answer(Answer::Freed { listeners: 1 })]);
+    assert_eq!(
+        real[3..],
+        [Reply::Freed(key(0), None), Reply::Answer(Answer::Freed { listeners: 1 })]
+    );
 }
 
 /// Which is why a link remembers the run id with the client's.

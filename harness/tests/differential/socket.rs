@@ -199,8 +199,11 @@ fn reply(request: &Request, frame: &Frame<'_>) -> Reply {
 
 /// What a master says unasked.
 fn unasked(frame: &Frame<'_>) -> Option<Reply> {
-    let key = || freed(frame).unwrap_or_else(|| panic!("unasked: {frame:?}"));
-    is_unasked(frame).then(|| Reply::Freed(key().into()))
+    let freed = || freed(frame).unwrap_or_else(|| panic!("unasked: {frame:?}"));
+    is_unasked(frame).then(|| {
+        let (key, next) = freed();
+        Reply::Freed(key.into(), next)
+    })
 }
 
 fn read(command: &Command, frame: &Frame<'_>) -> Answer {

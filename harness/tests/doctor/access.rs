@@ -10,6 +10,7 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters: a_user_who_may_load_no_scripts_is_told_what_to_allow,
         with_masters: the_least_permissions_that_the_docs_name_are_no_error,
         with_masters: what_wakes_who_waits_is_asked_for_by_name,
+        with_masters: what_keeps_those_in_order_who_wait_is_asked_for,
         with_masters: a_wrong_and_a_missing_password_are_told_apart_and_not_repeated,
     ]
 }
@@ -59,15 +60,38 @@ fn the_least_permissions_that_the_docs_name_are_no_error() {
     assert!(said.findings.iter().any(asks), "{said:#?}");
 }
 
+/// The warnings about permissions.
+fn warned(urls: &[String], options: &[&str]) -> Vec<String> {
+    let (_, said) = examine(urls, options);
+    let found = said.findings.into_iter().filter(|found| found.check == "permissions");
+    found.filter(|it| it.level == "warn").map(|it| it.text).collect()
+}
+
+/// The least that a plain lock needs, and what docs/wire.md says that a fair one needs besides.
+fn what_keeps_those_in_order_who_wait_is_asked_for() {
+    let masters = masters(1);
+    let docs = include_str!("../../../docs/wire.md");
+    let plain = docs.lines().find_map(|line| line.strip_prefix("ACL SETUSER locks on >password "));
+    let fair = ["~redquorum:line:lock:*", "+time +hset +hgetall +hdel +exists"];
+    assert!(docs.contains(&format!("a `fair` lock `{}` and `{}`", fair[0], fair[1])));
+    let all = format!("{} {}", plain.unwrap(), fair.join(" "));
+    let about_lines = |acl: &str| {
+        let warned = warned(&urls(&masters, &format!("resetkeys {acl}")), &["--prefix", "lock:"]);
+        let mut about = warned.into_iter().filter(|text| text.starts_with("the script of lines"));
+        about.next()
+    };
+    assert_eq!(about_lines(&all), None);
+    for forbidden in ["-time", "-hset", "-hgetall", "-hdel", "-exists", "resetkeys ~lock:*"] {
+        let warned = about_lines(&format!("{all} {forbidden}"));
+        assert!(warned.is_some(), "{forbidden}");
+    }
+}
+
 fn what_wakes_who_waits_is_asked_for_by_name() {
     let masters = masters(1);
     let all = "resetchannels ~* +@all -config|get";
     let urls = urls(&masters, &format!("{all} &redquorum:free:*"));
-    let warned = |urls: &[String]| {
-        let (_, said) = examine(urls, &[]);
-        let found = said.findings.iter().filter(|found| found.check == "permissions");
-        found.filter(|it| it.level == "warn").map(|it| it.text.clone()).collect::<Vec<_>>()
-    };
+    let warned = |urls: &[String]| warned(urls, &[]);
     assert_eq!(warned(&urls), Vec::<String>::new());
     for (forbidden, command) in [
         ("-subscribe", "SUBSCRIBE"),

@@ -7,7 +7,7 @@ use redquorum_rig::trials::{Case, thrice, with_masters};
 use crate::support::{Ended, ask, folder};
 
 /// Which scenario is there for which lie.
-const CAUGHT: [(Lie, &str); 27] = [
+const CAUGHT: [(Lie, &str); 30] = [
     (Lie::NoDeadlineCheck, "pause-in-flight"),
     (Lie::T0AfterFirstReply, "slow-replies"),
     (Lie::WallClock, "client-wall-clock"),
@@ -35,6 +35,9 @@ const CAUGHT: [(Lie, &str); 27] = [
     (Lie::KeepsSome, "several/one-taken"),
     (Lie::DeafForEver, "wake-up-lost"),
     (Lie::CallsAlways, "waiters-at-peace"),
+    (Lie::JumpsQueue, "fair/queues"),
+    (Lie::KeepsPlace, "fair/first-gives-up"),
+    (Lie::LosesPlace, "fair/patient"),
 ];
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -40,7 +40,11 @@ fn read(parts: &[Frame<'_>]) -> Option<Answer> {
 
 /// A line as the script keeps it: for masters that are models of one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Standing(BTreeMap<Ticket, Place>);
+pub struct Standing {
+    places: BTreeMap<Ticket, Place>,
+    /// The last millisecond at which the key is there, with places that have lapsed or not.
+    until: u64,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Place {
@@ -49,47 +53,68 @@ struct Place {
     till: u64,
 }
 
+impl Place {
+    const fn lives(&self, now: u64) -> bool {
+        self.asked <= now && now < self.till
+    }
+}
+
 impl Standing {
     /// Gives a ticket its place until `lapse` milliseconds after `now`, by the master's clock; says its number, and how
     /// many come first.
     pub fn stand(&mut self, now: u64, ticket: Ticket, number: u64, lapse: u64) -> (u64, u64) {
         self.forget(now);
-        let ours = self.0.remove(&ticket).map_or(0, |place| place.number);
-        let last = self.0.values().map(|place| place.number).max().unwrap_or(0);
+        let ours = self.places.remove(&ticket).map_or(0, |place| place.number);
+        let last = self.places.values().map(|place| place.number).max().unwrap_or(0);
         let number = match number.max(ours) {
             0 => last + 1,
             number => number,
         };
-        let ahead = self.0.iter().filter(|(other, it)| (it.number, **other) < (number, ticket));
+        let ahead =
+            self.places.iter().filter(|(other, it)| (it.number, **other) < (number, ticket));
         let ahead = u64::try_from(ahead.count()).unwrap_or(u64::MAX);
-        self.0.insert(ticket, Place { number, asked: now, till: now + lapse });
+        self.places.insert(ticket, Place { number, asked: now, till: now + lapse });
+        self.until = now + lapse;
         (number, ahead)
     }
 
     /// Takes a place away. Says who is first then.
     pub fn step_out(&mut self, now: u64, ticket: Ticket) -> Option<Ticket> {
-        self.0.remove(&ticket);
+        self.forget(now);
+        self.places.remove(&ticket);
         self.first(now)
     }
 
-    /// Who comes first.
-    pub fn first(&mut self, now: u64) -> Option<Ticket> {
-        self.forget(now);
-        self.0.iter().map(|(ticket, place)| (place.number, *ticket)).min().map(|(_, first)| first)
+    /// Who comes first. That is only a look: whoever has lapsed is there again if the clock is set back.
+    pub fn first(&self, now: u64) -> Option<Ticket> {
+        let lives = |(_, place): &(&Ticket, &Place)| self.is_there(now) && place.lives(now);
+        let living = self.places.iter().filter(lives);
+        living.map(|(ticket, place)| (place.number, *ticket)).min().map(|(_, first)| first)
     }
 
     /// The number of a ticket that has a place.
     pub fn number(&self, ticket: Ticket) -> Option<u64> {
-        self.0.get(&ticket).map(|place| place.number)
+        self.places.get(&ticket).map(|place| place.number)
     }
 
-    /// Whether nobody stands there.
+    /// Whether nobody has a place, lapsed or not: then there is no key.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.places.is_empty()
+    }
+
+    /// Whether the key has not expired.
+    pub const fn is_there(&self, now: u64) -> bool {
+        now <= self.until
+    }
+
+    /// Whether somebody's place has lapsed, which the script takes away first.
+    pub fn has_lapsed(&self, now: u64) -> bool {
+        self.is_there(now) && self.places.values().any(|place| !place.lives(now))
     }
 
     fn forget(&mut self, now: u64) {
-        self.0.retain(|_, place| place.asked <= now && now < place.till);
+        let is_there = self.is_there(now);
+        self.places.retain(|_, place| is_there && place.lives(now));
     }
 }
 
@@ -131,6 +156,8 @@ mod tests {
         let mut line = Standing::default();
         line.stand(1_000, ticket(1), 0, LAPSE);
         line.stand(1_000, ticket(2), 0, LAPSE);
+        assert_eq!(line.first(10), None);
+        assert_eq!(line.first(1_000), Some(ticket(1)), "a look takes nobody's place");
         assert_eq!(line.stand(10, ticket(2), 2, LAPSE), (2, 0));
         assert_eq!(line.stand(10, ticket(1), 1, LAPSE), (1, 0));
         assert_eq!(line.first(10), Some(ticket(1)));

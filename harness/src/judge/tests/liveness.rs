@@ -61,6 +61,12 @@ fn a_key_that_is_left_is_a_leak_unless_it_is_one_of_the_books() {
     assert_eq!(with(&run, Some(&[])).seen(HYGIENE), Seen::Safe);
     assert_eq!(with(&run, Some(&[("redquorum:fence:L", "7")])).seen(HYGIENE), Seen::Safe);
     assert_eq!(with(&run, None).seen(HYGIENE), Seen::Inconclusive);
+    let line = with(&run, Some(&[("redquorum:line:L", "")]));
+    assert_eq!(line.seen(HYGIENE), Seen::Violated);
+    line.tells(
+        HYGIENE,
+        "master 3 still has redquorum:line:L at 615 ms: places of those who are long gone",
+    );
     let verdict = with(&run, Some(&[("L", "t1")]));
     assert_eq!(verdict.seen(HYGIENE), Seen::Violated);
     verdict.because(&[Cause::Bug]).tells(

@@ -20,7 +20,7 @@ fn run(expect: &str, steps: bool) -> Run {
 }
 
 #[track_caller]
-fn expect(run: &Run, outcome: Outcome, differences: &[&str]) {
+pub(super) fn expect(run: &Run, outcome: Outcome, differences: &[&str]) {
     let verdict = run.judge();
     assert_eq!(verdict.differences, differences, "{verdict:#?}");
     assert_eq!(verdict.outcome, outcome);

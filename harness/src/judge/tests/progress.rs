@@ -374,3 +374,23 @@ fn a_guard_may_refuse_who_shares_a_master_with_another_list_and_only_that_one() 
     let new = "[lock]\nguard = \"100ms\"\nttl = \"100ms\"\nblessed = false";
     assert_eq!(refused(new, "c1", "1,2,3", "3,4,5"), Seen::Safe);
 }
+
+#[test]
+fn who_dies_while_it_stands_in_line_is_in_the_way_until_its_place_lapses() {
+    let behind = |more: &str, at: f64| {
+        let mut run = Run::with(more);
+        run.ask(10.0, "c1", "acquire", Some("L"), 20_000);
+        run.struck(100.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
+        let id = run.ask(50.0, "c2", "acquire", Some("L"), 20_000);
+        for node in [1, 2, 3] {
+            run.set("c2", node, "t2", at - 1.0, Some(at - 0.5));
+        }
+        run.granted(at, "c2", id, "t2", at + 1900.0);
+        run.phase(50_000.0, Phase::Heal).judge().seen(PROGRESS)
+    };
+    let fair = "[lock]\nfair = true";
+    // Three seconds, one until somebody looks, and what an acquire may take.
+    assert_eq!(behind(fair, 4800.0), Seen::Safe);
+    assert_eq!(behind(fair, 4802.0), Seen::Violated);
+    assert_eq!(behind("", 4000.0), Seen::Violated);
+}

@@ -214,6 +214,8 @@ pub enum Class {
     Extend,
     /// It deletes a key.
     Release,
+    /// It asks for a place among those who wait, or gives it up: no lock's key is touched.
+    Line,
     /// None: a master says by itself that a resource became free.
     WakeUp,
     /// Anything at all.
@@ -236,11 +238,12 @@ impl FromStr for Class {
             "acquire" => Self::Acquire,
             "extend" => Self::Extend,
             "release" => Self::Release,
+            "line" => Self::Line,
             "wake-up" => Self::WakeUp,
             "any" => Self::Any,
             _ => {
                 return Err(format!(
-                    "`{text}` is no class of messages: write acquire, extend, release, wake-up or any"
+                    "`{text}` is no class of messages: write acquire, extend, release, line, wake-up or any"
                 ));
             }
         })
@@ -253,6 +256,7 @@ impl fmt::Display for Class {
             Self::Acquire => "acquire",
             Self::Extend => "extend",
             Self::Release => "release",
+            Self::Line => "line",
             Self::WakeUp => "wake-up",
             Self::Any => "any",
         })

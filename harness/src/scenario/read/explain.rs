@@ -106,6 +106,9 @@ pub(super) fn shape(message: &str) -> Told {
     if message.starts_with("a number of rounds") {
         return Told::new("wrong type for `loop`", format!("write {message}"));
     }
+    if message.starts_with("how often at most") {
+        return Told::new("wrong type for `overtaken`", format!("write {message}"));
+    }
     own(message)
 }
 

@@ -298,6 +298,7 @@ fn client(id: &str, start: u64, script: Vec<Step>) -> Client {
         nodes: None,
         guard: None,
         fencing: None,
+        fair: None,
         start: length(start),
         script,
         count: 1,

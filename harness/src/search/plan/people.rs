@@ -33,6 +33,7 @@ fn client(dice: &mut Dice, lock: &Lock, number: usize, shared: bool) -> Client {
         nodes: None,
         guard: None,
         fencing: None,
+        fair: None,
         start: of_millis(match dice.below(6) {
             0 | 1 => 0,
             2 => dice.below(4_000),

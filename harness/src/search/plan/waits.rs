@@ -67,6 +67,7 @@ fn member(
         nodes: None,
         guard: None,
         fencing: None,
+        fair: None,
         start: of_millis(start),
         script,
         count: 1,

@@ -35,7 +35,7 @@ impl Stored {
     }
 }
 
-/// Who is first in a line that somebody left, if the resource is free; or why it could not be left.
+/// Who is first in a line that somebody left, if that is to be told; or why it could not be left.
 type StepOut = Result<Option<Option<Ticket>>, Answer>;
 
 const NANOS_PER_MS: u64 = 1_000_000;
@@ -185,9 +185,11 @@ impl Keys {
         }
     }
 
-    /// A place in the line.
+    /// A place in the line. A script that has written something, here that took away who has lapsed, is not
+    /// refused for lack of memory any more.
     fn stand(&mut self, now: u64, key: Key, ticket: Ticket, number: u64) -> Answer {
-        if self.out_of_memory {
+        let has_written = self.line(now, &key).is_some_and(|line| line.has_lapsed(now));
+        if self.out_of_memory && !has_written {
             return error(NO_MEMORY);
         }
         let line = self.stored.lines.entry(key.clone()).or_default();
@@ -197,8 +199,14 @@ impl Keys {
         Answer::Place { number, ahead, holder }
     }
 
-    /// Takes a place away. Whether the resource is free, and who is first then.
-    pub(super) fn step_out(&mut self, wall: Wall, key: &Key, ticket: Ticket) -> StepOut {
+    /// Takes a place away. With `call`, who is first then, if the resource is free.
+    pub(super) fn step_out(
+        &mut self,
+        wall: Wall,
+        key: &Key,
+        ticket: Ticket,
+        call: bool,
+    ) -> StepOut {
         let now = wall / NANOS_PER_MS;
         if self.loading {
             return Err(error(LOADING));
@@ -206,23 +214,33 @@ impl Keys {
         if !self.scripts[LINE] {
             return Err(Answer::Unknown(Cause::NoScript));
         }
-        self.first(wall, key);
-        let next = self.stored.lines.get_mut(key).and_then(|line| line.step_out(now, ticket));
-        // An empty hash is no key.
-        self.first(wall, key);
-        let free = self.found(now, key).is_none();
-        Ok(free.then_some(next))
+        let mut next = None;
+        if let Some(line) = self.line(now, key) {
+            let before = line.clone();
+            next = line.step_out(now, ticket);
+            let (is_over, changed) = (line.is_empty(), *line != before);
+            self.changed |= changed;
+            // An empty hash is no key.
+            if is_over {
+                self.stored.lines.remove(key);
+            }
+        }
+        Ok((call && self.found(now, key).is_none()).then_some(next))
     }
 
     /// Who is the first in the line.
     pub(super) fn first(&mut self, wall: Wall, key: &Key) -> Option<Ticket> {
-        let line = self.stored.lines.get_mut(key)?;
-        let first = line.first(wall / NANOS_PER_MS);
-        if line.is_empty() {
+        let now = wall / NANOS_PER_MS;
+        self.line(now, key)?.first(now)
+    }
+
+    /// A line: one that has expired is deleted by the look at it.
+    fn line(&mut self, now: u64, key: &Key) -> Option<&mut Standing> {
+        if self.stored.lines.get(key).is_some_and(|line| !line.is_there(now)) {
             self.stored.lines.remove(key);
             self.changed = true;
         }
-        first
+        self.stored.lines.get_mut(key)
     }
 
     /// What is about the marker and the vigil.
@@ -428,7 +446,7 @@ impl Keys {
         markers.expire(now);
         locks.retain(|_, entry| !expired(now, *entry));
         counters.retain(|_, (_, last)| now <= *last);
-        lines.retain(|_, line| line.first(now).is_some());
+        lines.retain(|_, line| line.is_there(now));
         self.changed |= self.stored.len() != before;
     }
 
@@ -471,6 +489,12 @@ impl Keys {
             // To the end of that millisecond.
             (key, *token, last.saturating_add(1).saturating_mul(NANOS_PER_MS) - 1)
         })
+    }
+
+    pub(super) fn lines(&self, wall: Wall) -> impl Iterator<Item = &Key> {
+        let now = wall / NANOS_PER_MS;
+        let lines = self.stored.lines.iter();
+        lines.filter(move |(_, line)| line.is_there(now)).map(|(key, _)| key)
     }
 }
 

@@ -102,6 +102,7 @@ pub(super) const fn class_of(command: &Command) -> Class {
         Command::Set { .. } | Command::Guarded { .. } | Command::Certify { .. } => Class::Acquire,
         Command::Keep { .. } => Class::Extend,
         Command::Delete { .. } => Class::Release,
+        Command::Stand { .. } | Command::StepOut { .. } => Class::Line,
         _ => Class::Any,
     }
 }

@@ -147,8 +147,8 @@ impl<'a> Run<'a> {
                 "`{}` and `{}` live in one process and have different locks",
                 other.id, client.id
             );
-            let mend = "write the same `guard` and `fencing` for both, or give each a process of its \
-                        own";
+            let mend = "write the same `guard`, `fencing` and `fair` for both, or give each a process of \
+                        its own";
             self.wrong(&place.key("id"), message, mend);
         }
     }

@@ -86,6 +86,7 @@ impl Run<'_> {
         }
         self.within();
         self.commands();
+        self.overtaken();
     }
 
     /// A client, or all of a kind.
@@ -123,6 +124,28 @@ impl Run<'_> {
             if *most == 0 {
                 let message = format!("`{name}` is to acquire without a command");
                 self.wrong(&at, message, "write how many its process may send at most");
+            }
+        }
+    }
+
+    fn overtaken(&mut self) {
+        let (place, expect) = self.expect.clone();
+        for name in expect.overtaken.keys() {
+            let at = place.key("overtaken").key(name.as_str()).itself();
+            let Some(client) = self.expected(&at, name) else { continue };
+            let waits = |step: &Step| matches!(step, Step::Acquire { wait, .. } if !wait.is_zero());
+            if !self.script(client).iter().any(waits) {
+                let message = format!("`{name}` waits for nothing, and nobody can overtake it");
+                self.wrong(
+                    &at,
+                    message,
+                    "add an `acquire L wait 5s` to its script, or leave it out here",
+                );
+            } else if self.clients.iter().all(|(_, other)| {
+                other.process() == self.clients[client].1.process() && other.count == 1
+            }) {
+                let message = format!("there is no process beside that of `{name}`");
+                self.wrong(&at, message, "add a client that can overtake it, or leave it out here");
             }
         }
     }
