@@ -68,8 +68,8 @@ pub enum Turn {
     /// One of this process gives the lease back in the same instant, and has called nobody. Whoever takes
     /// over calls, if nothing comes of it.
     Heir,
-    /// The same, but it has called: those of other processes come first. The links listen no more for it
-    /// then, and listen anew as it begins: many masters tell those first who have listened for longest.
+    /// The same, but it has called: those of other processes come first. Unless they stand in line, the links listen
+    /// no more for it then, and listen anew as it begins: many masters tell those first who have listened for longest.
     Guest,
 }
 
@@ -296,7 +296,7 @@ impl Acquire {
                 }
                 self.judge_number(now, dice, out);
             }
-            State::Standing if now >= self.round_ends() => self.close_round(now, dice, out),
+            State::Standing if now >= self.standing_ends() => self.close_round(now, dice, out),
             State::Waiting => self.wake_waiting(now, dice, out),
             // Nobody came for it in time.
             State::Won if now >= self.deadline() => {
@@ -314,7 +314,8 @@ impl Acquire {
     pub fn next_wake(&self) -> Time {
         match self.state {
             State::Voting => self.voting_ends(),
-            State::Standing | State::Certifying => self.round_ends(),
+            State::Standing => self.standing_ends(),
+            State::Certifying => self.round_ends(),
             State::Waiting => self.waits_until(),
             State::Explaining { until } => until,
             State::Won | State::Failed(_) => Time::NEVER,
@@ -515,7 +516,7 @@ impl Acquire {
         }
     }
 
-    /// The attempt under way, or the last one; counted from 1.
+    /// The attempt under way, or the last one; counted from 1, and 0 as long as it stands in line for the first.
     pub const fn attempt(&self) -> u32 {
         self.attempt
     }

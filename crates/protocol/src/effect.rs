@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crate::fence::Fence;
 use crate::quorum::NodeId;
-use crate::ticket::Ticket;
+use crate::ticket::{Spot, Ticket};
 use crate::time::Time;
 use crate::token::Token;
 
@@ -44,8 +44,8 @@ pub enum Effect {
         step: Step,
         /// Whose place.
         ticket: Ticket,
-        /// At this number, or behind it; 0: behind all who stand there.
-        number: u64,
+        /// At which number.
+        number: Spot,
     },
     /// The place is wanted no more. Nobody is told what the master answers.
     StepOut {

@@ -62,7 +62,7 @@ pub use release::{Outcome, Release};
 pub use roster::Roster;
 pub use several::{Order, Several, Told};
 pub use terms::{BadOption, Drift, MAX_FENCING_MEMORY, MAX_TTL, Terms};
-pub use ticket::Ticket;
+pub use ticket::{Spot, Ticket};
 pub use time::Time;
 pub use token::{TOKEN_LEN, Token};
 pub use vote::{Answer, Ballot, Cause, Holder, Vote, verdict};

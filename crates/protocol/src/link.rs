@@ -185,9 +185,9 @@ impl<T> Link<T> {
                     self.write(now, command, Purpose::Ask, Some(tag), out);
                 }
             },
-            // One that is not told so forgets the place soon.
+            // One that is not told so forgets the place soon. It is told also where nothing is asked any more.
             LinkInput::StepOut { key, ticket, call } => {
-                if self.refusal(None).is_none() {
+                if self.open.as_ref().is_some_and(|open| !open.stalled) {
                     let command = Command::StepOut { key, ticket, call };
                     self.write(now, command, Purpose::Ask, None, out);
                 }

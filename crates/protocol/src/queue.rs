@@ -6,7 +6,8 @@
 //! own: a lease that went from hand to hand would save that round trip and share all of this.
 //!
 //! **Bounded.** After [`IN_A_ROW`] leases, and if others listen for the resource, they are called, and the
-//! next one of this process comes after them.
+//! next one of this process comes after them. Where processes stand in line, that is so after each lease, whoever
+//! listens.
 
 use alloc::collections::VecDeque;
 

@@ -8,6 +8,27 @@ use crate::fence::MAX_NUMBER;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(u64);
 
+/// At which number a ticket wants to stand in a line.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Spot {
+    /// At the one that it has there, or behind all others.
+    Last,
+    /// The same, but not before this one, which another master gave it.
+    NotBefore(u64),
+    /// At this one, wherever it stands there: a quorum keeps it so.
+    At(u64),
+}
+
+impl Spot {
+    /// The number that is said; 0 for none.
+    pub const fn number(self) -> u64 {
+        match self {
+            Self::Last => 0,
+            Self::NotBefore(number) | Self::At(number) => number,
+        }
+    }
+}
+
 impl Ticket {
     /// The ticket with this number, less what scripts cannot count exactly.
     pub const fn new(random: u64) -> Self {

@@ -46,6 +46,8 @@ pub enum Answer {
         /// Who holds the resource on this master, if anybody does.
         holder: Option<Holder>,
     },
+    /// It keeps no line, or none for this client.
+    NoLine,
     /// There is no such key.
     Absent,
     /// Somebody else's key stands there.
@@ -232,6 +234,7 @@ impl fmt::Display for Answer {
                 write!(f, "{holder}, and {ahead} in line before us")
             }
             Self::Place { ahead, .. } => write!(f, "free, with {ahead} in line before us"),
+            Self::NoLine => f.write_str("it keeps no line"),
             Self::Absent => f.write_str("no such key"),
             Self::Taken(holder) => fmt::Display::fmt(holder, f),
             Self::Alive => f.write_str("alive"),

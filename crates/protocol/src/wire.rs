@@ -11,7 +11,7 @@ use crate::effect::{Call, Key};
 use crate::fence::{Fence, MAX_NUMBER};
 use crate::guard::MAX_MARKER;
 use crate::link::RunId;
-use crate::ticket::Ticket;
+use crate::ticket::{Spot, Ticket};
 use crate::token::Token;
 use crate::vote::{Answer, Cause, Holder};
 
@@ -112,8 +112,8 @@ pub enum Command {
         key: Key,
         /// Whose place.
         ticket: Ticket,
-        /// At this number, or behind it; 0: behind all who stand there.
-        number: u64,
+        /// At which number.
+        number: Spot,
     },
     /// Leave the line: by the same script.
     StepOut {
@@ -329,10 +329,14 @@ impl Command {
             }
             Self::Stand { key, ticket, number } => {
                 let [ours, least, lapse] = &mut digits;
-                let (ours, least) = (decimal(ticket.number(), ours), decimal(*number, least));
+                let (ours, least) =
+                    (decimal(ticket.number(), ours), decimal(number.number(), least));
                 let (sha, lapse) = (LINE.sha1.as_bytes(), decimal(LAPSE_MS, lapse));
                 let line = line_of(key);
-                write_command(out, &[b"EVALSHA", sha, b"2", key, &line, ours, least, lapse]);
+                let words: [&[u8]; 9] =
+                    [b"EVALSHA", sha, b"2", key, &line, ours, least, lapse, b"1"];
+                let exactly = matches!(number, Spot::At(_));
+                write_command(out, if exactly { &words } else { &words[..8] });
             }
             Self::StepOut { key, ticket, call } => {
                 let ours = decimal(ticket.number(), &mut digits[0]);
@@ -391,6 +395,7 @@ impl Expect {
                 Answer::Alive
             }
             (Self::Kill, Frame::Integer(_) | Frame::Simple(_)) => Answer::Alive,
+            (Self::Stand, Frame::Error(text)) if line::is_forbidden(text) => Answer::NoLine,
             (_, Frame::Error(text)) if text.starts_with(b"NOSCRIPT") => {
                 Answer::Unknown(Cause::NoScript)
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rand::RngExt as _;
 use redis::Value;
 use redquorum_protocol::wire::{Command, GUARD_SCRIPTS, SCRIPTS, channel_of, counter_of};
-use redquorum_protocol::{Call, Fence, Key, TOKEN_LEN, Ticket, Token};
+use redquorum_protocol::{Call, Fence, Key, Spot, TOKEN_LEN, Ticket, Token};
 
 use super::finding::{Finding, Level};
 use super::said::{Asked, Unreached, Visit};
@@ -283,7 +283,7 @@ fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<Asked<()>, Unreached> {
 
 /// Two stand in line, and leave it. What is left where they cannot lapses in some seconds.
 fn stood(line: &mut Line<'_>, key: &Key) -> Result<Asked<()>, Unreached> {
-    let stand = |ticket| Command::Stand { key: key.clone(), ticket, number: 0 };
+    let stand = |ticket| Command::Stand { key: key.clone(), ticket, number: Spot::Last };
     let leave = |ticket| Command::StepOut { key: key.clone(), ticket, call: true };
     let [first, second] = [1, 2].map(Ticket::new);
     // Each its number, and how many come before it.

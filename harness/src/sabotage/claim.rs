@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Call, Claim, Dice, Effect, Hold, Input, NodeId, NodeSet, Patience, Step, TOKEN_LEN,
-    Terms, Time, Token, Word,
+    Answer, Call, Claim, Dice, Effect, Hold, Input, NodeId, NodeSet, Patience, Spot, Step,
+    TOKEN_LEN, Terms, Time, Token, Word,
 };
 
 use super::lie::Lie;
@@ -354,7 +354,7 @@ impl LyingClaim {
             ) => out.push(Effect::Settle { node, step, token, call: Call::Everybody }),
             (Lie::LosesPlace, Effect::Stand { node, step, ticket, .. }) => {
                 out.push(Effect::StepOut { node, ticket, call: false });
-                out.push(Effect::Stand { node, step, ticket, number: 0 });
+                out.push(Effect::Stand { node, step, ticket, number: Spot::Last });
             }
             (_, effect) => out.push(effect),
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::{Close, Connection, Event, Reply, Request, Server, Wall};
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Call, Holder, Key};
+use redquorum_protocol::{Answer, Call, Holder, Key, Spot};
 
 use crate::model::{Master, right};
 use crate::run::Record;
@@ -118,8 +118,8 @@ impl Flawed {
                 Command::StepOut { key, ticket, call: false }
             }
             (Flaw::KeepsPlaces, Command::StepOut { .. }) => Command::Ping,
-            (Flaw::AllAtOne, Command::Stand { key, ticket, number: 0 }) => {
-                Command::Stand { key, ticket, number: 1 }
+            (Flaw::AllAtOne, Command::Stand { key, ticket, number: Spot::Last }) => {
+                Command::Stand { key, ticket, number: Spot::At(1) }
             }
             (_, command) => command,
         })

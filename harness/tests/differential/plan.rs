@@ -7,7 +7,18 @@ use redquorum_harness::sabotage::Laxity;
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::Request;
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Ticket, Token};
+use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Spot, Ticket, Token};
+
+/// Where tickets want to stand.
+const SPOTS: [Spot; 7] = [
+    Spot::Last,
+    Spot::Last,
+    Spot::Last,
+    Spot::NotBefore(2),
+    Spot::NotBefore(1_000),
+    Spot::At(1),
+    Spot::At(3),
+];
 
 /// Connections that are used at the same time.
 pub(crate) const SLOTS: usize = 4;
@@ -189,7 +200,7 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
 fn waits(random: &mut Random, key: Key) -> Command {
     let ticket = Ticket::new(random.of(&[1, 2, 9, 10, MAX_NUMBER]));
     match random.below(10) {
-        0..7 => Command::Stand { key, ticket, number: random.of(&[0, 0, 0, 1, 2, 3, 1_000]) },
+        0..7 => Command::Stand { key, ticket, number: random.of(&SPOTS) },
         _ => Command::StepOut { key, ticket, call: random.below(2) == 0 },
     }
 }

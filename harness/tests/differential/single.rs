@@ -7,7 +7,7 @@ use std::time::Duration;
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::{Close, Event, Reply, Request, Server};
 use redquorum_protocol::wire::{Command, KEEP};
-use redquorum_protocol::{Answer, Call, Cause, Key, Ticket, Token};
+use redquorum_protocol::{Answer, Call, Cause, Key, Spot, Ticket, Token};
 use redquorum_rig::trials::{Case, with_masters};
 use redquorum_rig::{ClockChange, Masters};
 
@@ -128,7 +128,7 @@ fn loading() {
         Request::Lock(Command::Delete { key: key(0), token, call: Call::Everybody }),
         Request::Lock(Command::Delete { key: key(0), token, call: Call::Nobody }),
         Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true, fence: None }),
-        Request::Lock(Command::Stand { key: key(0), ticket: Ticket::new(1), number: 0 }),
+        Request::Lock(Command::Stand { key: key(0), ticket: Ticket::new(1), number: Spot::Last }),
         Request::Lock(Command::StepOut { key: key(0), ticket: Ticket::new(1), call: true }),
         Request::Lock(Command::Ping),
         Request::Lock(Command::Load(KEEP)),

@@ -4,21 +4,25 @@
 //! Who comes first in the lines of a quorum, and finds the resource free there, attempts; nobody else does.
 //!
 //! **Order.** Masters may give different numbers to those who ask at the same time, so that nobody
-//! would come first. So a ticket carries the largest number that it was given to all of them: from then on
-//! it stands in line, at the same place everywhere. Whoever asks after that asks at least one master
-//! that knows this number, and gets a larger one. So each other process overtakes it once at most.
+//! would come first. So a ticket carries the largest number that it was given to all of them, until a
+//! quorum keeps it there: from then on it stands in line, and its number does not change, wherever others
+//! would have it. Whoever asks after
+//! that asks at least one master that knows this number, and gets a larger one. So each other process
+//! overtakes it once at most.
 //!
 //! **Nobody stands in the way.** A place lapses unless it is asked for again, so that a dead waiter is passed
-//! over. Who wins, or gives up, leaves the line; who comes first and finds no quorum goes to its end. And where
-//! masters answer, but forbid to keep lines, attempts are made without.
+//! over. Who wins, or gives up, leaves the line. Who comes first, and is not granted because it finds no
+//! quorum, goes to its end; and who cannot ask a quorum for its place does not keep the others. Where masters
+//! forbid to keep lines, there is none.
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::{Acquire, Failure, State};
 use crate::effect::{Call, Dice, Effect, Step};
 use crate::quorum::{NodeId, NodeSet};
-use crate::ticket::Ticket;
+use crate::ticket::{Spot, Ticket};
 use crate::time::Time;
 use crate::vote::{Answer, Ballot, Cause};
 
@@ -33,9 +37,11 @@ pub(super) struct Line {
     /// The round of asking, counted from 1.
     round: u32,
     /// So many followed each other without a pause.
-    in_a_row: u32,
+    at_once: u32,
     /// Masters may keep a place.
     stands: bool,
+    /// A quorum has kept it at its number.
+    settled: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,22 +51,30 @@ struct Place {
 }
 
 /// So many rounds follow each other without a pause, while numbers differ: others ask at the same time.
-const ROUNDS: u32 = 3;
+const AT_ONCE: u32 = 3;
+
+/// The longest round: places lapse while a silent master is waited for.
+const ROUND: Duration = Duration::from_secs(1);
 
 impl Line {
     pub(super) fn new(ticket: Ticket, nodes: usize) -> Self {
         let places = vec![None; nodes];
-        Self { ticket, number: 0, places, round: 0, in_a_row: 0, stands: false }
+        Self { ticket, number: 0, places, round: 0, at_once: 0, stands: false, settled: false }
     }
 
-    fn heard(&mut self, node: NodeId, answer: &Answer) {
+    fn heard(&mut self, node: NodeId, answer: &Answer, quorum: usize) {
         self.places[node.index()] = match *answer {
             Answer::Place { number, ahead, .. } => {
-                self.number = self.number.max(number);
+                if !self.settled {
+                    // A master that is slow to be asked knows of those who came later.
+                    self.number = self.number.max(number);
+                }
                 Some(Place { number, ahead })
             }
             _ => None,
         };
+        let keeps = |place: &&Place| place.number == self.number;
+        self.settled |= self.places.iter().flatten().filter(keeps).count() >= quorum;
     }
 
     /// A master says who comes first there; not before it has said so much to us.
@@ -78,16 +92,15 @@ impl Line {
         }
     }
 
-    /// What is still on its way is about the place that it had.
-    fn forget(&mut self) {
-        self.number = 0;
+    /// It keeps no place. What is still on its way is about the one that it had.
+    fn vacate(&mut self) {
         self.places.fill(None);
         self.round = self.round.wrapping_add(1);
     }
 
     /// No more is asked for now.
     pub(super) const fn rest(&mut self) {
-        self.in_a_row = 0;
+        self.at_once = 0;
     }
 
     pub(super) fn knows(&self, node: NodeId) -> bool {
@@ -98,6 +111,11 @@ impl Line {
     fn first(&self) -> NodeSet {
         let is_first = |node: &NodeId| self.places[node.index()].is_some_and(|it| it.ahead == 0);
         NodeId::all(self.places.len()).filter(is_first).collect()
+    }
+
+    /// Whether it comes first nowhere but where that does no good, and all is said.
+    fn is_behind(&self, quorum: usize) -> bool {
+        self.settled && self.agrees() && self.first().len() < quorum
     }
 
     fn known(&self) -> usize {
@@ -115,19 +133,35 @@ impl Acquire {
     pub(super) fn stand(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(line) = &mut self.line else { return };
         line.round = line.round.wrapping_add(1);
-        line.in_a_row += 1;
-        line.stands = true;
+        line.at_once += 1;
         self.ballot = Ballot::open(self.terms.nodes(), now);
         self.certification = None;
         self.wait.hint = Time::NEVER;
         self.state = State::Standing;
-        out.extend(NodeId::all(self.terms.nodes()).filter_map(|node| self.stand_at(node)));
+        NodeId::all(self.terms.nodes()).for_each(|node| self.stand_at(node, out));
     }
 
-    pub(super) fn stand_at(&self, node: NodeId) -> Option<Effect> {
-        let line = self.line.as_ref()?;
+    /// Asks one master, as a part of the latest round.
+    pub(super) fn stand_at(&mut self, node: NodeId, out: &mut Vec<Effect>) {
+        let Some(line) = &mut self.line else { return };
+        line.stands = true;
         let (step, ticket) = (Step::Stand(line.round), line.ticket);
-        Some(Effect::Stand { node, step, ticket, number: line.number })
+        let number = match line.number {
+            0 => Spot::Last,
+            number if line.settled => Spot::At(number),
+            number => Spot::NotBefore(number),
+        };
+        out.push(Effect::Stand { node, step, ticket, number });
+    }
+
+    /// When the round is over, whoever has answered.
+    pub(super) fn standing_ends(&self) -> Time {
+        self.ballot.opened().plus(self.terms.node_timeout().min(ROUND))
+    }
+
+    /// Whether there is nothing to do but to wait until a master names it: others come first.
+    fn is_behind(&self) -> bool {
+        self.line.as_ref().is_some_and(|line| line.is_behind(self.terms.quorum()))
     }
 
     /// A master said which place it has, in this round.
@@ -140,7 +174,7 @@ impl Acquire {
         out: &mut Vec<Effect>,
     ) {
         let Some(line) = self.line.as_mut().filter(|line| line.round == round) else { return };
-        line.heard(node, &answer);
+        line.heard(node, &answer, self.terms.quorum());
         self.wait.watch.looked(now, node, &answer);
         match self.state {
             State::Standing => {
@@ -157,7 +191,8 @@ impl Acquire {
         let silent = Answer::Unknown(Cause::Silent);
         for node in NodeId::all(self.terms.nodes()) {
             if self.ballot.awaited().contains(node) {
-                self.line.iter_mut().for_each(|line| line.heard(node, &silent));
+                let quorum = self.terms.quorum();
+                self.line.iter_mut().for_each(|line| line.heard(node, &silent, quorum));
                 self.wait.watch.looked(now, node, &silent);
             }
         }
@@ -176,7 +211,6 @@ impl Acquire {
         let Some(line) = self.line.as_mut().filter(|_| asks) else { return false };
         let goes = line.first().and(self.wait.watch.free()).len() >= self.terms.quorum();
         if goes {
-            self.wait.streak = 0;
             self.again(now, None, dice, out);
         }
         goes
@@ -188,18 +222,39 @@ impl Acquire {
         }
         let Some(line) = &mut self.line else { return };
         let (known, quorum) = (line.known(), self.terms.quorum());
-        let forbid = |answer: &Answer| matches!(answer, Answer::Unknown(Cause::Error(_)));
-        let forbidden = known < quorum && known + self.ballot.which(forbid).len() >= quorum;
-        let again = !line.agrees() && line.in_a_row < ROUNDS;
-        if forbidden {
-            // There is no order where masters can be asked, and not for that.
+        let forbidden = self.ballot.which(|answer| *answer == Answer::NoLine).len();
+        let again = !line.agrees() && line.at_once < AT_ONCE;
+        let in_the_way = known < quorum && !line.first().is_empty();
+        if forbidden > self.terms.nodes() - quorum {
+            // No quorum will ever keep it.
+            self.step_out(true, out);
+            self.line = None;
             self.again(now, None, dice, out);
         } else if now >= self.give_up || self.is_shut_down() {
             self.end(if known < quorum { Failure::NoQuorum } else { Failure::Taken }, out);
         } else if known >= quorum && (self.listen(out) || again) {
             self.stand(now, out);
         } else {
+            if in_the_way {
+                // It could not go if it were named, and those behind it may.
+                self.make_way(out);
+            }
             self.sleep(now, dice, out);
+        }
+    }
+
+    /// Lets those behind it pass, and asks for its place again some time later.
+    fn make_way(&mut self, out: &mut Vec<Effect>) {
+        self.step_out(true, out);
+        self.line.iter_mut().for_each(Line::vacate);
+    }
+
+    /// It came first, and nobody held the resource, and yet it was not granted: others may be, whose way to the
+    /// masters is better.
+    pub(super) fn go_to_the_end(&mut self, out: &mut Vec<Effect>) {
+        self.make_way(out);
+        if let Some(line) = &mut self.line {
+            (line.number, line.settled) = (0, false);
         }
     }
 
@@ -218,9 +273,25 @@ impl Acquire {
         let may_go = next.is_none_or(|next| line.is_next(node, next));
         self.wait.watch.freed(node);
         if may_go && !self.go_if_first(now, dice, out) && self.state == State::Waiting {
-            self.wait.hint = self.wait.hint.min(now.plus(self.moment()));
+            // All who wait are told so, unless one is named.
+            let jitter = if next.is_none() { self.moment() } else { Duration::ZERO };
+            let hint = now.plus(self.moment() + self.jitter(jitter, dice));
+            self.wait.hint = self.wait.hint.min(hint);
             out.push(Effect::Decided);
         }
+    }
+
+    /// When to ask for its place again, unless something is heard.
+    pub(super) fn stands_until(&self) -> Time {
+        let sleep = if !self.hears() {
+            self.wait.pause
+        } else if self.is_behind() {
+            Time::NEVER
+        } else {
+            self.sleeps_until()
+        };
+        // In any case before it lapses.
+        sleep.min(self.wait.peek)
     }
 
     /// Leaves the lines, if it stands there; with `call`, whoever is first is told where the resource is free.
@@ -231,13 +302,6 @@ impl Acquire {
             let nodes = NodeId::all(self.terms.nodes());
             out.extend(nodes.map(|node| Effect::StepOut { node, ticket, call }));
         }
-    }
-
-    /// It came first, and nobody held the resource, and yet it was not granted: others may be, whose way to the
-    /// masters is better.
-    pub(super) fn go_to_the_end(&mut self, out: &mut Vec<Effect>) {
-        self.step_out(true, out);
-        self.line.iter_mut().for_each(Line::forget);
     }
 
     /// Who is told when a lease of this claim is given back.

@@ -7,7 +7,7 @@
 //! When many wake at once, most attempts would share the masters and none win. So a later attempt of one that is
 //! woken asks one master first, the same for all clients, and the others only if that one grants it. This is a
 //! hint, like all in here: a first master that does not answer, or shows a key that no other master knows, is
-//! not believed.
+//! not believed. Who stands in line (`acquire/line.rs`) needs no such hint: it is woken alone.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -36,9 +36,9 @@ pub(super) struct Wait {
     /// The first master refused the latest attempt.
     refused_by: Option<NodeId>,
     /// Not before then, unless something is heard.
-    pause: Time,
+    pub(super) pause: Time,
     /// When to look whether something was said and not heard.
-    peek: Time,
+    pub(super) peek: Time,
     /// Which master was looked at last.
     peeked: u32,
     /// Some master said that it is free: time is short for the others to say so, too.
@@ -119,9 +119,13 @@ impl Acquire {
     /// Nothing is to be done before something is heard, or some time has passed.
     pub(super) fn sleep(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         self.line.iter_mut().for_each(Line::rest);
-        self.wait.streak = self.wait.streak.saturating_add(1);
+        let held = self.hears() && self.wait.watch.earliest(self.terms.quorum()) > now;
+        // Who stands in line, and is woken when it is free, pauses for other reasons then.
+        self.wait.streak =
+            if self.line.is_some() && held { 0 } else { self.wait.streak.saturating_add(1) };
         // Who hears nothing goes by the policy alone; it counts every attempt.
-        let count = if self.hears() { self.wait.streak } else { self.attempt };
+        let by_streak = self.hears() || self.line.is_some();
+        let count = if by_streak { self.wait.streak.max(1) } else { self.attempt };
         self.wait.pause = now.plus(dice.pause(count));
         if self.wait.wants || self.line.is_some() {
             self.wait.peek = now.plus(PEEK / 2 + self.jitter(PEEK / 2, dice));
@@ -134,20 +138,23 @@ impl Acquire {
     /// When to go on. The end of the wait cuts every pause: one last attempt is made there.
     pub(super) fn waits_until(&self) -> Time {
         let wait = &self.wait;
-        let sleep = if self.hears() { self.sleeps_until() } else { wait.pause };
-        // Who stands in line looks at the masters to keep its place, whatever it hears.
-        let looks = self.hears() || self.line.is_some();
-        let sleep = if looks { sleep.min(wait.peek) } else { sleep };
+        let sleep = if self.line.is_some() {
+            self.stands_until()
+        } else if self.hears() {
+            self.sleeps_until().min(wait.peek)
+        } else {
+            wait.pause
+        };
         sleep.min(wait.hint).min(self.give_up)
     }
 
     /// Unless something is heard, there is no point in an attempt before then.
-    fn sleeps_until(&self) -> Time {
+    pub(super) fn sleeps_until(&self) -> Time {
         self.wait.pause.max(self.wait.watch.earliest(self.terms.quorum()))
     }
 
     /// Whether enough masters say when the resource becomes free.
-    fn hears(&self) -> bool {
+    pub(super) fn hears(&self) -> bool {
         self.wait.listening.len() >= self.terms.quorum()
     }
 
@@ -182,10 +189,11 @@ impl Acquire {
         self.again(now, first, dice, out);
     }
 
-    /// Looks who holds it there: a compare-and-delete with a token that nobody has any more.
-    fn peek(&self, node: NodeId, out: &mut Vec<Effect>) {
+    /// Looks who holds it there: a compare-and-delete with a token that nobody has any more, or, for who stands in
+    /// line, what that is told anyway.
+    fn peek(&mut self, node: NodeId, out: &mut Vec<Effect>) {
         if self.line.is_some() {
-            return out.extend(self.stand_at(node));
+            return self.stand_at(node, out);
         }
         let (step, call) = (Step::Cleanup(self.attempt), Call::Nobody);
         out.push(Effect::Settle { node, step, token: self.token, call });
@@ -233,12 +241,12 @@ impl Acquire {
                 self.wait.listening.remove(node);
                 out.push(Effect::Decided);
             }
-            // What it says before it has answered the latest look is about an earlier lease.
             Word::Free if self.line.is_some() => self.named(now, (node, None), dice, out),
             Word::Next(next) if self.line.is_some() => {
                 self.named(now, (node, Some(next)), dice, out);
             }
-            // Whatever order others keep.
+            // Whatever order others keep. What it says before it has answered the latest look is about an
+            // earlier lease.
             Word::Free | Word::Next(_) if waits && self.knows(node) => {
                 self.wait.watch.freed(node);
                 self.is_free(now, dice, out);
@@ -264,11 +272,9 @@ impl Acquire {
         let known = self.cleaned.contains(node);
         self.cleaned.insert(node);
         self.wait.watch.looked(now, node, answer);
-        // The first look cleans up: what it frees, the attempt itself had taken.
-        if self.state != State::Waiting || !self.wait.watch.free().contains(node) {
-        } else if self.line.is_some() {
-            self.go_if_first(now, dice, out);
-        } else if known {
+        // The first look cleans up: what it frees, the attempt itself had taken. Who stands in line does not look.
+        let waits = self.state == State::Waiting && self.line.is_none();
+        if known && waits && self.wait.watch.free().contains(node) {
             self.is_free(now, dice, out);
         }
     }
@@ -288,7 +294,7 @@ impl Acquire {
         (self.terms.node_timeout() / 8).clamp(Duration::from_millis(1), Duration::from_millis(10))
     }
 
-    fn jitter(&self, most: Duration, dice: &mut dyn Dice) -> Duration {
+    pub(super) fn jitter(&self, most: Duration, dice: &mut dyn Dice) -> Duration {
         let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(dice.random() % most.max(1))
     }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::effect::{Ask, Call, Key, Word};
-use crate::ticket::Ticket;
+use crate::ticket::{Spot, Ticket};
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::Answer;
@@ -82,8 +82,8 @@ pub enum LinkInput<T> {
         key: Key,
         /// Whose place.
         ticket: Ticket,
-        /// At this number, or behind it; 0: behind all who stand there.
-        number: u64,
+        /// At which number.
+        number: Spot,
         /// Whom to tell.
         tag: T,
     },

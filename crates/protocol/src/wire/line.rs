@@ -1,11 +1,11 @@
 //! The line of those who wait for a resource, as a master keeps it.
 
 use alloc::collections::BTreeMap;
-use alloc::sync::Arc;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::{Frame, RESERVED, counted, holder};
-use crate::ticket::Ticket;
+use crate::ticket::{Spot, Ticket};
 use crate::vote::{Answer, Cause, Holder};
 
 /// The key of a resource's line: a hash of tickets, each with its number, when it was last asked for, and
@@ -22,6 +22,15 @@ pub(super) fn place(parts: &[Frame<'_>]) -> Answer {
     read(parts).unwrap_or(Answer::Unknown(Cause::Garbage))
 }
 
+/// Whether an error says that there is no line, and none to be: commands or keys are forbidden, or another value has
+/// its key. Until 7.0 scripts put their own words around what they met.
+pub(super) fn is_forbidden(error: &[u8]) -> bool {
+    const SIGNS: [&str; 5] =
+        ["NOPERM", "WRONGTYPE", "can't run this command", "can't access", "nknown"];
+    let error = String::from_utf8_lossy(error);
+    SIGNS.iter().any(|sign| error.contains(sign))
+}
+
 fn read(parts: &[Frame<'_>]) -> Option<Answer> {
     let [Frame::Integer(number), Frame::Integer(ahead), held @ ..] = parts else { return None };
     let holder = match held {
@@ -33,8 +42,8 @@ fn read(parts: &[Frame<'_>]) -> Option<Answer> {
     let ahead = u64::try_from(*ahead).ok()?;
     Some(match counted(*number) {
         Some(number) => Answer::Place { number, ahead, holder },
-        // Somebody wrote into the line who had no business there: it does without.
-        None => Answer::Unknown(Cause::Error(Arc::from("the line counts too far"))),
+        // Somebody wrote into the line who had no business there.
+        None => Answer::NoLine,
     })
 }
 
@@ -62,13 +71,14 @@ impl Place {
 impl Standing {
     /// Gives a ticket its place until `lapse` milliseconds after `now`, by the master's clock; says its number, and how
     /// many come first.
-    pub fn stand(&mut self, now: u64, ticket: Ticket, number: u64, lapse: u64) -> (u64, u64) {
+    pub fn stand(&mut self, now: u64, ticket: Ticket, spot: Spot, lapse: u64) -> (u64, u64) {
         self.forget(now);
         let ours = self.places.remove(&ticket).map_or(0, |place| place.number);
         let last = self.places.values().map(|place| place.number).max().unwrap_or(0);
-        let number = match number.max(ours) {
-            0 => last + 1,
-            number => number,
+        let number = match spot {
+            Spot::Last if ours == 0 => last + 1,
+            Spot::At(number) => number,
+            spot => spot.number().max(ours),
         };
         let ahead =
             self.places.iter().filter(|(other, it)| (it.number, **other) < (number, ticket));
@@ -131,35 +141,38 @@ mod tests {
     #[test]
     fn places_are_in_the_order_of_their_numbers_and_of_tickets_where_those_are_equal() {
         let mut line = Standing::default();
-        assert_eq!(line.stand(0, ticket(7), 0, LAPSE), (1, 0));
-        assert_eq!(line.stand(0, ticket(5), 0, LAPSE), (2, 1));
-        assert_eq!(line.stand(0, ticket(9), 2, LAPSE), (2, 2));
-        assert_eq!(line.stand(0, ticket(3), 2, LAPSE), (2, 1));
-        // Nobody gives up a place by asking for a better one.
-        assert_eq!(line.stand(0, ticket(9), 1, LAPSE), (2, 3));
+        assert_eq!(line.stand(0, ticket(7), Spot::Last, LAPSE), (1, 0));
+        assert_eq!(line.stand(0, ticket(5), Spot::Last, LAPSE), (2, 1));
+        assert_eq!(line.stand(0, ticket(9), Spot::NotBefore(2), LAPSE), (2, 2));
+        assert_eq!(line.stand(0, ticket(3), Spot::NotBefore(2), LAPSE), (2, 1));
+        // Nobody gives up a place by asking for a better one, before a quorum keeps it there.
+        assert_eq!(line.stand(0, ticket(9), Spot::NotBefore(1), LAPSE), (2, 3));
+        assert_eq!(line.stand(0, ticket(9), Spot::At(1), LAPSE), (1, 1));
+        assert_eq!(line.stand(0, ticket(9), Spot::At(4), LAPSE), (4, 3));
+        assert_eq!(line.stand(0, ticket(9), Spot::Last, LAPSE), (4, 3));
         assert_eq!(line.step_out(0, ticket(7)), Some(ticket(3)));
     }
 
     #[test]
     fn a_place_lapses_unless_it_is_asked_for_again() {
         let mut line = Standing::default();
-        line.stand(0, ticket(1), 0, LAPSE);
-        line.stand(50, ticket(2), 0, LAPSE);
+        line.stand(0, ticket(1), Spot::Last, LAPSE);
+        line.stand(50, ticket(2), Spot::Last, LAPSE);
         assert_eq!(line.first(99), Some(ticket(1)));
         assert_eq!(line.first(100), Some(ticket(2)));
         // It comes back with the number that it had.
-        assert_eq!(line.stand(120, ticket(1), 1, LAPSE), (1, 0));
+        assert_eq!(line.stand(120, ticket(1), Spot::NotBefore(1), LAPSE), (1, 0));
     }
 
     #[test]
     fn where_the_clock_is_set_back_places_are_asked_for_anew() {
         let mut line = Standing::default();
-        line.stand(1_000, ticket(1), 0, LAPSE);
-        line.stand(1_000, ticket(2), 0, LAPSE);
+        line.stand(1_000, ticket(1), Spot::Last, LAPSE);
+        line.stand(1_000, ticket(2), Spot::Last, LAPSE);
         assert_eq!(line.first(10), None);
         assert_eq!(line.first(1_000), Some(ticket(1)), "a look takes nobody's place");
-        assert_eq!(line.stand(10, ticket(2), 2, LAPSE), (2, 0));
-        assert_eq!(line.stand(10, ticket(1), 1, LAPSE), (1, 0));
+        assert_eq!(line.stand(10, ticket(2), Spot::NotBefore(2), LAPSE), (2, 0));
+        assert_eq!(line.stand(10, ticket(1), Spot::NotBefore(1), LAPSE), (1, 0));
         assert_eq!(line.first(10), Some(ticket(1)));
     }
 }

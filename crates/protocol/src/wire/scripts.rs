@@ -26,7 +26,7 @@ local function line(key, now)
   for i = 1, #said, 2 do
     local ticket = said[i]
     local number, asked, till = string.match(said[i + 1], '^(%d+) (%d+) (%d+)$')
-    if number and tonumber(asked) <= now and now < tonumber(till) then
+    if number and tonumber(ticket) and tonumber(asked) <= now and now < tonumber(till) then
       places[ticket] = tonumber(number)
       local other = places[first]
       if not other or places[ticket] < other or places[ticket] == other and tonumber(ticket) < tonumber(first) then
@@ -68,11 +68,11 @@ if not value then return 0 end
 return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 "
     ),
-    sha1: "092ba9668d8b12df1d91becc2e2191180e7f1850",
+    sha1: "8f64484ac6e74f557a11a37e99139698364bf61a",
 };
 
-/// Gives the ticket `ARGV[1]` a place in the line `KEYS[2]` for `ARGV[3]` milliseconds: its own, but at
-/// `ARGV[2]` at least; or the one behind all others, if it has none and that is 0. Answers its number and how
+/// Gives the ticket `ARGV[1]` a place in the line `KEYS[2]` for `ARGV[3]` milliseconds: the one that it has, but not
+/// before the number `ARGV[2]`, or, with `ARGV[4]`, at that; the one behind all others if it has none, and that is 0. Answers its number and how
 /// many come first, and, if the resource `KEYS[1]` is held, what is left of its TTL and the start of its value;
 /// without that of a key of another type.
 ///
@@ -93,9 +93,10 @@ if lapse == 0 then
   end
   return 0
 end
-local number, last, ahead = math.max(tonumber(ARGV[2]), places[mine] or 0), 0, 0
+local number, ours, last, ahead = tonumber(ARGV[2]), places[mine], 0, 0
 places[mine] = nil
 for _, place in pairs(places) do last = math.max(last, place) end
+if not ARGV[4] then number = math.max(number, ours or 0) end
 if number == 0 then number = last + 1 end
 for ticket, place in pairs(places) do
   if place < number or place == number and tonumber(ticket) < tonumber(mine) then ahead = ahead + 1 end
@@ -108,7 +109,7 @@ if not value then return {number, ahead} end
 return {number, ahead, left, string.sub(value, 1, 64)}
 "
     ),
-    sha1: "47132ffaeefa896252c7f17c5fca9d91684fe05c",
+    sha1: "e79b03e0496c237aee32b5fbcb4c30192e08fbb7",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to `least`; `nil`, and nothing changed, if it holds

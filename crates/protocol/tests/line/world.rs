@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{LAPSE_MS, Standing};
 use redquorum_protocol::{
-    Answer, Ask, Backoff, Call, Claim, Dice, Drift, Effect, Holder, Input, NodeId, Patience, Step,
-    TOKEN_LEN, Terms, Ticket, Time, Token, Turn, Word, quorum,
+    Answer, Ask, Backoff, Call, Claim, Dice, Drift, Effect, Holder, Input, NodeId, Patience, Spot,
+    Step, TOKEN_LEN, Terms, Ticket, Time, Token, Turn, Word, quorum,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -56,6 +56,8 @@ pub(crate) struct Sort {
     pub(crate) wake_ups: bool,
     /// The longest way of a message, in microseconds.
     pub(crate) latency: u64,
+    /// How much longer, from each process to one master of its own.
+    pub(crate) slow: u64,
     /// So many of a hundred words are lost.
     pub(crate) lost: u64,
 }
@@ -69,7 +71,12 @@ struct Process {
     /// When it asks next, or gives back what it holds.
     next: Time,
     ticket: Option<Ticket>,
-    /// It is in its line on a quorum since some time; the leases of each other since then.
+    /// What masters said of its place in the latest round.
+    numbers: BTreeMap<usize, u64>,
+    round: u32,
+    /// When it asked last.
+    asked: Time,
+    /// It stands in line, or has waited for long enough where there is none; the leases of each other since then.
     overtaken: Option<Vec<u32>>,
     dead: bool,
 }
@@ -91,7 +98,7 @@ enum Event {
 enum What {
     Set(Step, Token, u64),
     Delete(Step, Token, Call),
-    Stand(Step, Ticket, u64),
+    Stand(Step, Ticket, Spot),
     StepOut(Ticket, bool),
     Listen,
 }
@@ -139,7 +146,10 @@ impl World {
             acquires: 0,
             left,
             next,
+            asked: Time::NEVER,
             ticket: None,
+            numbers: BTreeMap::new(),
+            round: 0,
             overtaken: None,
             dead: false,
         });
@@ -212,7 +222,7 @@ impl World {
         let claim = Claim::acquire(self.now, self.terms, patience, &mut self.random, &mut out);
         let of = &mut self.processes[process];
         (of.claim, of.acquires, of.left) = (Some(claim), of.acquires + 1, of.left - 1);
-        (of.ticket, of.overtaken, of.next) = (None, None, Time::NEVER);
+        (of.ticket, of.overtaken, of.next, of.asked) = (None, None, Time::NEVER, self.now);
         self.send(process, out);
     }
 
@@ -244,17 +254,22 @@ impl World {
         assert!(matches!(self.processes[process].claim, Some(Claim::Holding(_))));
     }
 
-    /// Who stands in line by now: at one number, the largest that it was given, on a quorum.
+    /// Who stands in line by now: at one number, the largest that it was told, on a quorum. Where there is no
+    /// line, who has asked a while ago.
     fn look(&mut self) {
-        let processes = self.processes.len();
-        for of in &mut self.processes {
-            let Some(ticket) = of.ticket.filter(|_| of.overtaken.is_none() && !of.dead) else {
-                continue;
+        let (processes, quorum) = (self.processes.len(), quorum(self.sort.nodes));
+        for of in self.processes.iter_mut().filter(|it| it.overtaken.is_none() && !it.dead) {
+            let stands = match of.ticket {
+                Some(_) => {
+                    let largest = of.numbers.values().max();
+                    of.numbers.values().filter(|it| Some(*it) == largest).count() >= quorum
+                }
+                None => {
+                    let waits = matches!(of.claim, Some(Claim::Acquiring(_)));
+                    !self.sort.fair && waits && self.now >= of.asked.plus(20 * MS)
+                }
             };
-            let numbers: Vec<u64> =
-                self.masters.iter().filter_map(|master| master.line.number(ticket)).collect();
-            let largest = numbers.iter().max();
-            if numbers.iter().filter(|it| Some(*it) == largest).count() >= quorum(self.sort.nodes) {
+            if stands {
                 of.overtaken = Some(vec![0; processes]);
             }
         }
@@ -270,12 +285,19 @@ impl World {
                     (node, What::Delete(step, token, call))
                 }
                 Effect::Stand { node, step, ticket, number } => {
-                    self.processes[process].ticket = Some(ticket);
+                    let of = &mut self.processes[process];
+                    of.ticket = Some(ticket);
+                    if let Step::Stand(round) = step {
+                        of.round = round;
+                    }
                     (node, What::Stand(step, ticket, number))
                 }
                 Effect::StepOut { node, ticket, call } => {
                     let of = &mut self.processes[process];
                     (of.ticket, of.overtaken) = (None, None);
+                    // What is on its way is of no interest.
+                    of.numbers.clear();
+                    of.round = u32::MAX;
                     (node, What::StepOut(ticket, call))
                 }
                 Effect::Listen => {
@@ -297,7 +319,8 @@ impl World {
     }
 
     fn travels(&mut self, process: usize, node: usize, there: bool) -> Time {
-        let way = Duration::from_micros(50 + self.random.below(self.sort.latency));
+        let slow = if there && process % self.sort.nodes == node { self.sort.slow } else { 0 };
+        let way = Duration::from_micros(50 + slow + self.random.below(self.sort.latency));
         let latest = self.latest.entry((process, node, there)).or_insert(Time::ZERO);
         *latest = self.now.plus(way).max(*latest);
         *latest
@@ -318,9 +341,20 @@ impl World {
             Event::Heard { process, acquire, input } => {
                 let of = &self.processes[process];
                 if !of.dead && acquire.is_none_or(|acquire| acquire == of.acquires) {
+                    self.note(process, &input);
                     self.drive(process, input);
                 }
             }
+        }
+    }
+
+    fn note(&mut self, process: usize, input: &Input) {
+        let of = &mut self.processes[process];
+        if let Input::Answered { node, step: Step::Stand(round), answer } = input
+            && let Answer::Place { number, .. } = answer
+            && *round == of.round
+        {
+            of.numbers.insert(node.index(), *number);
         }
     }
 

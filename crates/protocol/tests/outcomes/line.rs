@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Call, Cause, Claim, Effect, Failure, Holder, Input, NodeId, Patience, Step, TOKEN_LEN,
-    Ticket, Time, Token, Turn, Word,
+    Answer, Call, Cause, Claim, Dice, Effect, Failure, Holder, Input, NodeId, Patience, Spot, Step,
+    TOKEN_LEN, Ticket, Time, Token, Turn, Word,
 };
 
 use crate::play::{MS, Play, START};
@@ -25,7 +25,7 @@ fn held(number: u64, ahead: u64) -> Answer {
 
 impl Play {
     /// The round in which masters were asked for a place since the last look, and for which number.
-    fn stands(&mut self) -> Option<(u32, u64)> {
+    fn stands(&mut self) -> Option<(u32, Spot)> {
         let stand = |effect: &Effect| match effect {
             Effect::Stand { step: Step::Stand(round), number, .. } => Some((*round, *number)),
             _ => None,
@@ -94,7 +94,7 @@ fn other() -> Ticket {
 #[test]
 fn who_comes_first_on_a_quorum_and_finds_it_free_attempts() {
     let mut play = Play::acquire(5, patience());
-    assert_eq!((play.asked().len(), play.stands()), (0, Some((1, 0))));
+    assert_eq!((play.asked().len(), play.stands()), (0, Some((1, Spot::Last))));
     [3, 1].into_iter().for_each(|at| play.place(1, at, free(1, 0)));
     assert_eq!(play.attempts(), 0);
     play.place(1, 0, free(1, 0));
@@ -131,12 +131,12 @@ fn who_does_not_come_first_listens_before_it_looks_again() {
     play.said.clear();
     play.placed(1, &held(2, 1));
     assert_eq!(play.said[0], Effect::Listen);
-    assert_eq!(play.stands(), Some((2, 2)), "with the number that it was given");
+    assert_eq!(play.stands(), Some((2, Spot::At(2))), "with the number that it was given");
     play.placed(2, &held(2, 1));
     assert_eq!((play.stands(), play.verdict()), (None, None));
     // What masters answered before they were listened to may be out of date.
     play.told(4, Word::Listening);
-    assert!(matches!(play.said[..], [Effect::Stand { number: 2, .. }]));
+    assert!(matches!(play.said[..], [Effect::Stand { number: Spot::At(2), .. }]));
 }
 
 #[test]
@@ -146,12 +146,12 @@ fn the_largest_number_is_told_to_all_masters() {
     for (at, number) in [3, 1, 7, 2, 2].into_iter().enumerate() {
         play.place(1, at, free(number, 1));
     }
-    assert_eq!(play.stands(), Some((2, 7)));
+    assert_eq!(play.stands(), Some((2, Spot::NotBefore(7))));
     play.placed(2, &free(7, 1));
     assert_eq!(play.stands(), None, "it stands in line");
     assert_eq!(play.claim.next_wake(), START.plus(5 * MS), "free, and others come first");
     play.wake_at(START.plus(5 * MS));
-    assert_eq!(play.stands(), Some((3, 7)));
+    assert_eq!(play.stands(), Some((3, Spot::At(7))));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn where_words_are_lost_it_looks_a_moment_after_the_first() {
         let moment = play.claim.next_wake();
         assert!(moment <= START.plus(10 * MS), "{moment:?}");
         play.wake_at(moment);
-        assert_eq!(play.stands(), Some((3, 2)));
+        assert_eq!(play.stands(), Some((3, Spot::At(2))));
         play.placed(3, &free(2, 0));
         assert_eq!(play.attempts(), 5);
     }
@@ -184,7 +184,7 @@ fn where_words_are_lost_it_looks_a_moment_after_the_first() {
 fn a_word_between_the_answers_of_a_round_counts() {
     let (mut play, ticket) = Play::behind();
     play.wake_at(play.claim.next_wake());
-    assert_eq!(play.stands(), Some((3, 2)));
+    assert_eq!(play.stands(), Some((3, Spot::At(2))));
     [0, 1].into_iter().for_each(|at| play.place(3, at, held(2, 1)));
     [0, 1].into_iter().for_each(|at| play.told(at, Word::Next(ticket)));
     assert_eq!(play.attempts(), 0);
@@ -194,21 +194,64 @@ fn a_word_between_the_answers_of_a_round_counts() {
 
 #[test]
 fn a_place_is_asked_for_again_about_every_second() {
-    for wake_ups in [true, false] {
-        let mut play = Play::acquire(5, Patience { wake_ups, ..patience() });
-        let mut last = START;
-        let mut rounds = 0;
-        while play.now < START.plus(8_000 * MS) {
-            if let Some((round, _)) = play.stands() {
-                assert!(play.now.since(last) <= 1_000 * MS, "{last:?} {:?}", play.now);
-                (last, rounds) = (play.now, rounds + 1);
-                play.placed(round, &held(2, 1));
-            } else {
-                play.wake_at(play.claim.next_wake());
-            }
+    let (mut play, _) = Play::behind();
+    let (mut last, mut rounds) = (START, 0);
+    while play.now < START.plus(8_000 * MS) {
+        if let Some((round, _)) = play.stands() {
+            let after = play.now.since(last);
+            assert!(after >= 500 * MS && after <= 1_000 * MS, "{after:?}");
+            (last, rounds) = (play.now, rounds + 1);
+            play.placed(round, &held(2, 1));
+        } else {
+            play.wake_at(play.claim.next_wake());
         }
-        assert!(rounds > 8);
     }
+    assert!(rounds >= 8);
+}
+
+/// What is asked of the policy for pauses.
+#[derive(Default)]
+struct Asked(Vec<u32>);
+
+impl Dice for Asked {
+    fn token(&mut self) -> Token {
+        Token::new([1; TOKEN_LEN])
+    }
+
+    fn hint(&mut self) -> u64 {
+        1
+    }
+
+    fn pause(&mut self, attempt: u32) -> Duration {
+        self.0.push(attempt);
+        300 * MS
+    }
+
+    fn random(&mut self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn who_does_not_hear_asks_as_the_policy_has_it_and_keeps_its_place() {
+    let (mut dice, mut out) = (Asked::default(), Vec::new());
+    let terms = crate::play::terms(5);
+    let patience = Patience { wake_ups: false, ..patience() };
+    let mut claim = Claim::acquire(START, terms, patience, &mut dice, &mut out);
+    let mut now = START;
+    for _ in 0..6 {
+        let rounds = std::mem::take(&mut out).into_iter().filter_map(|effect| match effect {
+            Effect::Stand { node, step, .. } => Some((node, step)),
+            _ => None,
+        });
+        for (node, step) in rounds.collect::<Vec<_>>() {
+            let answer = held(2, 1);
+            claim.handle(now, Input::Answered { node, step, answer }, &mut dice, &mut out);
+        }
+        now = now.plus(300 * MS);
+        claim.handle(now, Input::Wake, &mut dice, &mut out);
+    }
+    assert_eq!(dice.0, [1, 2, 3, 4, 5, 6]);
 }
 
 #[test]
@@ -245,14 +288,23 @@ fn one_attempt_without_a_wait_is_made_only_by_who_comes_first() {
 
 #[test]
 fn where_no_quorum_keeps_lines_attempts_are_made_without() {
-    let forbidden = Answer::Unknown(Cause::Error("NOPERM".into()));
     let mut play = Play::acquire(5, patience());
     play.said.clear();
     (0..2).for_each(|at| play.place(1, at, free(9, 8)));
-    (2..4).for_each(|at| play.place(1, at, forbidden.clone()));
+    (2..4).for_each(|at| play.place(1, at, Answer::NoLine));
     assert_eq!(play.attempts(), 0, "one more may answer");
-    play.place(1, 4, forbidden);
-    assert_eq!(play.attempts(), 5);
+    play.place(1, 4, Answer::NoLine);
+    assert_eq!((play.stepped_out(), play.asked().len()), (Some(true), 5));
+    play.said.clear();
+    // From then on it waits as if there were none.
+    (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
+    assert_eq!((play.stepped_out(), play.said.contains(&Effect::Listen)), (None, true));
+    // One that cannot tell just now may keep one all the same.
+    let loading = Answer::Unknown(Cause::Error("LOADING".into()));
+    let mut play = Play::acquire(5, patience());
+    play.said.clear();
+    (0..5).for_each(|at| play.place(1, at, loading.clone()));
+    assert_eq!(play.attempts(), 0);
 }
 
 #[test]
@@ -262,10 +314,21 @@ fn where_no_quorum_answers_nobody_attempts_and_it_is_asked_again() {
     (0..2).for_each(|at| play.place(1, at, free(1, 0)));
     assert_eq!(play.claim.next_wake(), START.plus(50 * MS));
     play.wake_at(START.plus(50 * MS));
-    assert_eq!((play.stands(), play.asked().len()), (None, 0));
-    // What comes late is heard.
+    // Others may come first there meanwhile.
+    assert_eq!((play.stepped_out(), play.asked().len()), (Some(true), 0));
+    play.said.clear();
     play.place(1, 4, free(1, 0));
-    assert_eq!(play.attempts(), 5);
+    assert_eq!(play.attempts(), 0, "it keeps no place");
+    play.wake_at(play.claim.next_wake());
+    assert_eq!(play.stands(), Some((3, Spot::NotBefore(1))), "it is the one that it had");
+    // Who comes first nowhere keeps nobody from it.
+    let mut play = Play::acquire(5, patience());
+    play.said.clear();
+    (0..2).for_each(|at| play.place(1, at, held(2, 1)));
+    play.wake_at(START.plus(50 * MS));
+    assert_eq!(play.stepped_out(), None);
+    (0..3).for_each(|at| play.place(1, at, free(2, 0)));
+    assert_eq!(play.attempts(), 5, "what comes late is heard");
     let mut down = Play::acquire(5, Patience { wait: Duration::ZERO, ..patience() });
     down.said.clear();
     down.placed(1, &Answer::Unknown(Cause::Disconnected));
@@ -297,7 +360,7 @@ fn who_comes_first_and_finds_no_quorum_goes_to_the_end() {
     assert_eq!(play.asked().len(), 0);
     play.wake_at(play.claim.next_wake());
     let round = play.stands();
-    assert_eq!(round, Some((3, 0)));
+    assert_eq!(round, Some((3, Spot::Last)));
     // Nor is what was on its way.
     (0..5).for_each(|at| play.place(1, at, free(4, 0)));
     assert_eq!(play.asked().len(), 0);
@@ -327,7 +390,27 @@ fn who_finds_it_taken_though_it_comes_first_keeps_its_place() {
     play.said.clear();
     (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
     assert_eq!(play.stepped_out(), None);
-    // The clean-up finds it free again: somebody who stands in no line has come and gone.
+    // That the clean-up finds nothing more says no more than that: it is not tried again in the same instant.
     (0..3).for_each(|at| play.hear(Step::Cleanup(1), at, Some(Answer::Absent)));
-    assert_eq!(play.attempts(), 5);
+    assert_eq!(play.asked().len(), 0);
+    play.said.clear();
+    play.wake_at(START.plus(5 * MS));
+    assert_eq!(play.stands(), Some((2, Spot::At(1))));
+}
+
+#[test]
+fn a_number_that_a_quorum_keeps_does_not_change() {
+    let mut play = Play::acquire(5, Patience { wake_ups: false, ..patience() });
+    play.said.clear();
+    (0..4).for_each(|at| play.place(1, at, held(5, 1)));
+    // It got there late, behind others who came later.
+    play.place(1, 4, held(9, 3));
+    assert_eq!(play.stands(), Some((2, Spot::At(5))));
+}
+
+#[test]
+fn who_is_behind_and_hears_sleeps_until_it_keeps_its_place_though_the_resource_is_free() {
+    let (mut play, _) = Play::behind();
+    (0..5).for_each(|at| play.told(at, Word::Next(other())));
+    assert!(play.claim.next_wake() >= START.plus(500 * MS), "{:?}", play.claim.next_wake());
 }

@@ -48,6 +48,7 @@ pub(crate) fn any_answer() -> impl Strategy<Value = Answer> {
         4 => Just(Answer::Kept),
         1 => Just(Answer::Deleted),
         2 => Just(Answer::Absent),
+        1 => Just(Answer::NoLine),
         2 => (0..4_u64, 0..2_u64, any::<bool>()).prop_map(|(number, ahead, held)| {
             Answer::Place { number, ahead, holder: held.then_some(Holder::NoExpiry) }
         }),

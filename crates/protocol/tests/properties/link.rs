@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use redquorum_protocol::wire::{Command, Greeting, Markers};
 use redquorum_protocol::{
     Answer, Ask, Bounds, Call, Cause, Drift, Fence, Guard, Holder, Key, Link, LinkEffect,
-    LinkInput, RunId, Ticket, Time, Token,
+    LinkInput, RunId, Spot, Ticket, Time, Token,
 };
 
 use crate::claim::*;
@@ -598,6 +598,7 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
             LinkInput::Freed { epoch, key, next: Some(ticket) }
         }),
         1 => (any_key(), any_ticket(), any::<u64>()).prop_map(|(key, ticket, number)| {
+            let number = Spot::NotBefore(number);
             LinkInput::Stand { key, ticket, number, tag: 0 }
         }),
         1 => (any_key(), any_ticket(), any::<bool>()).prop_map(|(key, ticket, call)| {

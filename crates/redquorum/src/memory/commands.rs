@@ -5,7 +5,7 @@ use std::time::Duration;
 use redquorum_protocol::wire::{
     CERTIFY, DELETE, Frame, GRANT, GUARDED, KEEP, LINE, WATCH, scripts,
 };
-use redquorum_protocol::{MAX_NUMBER, Ticket};
+use redquorum_protocol::{MAX_NUMBER, Spot, Ticket};
 use tokio::time::Instant;
 
 use super::{Entry, Line, Master, State};
@@ -221,11 +221,11 @@ impl State {
         &mut self,
         now: u64,
         (key, line): (&[u8], &[u8]),
-        (ticket, number, lapse): (u64, u64, u64),
+        (ticket, spot, lapse): (u64, Spot, u64),
         out: &mut Vec<u8>,
     ) {
         let line = self.lines.entry(line.to_vec()).or_default();
-        let (number, ahead) = line.stand(now, Ticket::new(ticket), number, lapse);
+        let (number, ahead) = line.stand(now, Ticket::new(ticket), spot, lapse);
         let held = self.live(key).map(|entry| (entry.left_ms(), entry.value.clone()));
         out.extend(format!("*{}\r\n", if held.is_some() { 4 } else { 2 }).into_bytes());
         integer(out, i64::try_from(number).unwrap_or(i64::MAX));
@@ -345,10 +345,15 @@ impl Master {
                 state.step_out(now, (key, line), number(ticket), call);
                 integer(out, 0);
             }
-            [b"EVALSHA", sha, b"2", key, line, ticket, least, lapse]
+            [b"EVALSHA", sha, b"2", key, line, ticket, least, lapse, exactly @ ..]
                 if *sha == LINE.sha1.as_bytes() =>
             {
-                let ours = (number(ticket), number(least), number(lapse));
+                let spot = match number(least) {
+                    0 => Spot::Last,
+                    number if exactly.is_empty() => Spot::NotBefore(number),
+                    number => Spot::At(number),
+                };
+                let ours = (number(ticket), spot, number(lapse));
                 state.stand(now, (key, line), ours, out);
             }
             [b"HELLO", b"3"] => out.extend(b"%1\r\n$5\r\nproto\r\n:3\r\n"),

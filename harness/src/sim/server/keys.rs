@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use redquorum_protocol::wire::{Command, LAPSE_MS, Markers, Script, Standing, scripts};
-use redquorum_protocol::{Answer, Cause, Fence, Holder, Key, MAX_NUMBER, Ticket, Token};
+use redquorum_protocol::{Answer, Cause, Fence, Holder, Key, MAX_NUMBER, Spot, Ticket, Token};
 
 use super::{Reply, Request, Wall};
 use crate::sabotage::Laxity;
@@ -187,13 +187,13 @@ impl Keys {
 
     /// A place in the line. A script that has written something, here that took away who has lapsed, is not
     /// refused for lack of memory any more.
-    fn stand(&mut self, now: u64, key: Key, ticket: Ticket, number: u64) -> Answer {
+    fn stand(&mut self, now: u64, key: Key, ticket: Ticket, spot: Spot) -> Answer {
         let has_written = self.line(now, &key).is_some_and(|line| line.has_lapsed(now));
         if self.out_of_memory && !has_written {
             return error(NO_MEMORY);
         }
         let line = self.stored.lines.entry(key.clone()).or_default();
-        let (number, ahead) = line.stand(now, ticket, number, LAPSE_MS);
+        let (number, ahead) = line.stand(now, ticket, spot, LAPSE_MS);
         self.changed = true;
         let holder = self.found(now, &key).map(|entry| held(now, entry));
         Answer::Place { number, ahead, holder }
