@@ -344,7 +344,7 @@ pub enum Notice {
         /// When it was told.
         at_ns: i64,
     },
-    /// The watchdog extended a lease.
+    /// The watchdog extended a lease, or a request for another handle did that was cancelled.
     Extended {
         /// Whose client.
         client: Name,

@@ -20,7 +20,7 @@ const CASES: u32 = 1_000;
 const PATIENCE: u64 = 1_500;
 
 /// Scenarios in which the simulation or the judge was wrong.
-const FOUND: [(&str, &str); 30] = [
+const FOUND: [(&str, &str); 31] = [
     ("delays-add-up", include_str!("inside/found/delays-add-up.toml")),
     ("asked-for-less", include_str!("inside/found/asked-for-less.toml")),
     ("fault-that-fails", include_str!("inside/found/fault-that-fails.toml")),
@@ -51,6 +51,7 @@ const FOUND: [(&str, &str); 30] = [
     ("vigil-near-its-end", include_str!("inside/found/vigil-near-its-end.toml")),
     ("flush-seen-late", include_str!("inside/found/flush-seen-late.toml")),
     ("hold-after-kill", include_str!("inside/found/hold-after-kill.toml")),
+    ("given-up-and-extended", include_str!("inside/found/given-up-and-extended.toml")),
 ];
 
 /// What went wrong in a run, with a scenario file that shows it.

@@ -127,7 +127,7 @@ impl Desk {
             Some(ttl) => request.ttl(ttl),
             None => request,
         };
-        let (books, fencing) = (self.books.clone(), self.fencing);
+        let (books, fencing, again) = (self.books.clone(), self.fencing, wanted.again);
         tokio::spawn(async move {
             let from_ns = stamp::now();
             let result = tokio::select! {
@@ -136,6 +136,10 @@ impl Desk {
                 result = granted(request, fencing) => result,
                 _ = cancelled => {
                     // Here the future is dropped already.
+                    if let Some(entry) = unpoisoned(&books).owners.get(&whose).filter(|_| again) {
+                        // Whose task is gone has no lease.
+                        let _ = entry.orders.send(Order::Watch);
+                    }
                     Voice.refuse(id, Why::Cancelled, "cancelled");
                     return;
                 }

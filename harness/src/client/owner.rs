@@ -16,8 +16,9 @@ use crate::name::Name;
 use crate::stamp;
 use crate::talk::{Answer, Notice, Why};
 
-/// How often the deadline of a lease is looked at that is kept alive. The library says nothing when
-/// its watchdog has extended a lease, so this is how late it is told; a loss is told at once.
+/// How often the deadline of a lease is looked at that is kept alive, or was asked for again by a request
+/// that was given up. The library says nothing when it extends a lease and nobody waits for that, so this is
+/// how late it is told; a loss is told at once.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// What a lease is asked.
@@ -41,6 +42,9 @@ pub(super) enum Order {
         /// The request.
         id: u64,
     },
+    /// Look at its deadline from now on: who acquired it again, for longer, has given that up, and the
+    /// round goes on.
+    Watch,
     /// Give up this request, if it is under way here.
     Cancel {
         /// Which.
@@ -150,6 +154,7 @@ async fn own(
                     }
                     Some(Order::KeepAlive { id, max_hold }) => watch.keep_alive(id, &lease, max_hold),
                     Some(Order::Check { id }) => watch.check(id, &lease),
+                    Some(Order::Watch) => watch.start(),
                     Some(Order::Cancel { request }) => {
                         let which = |under_way: &mut Extending<'_>| under_way.0 == request;
                         cancel(extending.take_if(which));
@@ -239,7 +244,7 @@ struct Watch {
     over: Option<String>,
     /// The deadline that was told last, and what was told.
     seen: (Deadline, i64),
-    /// Ticks while it is kept alive.
+    /// Ticks while the deadline may move by itself.
     look: Option<Interval>,
 }
 
@@ -309,11 +314,18 @@ impl Watch {
             return Voice.refuse(id, Why::Lost, why.clone());
         }
         lease.keep_alive(max_hold);
-        let mut look = interval(LOOK);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        self.look = Some(look);
+        self.start();
         let at_ns = Some(stamp::now());
         Voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+    }
+
+    /// From now on its deadline is looked at, until it is lost.
+    fn start(&mut self) {
+        if self.over.is_none() {
+            let mut look = interval(LOOK);
+            look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            self.look = Some(look);
+        }
     }
 
     fn look(&mut self, lease: &Lease) {

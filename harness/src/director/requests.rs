@@ -27,6 +27,7 @@ impl Director {
             Op::Step { check, .. } => (check.iter().cloned().collect(), None, None),
             Op::Cancel { .. } => (Vec::new(), None, None),
         };
+        let again = matches!(op, Op::Acquire { again: true, .. });
         let name = match &op {
             Op::AcquireAll { .. } => "acquire",
             Op::ReleaseAll { .. } => "release",
@@ -40,7 +41,8 @@ impl Director {
             let (id, op) = (self.next_id, Cow::Borrowed(name));
             self.next_id += 1;
             let client = client.clone();
-            self.record(now, Event::Asked { client, id, op, resource, with, ttl_ms, wait_ms });
+            let asked = Event::Asked { client, id, op, resource, with, again, ttl_ms, wait_ms };
+            self.record(now, asked);
         }
         self.asked.push((id, client.clone(), count));
         let process = process_of(&self.scenario, &client).unwrap_or(&client).clone();

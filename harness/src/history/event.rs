@@ -40,6 +40,9 @@ pub enum Event {
         /// of its own.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         with: Vec<Name>,
+        /// Whether it is asked for as the owner of the lease that the client has.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
         /// The TTL.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ttl_ms: Option<u64>,
@@ -92,7 +95,7 @@ pub enum Event {
         /// When, by its own stamp.
         at: Ns,
     },
-    /// A client's watchdog extended its lease.
+    /// A client's watchdog extended its lease, or a request did that was cancelled.
     Extended {
         /// Who.
         client: Name,

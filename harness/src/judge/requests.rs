@@ -16,6 +16,8 @@ pub(super) struct Request<'a> {
     pub(super) resource: Option<&'a str>,
     /// The others that were asked for at once.
     pub(super) with: &'a [Name],
+    /// Its client asks as the owner of the lease that it has.
+    pub(super) again: bool,
     pub(super) ttl_ms: Option<u64>,
     pub(super) wait_ms: u64,
     pub(super) asked: Ns,
@@ -68,7 +70,7 @@ pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
     for (record, Record { ns, event }) in world.records.iter().enumerate() {
         match event {
             Event::Phase { phase } => now = *phase,
-            Event::Asked { client, id, op, resource, with, ttl_ms, wait_ms } => {
+            Event::Asked { client, id, op, resource, with, again, ttl_ms, wait_ms } => {
                 open.insert(*id, all.len());
                 all.push(Request {
                     client,
@@ -76,6 +78,7 @@ pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
                     op,
                     resource: resource.as_deref(),
                     with,
+                    again: *again,
                     ttl_ms: *ttl_ms,
                     wait_ms: wait_ms.unwrap_or(0),
                     asked: *ns,

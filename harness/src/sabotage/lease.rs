@@ -33,7 +33,7 @@ pub(super) struct Lease {
     releasing: Option<Asked>,
     /// It is not held any more, and that was told.
     over: bool,
-    /// While it is kept alive: the deadline that was told last.
+    /// Where it may move by itself: the deadline that was told last.
     seen: Option<Time>,
 }
 
@@ -106,11 +106,13 @@ impl Lease {
         self.prolonging = Some(wanted);
     }
 
-    /// Whether this request was for another handle, and is given up.
+    /// Whether this request was for another handle, and is given up. Its round goes on, and may move the
+    /// deadline, which no answer tells then.
     pub(super) fn cancel_prolonging(&mut self, request: u64) -> bool {
         let is = |((id, _), _): &mut (Asked, u32)| *id == request;
         self.prolonging.is_some() && self.extending.take_if(is).is_some() && {
             self.prolonging = None;
+            self.watch();
             true
         }
     }
@@ -125,7 +127,7 @@ impl Lease {
         }
     }
 
-    /// From now on a watchdog moves the deadline, and each move is told.
+    /// From now on the deadline moves by itself, and each move is told.
     pub(super) fn watch(&mut self) {
         if let Claim::Holding(hold) = self.claim.claim() {
             self.seen = Some(hold.deadline());

@@ -259,17 +259,13 @@ impl Lie {
 
     /// Whether it does harm inside the assumptions of the lock often enough to be come by. Else a
     /// scenario must be made for it: somebody sets a counter to its end, or messages come in one order
-    /// among very many, or an owner acquires again what it holds, or several resources at once, or waits in line;
-    /// or what it does is busy, and not wrong.
+    /// among very many, or processes wait in line; or what it does is busy, and not wrong.
     pub const fn shows_inside(self) -> bool {
         !matches!(
             self,
             Self::FollowsLargest
                 | Self::StaysAtEnd
                 | Self::CertifiesAnywhere
-                | Self::FirstReleaseFrees
-                | Self::ReentersDead
-                | Self::KeepsSome
                 | Self::CallsAlways
                 | Self::JumpsQueue
                 | Self::KeepsPlace

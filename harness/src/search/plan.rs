@@ -1,9 +1,11 @@
 //! Scenarios by chance: a number in, a scenario out.
 //!
-//! Who locks what is drawn in `people.rs`, who waits in crowds in `waits.rs`, under fencing tokens or not in `fences.rs`, with which defences in `guards.rs`, what goes wrong in `trouble.rs` and `forgets.rs`, when and where in
-//! `aims.rs`, what is outside and no fault of masters and links in `beyond.rs`. Each family of faults is left out of every other scenario: where all happen at once
-//! nothing gets far enough to go wrong in an interesting way. Faults are cured in whatever order
-//! their times come, and many not before the end.
+//! Who locks what is drawn in `people.rs`, who waits in crowds in `waits.rs`, who wants several resources at
+//! once in `several.rs`, who acquires again what it has in `again.rs`, under fencing tokens or not in
+//! `fences.rs`, with which defences in `guards.rs`, what goes wrong in `trouble.rs` and `forgets.rs`, when and
+//! where in `aims.rs`, what is outside and no fault of masters and links in `beyond.rs`. Each family of faults
+//! is left out of every other scenario: where all happen at once nothing gets far enough to go wrong in an
+//! interesting way. Faults are cured in whatever order their times come, and many not before the end.
 //!
 //! [`Space::inside`] is the promise (`docs/safety.md`, A1 to A6): only faults that the lock must
 //! survive. Outside of it anything goes. The scenarios are short, for there shall be many.
@@ -15,6 +17,7 @@ use crate::search::lengths::of_millis;
 use dice::Dice;
 use trouble::Families;
 
+mod again;
 mod aims;
 mod beyond;
 mod dice;
@@ -22,6 +25,7 @@ mod fences;
 mod forgets;
 mod guards;
 mod people;
+mod several;
 #[cfg(test)]
 mod tests;
 mod trouble;
@@ -65,6 +69,8 @@ impl Space {
         // From chance of its own, as below. Before the faults, some of which strike at a step.
         let mut crowd = Dice::new(number ^ waits::CHANCE);
         waits::add(&mut crowd, &mut scenario);
+        several::add(&mut Dice::new(number ^ several::CHANCE), &mut scenario);
+        again::add(&mut Dice::new(number ^ again::CHANCE), &mut scenario);
         fences::add(&mut Dice::new(number ^ fences::CHANCE), &mut scenario);
         guards::add(&mut Dice::new(number ^ guards::CHANCE), &mut scenario, self.inside);
         let families = Families::draw(&mut dice, self.inside);

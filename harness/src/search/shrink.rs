@@ -211,14 +211,11 @@ fn is_early(history: &History, verdict: &Verdict, kind: &Kind) -> bool {
 /// updates of no lock's making.
 fn keeps_to_leases(scenario: &Scenario) -> bool {
     scenario.clients.iter().all(|client| {
-        let mut asked = false;
+        // What it asked for and has not given back, handle by handle.
+        let mut asked: usize = 0;
         client.script.iter().all(|step| {
-            match step {
-                Step::Acquire { .. } => asked = true,
-                Step::Release { .. } => asked = false,
-                _ => {}
-            }
-            asked || !matches!(step, Step::Touch { .. })
+            asked = (asked + step.acquires().count()).saturating_sub(step.releases().count());
+            asked > 0 || !matches!(step, Step::Touch { .. })
         })
     })
 }

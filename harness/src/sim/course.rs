@@ -74,7 +74,8 @@ impl Course {
     /// strike earlier. From there on it notes its places.
     pub fn warm_up(&mut self) {
         while !self.world.all_ready() && self.step() {}
-        self.note_places(Some(self.world.masters.len()));
+        // Of each kind of message one to every master, and the first of those that come next.
+        self.note_places(Some(self.world.masters.len() + 1));
     }
 
     /// Notes no places any more: nothing more can be added.

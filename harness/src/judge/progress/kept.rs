@@ -1,5 +1,6 @@
-//! Leases that could have been kept: an extension that failed though a quorum said yes to it, and a
-//! lease that its watchdog let go though a majority could be reached all the time.
+//! Leases that could have been kept: an extension that failed though a quorum said yes to it, a lease
+//! that its watchdog let go though a majority could be reached all the time, and one that was not handed out
+//! again though its owner held it.
 
 use crate::history::{Ns, Phase};
 use crate::judge::Case;
@@ -14,7 +15,8 @@ use crate::talk::Why;
 pub(super) fn check(case: &Case<'_>) -> impl Iterator<Item = Finding> {
     let refused = case.requests.iter().filter_map(|request| refused(case, request));
     let let_go = case.leases.iter().filter_map(|lease| let_go(case, lease));
-    refused.chain(let_go)
+    let shut_out = case.requests.iter().filter_map(|request| shut_out(case, request));
+    refused.chain(let_go).chain(shut_out)
 }
 
 fn bug(story: Vec<String>, from: Ns, to: Ns) -> Finding {
@@ -83,6 +85,32 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
             nodes,
             lock.n,
             Ms(answer.ns)
+        )];
+        bug(story, request.asked, answer.ns)
+    })
+}
+
+/// An owner that acquired again what it held, for no longer, and was refused: no master is asked for that.
+fn shut_out(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
+    let answer = request.answer.filter(|answer| !answer.ok)?;
+    let unable = matches!(answer.why, Some(Why::Unsupported | Why::Cancelled));
+    if !request.again || request.ttl_ms.is_some() || unable || request.phase != Phase::Run {
+        return None;
+    }
+    let mut own = case.leases.iter().filter(|lease| lease.client == request.client);
+    let lease = own.rfind(|lease| {
+        Some(lease.resource) == request.resource && lease.start.from <= request.asked
+    })?;
+    let released = lease.release.map_or(Ns::MAX, |release| case.requests[release].asked);
+    let end = lease.deadline.from.min(lease.lost.unwrap_or(Ns::MAX)).min(released);
+    (answer.ns < end).then(|| {
+        let story = vec![format!(
+            "{} acquired {} again at {}, and was refused at {}, though it held it until {}",
+            request.client,
+            lease.resource,
+            Ms(request.asked),
+            Ms(answer.ns),
+            Ms(end)
         )];
         bug(story, request.asked, answer.ns)
     })

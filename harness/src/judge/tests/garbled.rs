@@ -83,13 +83,14 @@ fn event() -> impl Strategy<Value = Event> {
         .prop_flat_map(|(client, id, op)| {
             let with = prop::collection::vec(resource(), 0..3);
             let wait = prop::option::of(any::<u64>());
-            (prop::option::of(resource()), with, ttl(), wait).prop_map(
-                move |(resource, with, ttl_ms, wait_ms)| Event::Asked {
+            (prop::option::of(resource()), with, any::<bool>(), ttl(), wait).prop_map(
+                move |(resource, with, again, ttl_ms, wait_ms)| Event::Asked {
                     client: client.clone(),
                     id,
                     op: op.to_string().into(),
                     resource,
                     with,
+                    again,
                     ttl_ms,
                     wait_ms,
                 },

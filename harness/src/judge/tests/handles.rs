@@ -6,7 +6,7 @@ const ME: Layer = Layer::MutualExclusion;
 
 /// Acquired again, with this deadline; it takes 0.1 ms, and no command.
 fn again(run: &mut Run, at: f64, deadline: f64, handles: u64) {
-    let id = run.ask(at - 0.1, "c1", "acquire", Some("L"), 0);
+    let id = run.ask_again(at - 0.1, "c1", "L");
     let (stamp, deadline, handles) = (Some(at), Some(deadline), Some(handles));
     let answer = Answer { token: Some("t1"), at: stamp, deadline, handles, ..Answer::default() };
     run.answer(at, "c1", id, answer);
@@ -69,13 +69,33 @@ fn a_handle_of_a_lease_that_is_over_is_handed_out_too_late() {
 }
 
 #[test]
+fn an_owner_that_is_refused_what_it_holds_is_seen() {
+    let refused = |at: f64, end: f64| {
+        let mut run = twice();
+        for release in [400.0, 401.0].into_iter().take_while(|at| *at < end) {
+            run.release("c1", "t1", release, &[1, 2, 3, 4, 5]);
+        }
+        let id = run.ask_again(at, "c1", "L");
+        let why = Some(Why::Taken);
+        run.answer(at + 1.0, "c1", id, Answer { ok: false, why, ..Answer::default() });
+        run.judge().seen(Layer::Progress)
+    };
+    assert_eq!(refused(200.0, 0.0), Seen::Violated);
+    // It has one handle still.
+    assert_eq!(refused(400.5, 401.0), Seen::Violated);
+    // What it has given back, or lost, it asks for as anybody.
+    assert_ne!(refused(402.0, 500.0), Seen::Violated);
+    assert_ne!(refused(1987.5, 0.0), Seen::Violated);
+}
+
+#[test]
 fn handles_of_one_lease_have_one_fencing_token() {
     for (fence, seen) in [(Some(7), Seen::Safe), (Some(8), Seen::Violated), (None, Seen::Violated)]
     {
         let mut run = Run::two();
         run.scenario.lock.fencing = true;
         run.fenced("c1", "t1", 10.0, 1988.0, &[1, 2, 3], 7);
-        let id = run.ask(99.9, "c1", "acquire", Some("L"), 0);
+        let id = run.ask_again(99.9, "c1", "L");
         let (at, deadline, handles) = (Some(100.0), Some(1988.0), Some(2));
         let answer =
             Answer { token: Some("t1"), at, deadline, handles, fence, ..Answer::default() };

@@ -46,6 +46,20 @@ impl Run {
         resource: Option<&str>,
         wait: u64,
     ) -> u64 {
+        self.ask_as((ms, client, op), resource, (false, Some(2000), wait))
+    }
+
+    /// Asks for what the client holds, for no longer.
+    pub(super) fn ask_again(&mut self, ms: f64, client: &str, resource: &str) -> u64 {
+        self.ask_as((ms, client, "acquire"), Some(resource), (true, None, 0))
+    }
+
+    fn ask_as(
+        &mut self,
+        (ms, client, op): (f64, &str, &str),
+        resource: Option<&str>,
+        (again, ttl_ms, wait): (bool, Option<u64>, u64),
+    ) -> u64 {
         let id = self.next;
         self.next += 1;
         self.record(
@@ -56,7 +70,8 @@ impl Run {
                 op: op.to_owned().into(),
                 resource: resource.map(Name::from),
                 with: Vec::new(),
-                ttl_ms: Some(2000),
+                again,
+                ttl_ms,
                 wait_ms: Some(wait),
             },
         );

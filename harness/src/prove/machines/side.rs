@@ -328,7 +328,7 @@ impl Side {
         let epoch = wire.epoch;
         let input = match reply.answer(left) {
             Some(answer) => LinkInput::Answered { epoch, answer },
-            None => LinkInput::Freed { epoch, key: key() },
+            None => LinkInput::Freed { epoch, key: key(), next: None },
         };
         self.handle(NOW, input, 0, blunder, told);
     }

@@ -7,7 +7,9 @@ use crate::name::Name;
 use crate::scenario::{Harm, NodeHarm, Persistence, Scenario};
 use crate::talk::Why;
 
+mod again;
 mod goal;
+mod several;
 mod waits;
 
 pub use goal::Goal;
@@ -37,8 +39,10 @@ pub(super) fn reached(history: &History, verdict: &Verdict) -> Vec<Goal> {
     }
     seen.answers(history);
     seen.deaths(history);
-    seen.commands(history);
-    for goal in waits::reached(&seen, history) {
+    let attempts = seen.commands(history);
+    let several = several::reached(&seen, &attempts);
+    let waits = waits::reached(&seen, history);
+    for goal in again::reached(history).into_iter().chain(several).chain(waits) {
         seen.reach(goal);
     }
     seen.goals
@@ -50,6 +54,8 @@ struct Request<'a> {
     client: &'a str,
     op: &'a str,
     resource: Option<&'a str>,
+    /// What else was asked for at once.
+    with: &'a [Name],
     asked: Ns,
     answered: Ns,
     /// The lease that it gave ended then at the latest.
@@ -61,11 +67,13 @@ struct Request<'a> {
 
 /// What a token's SETs came to.
 struct Attempt<'a> {
+    process: &'a Name,
     token: &'a Name,
     key: &'a Name,
     from: Ns,
     to: Ns,
     granted: usize,
+    refused: usize,
     /// How many it takes.
     quorum: usize,
 }
@@ -92,17 +100,20 @@ impl<'a> Seen<'a> {
         for record in &history.records {
             let ns = record.ns;
             match &record.event {
-                Event::Asked { client, id, op, resource, .. } => self.requests.push(Request {
-                    id: *id,
-                    client,
-                    op,
-                    resource: resource.as_deref(),
-                    asked: ns,
-                    answered: Ns::MAX,
-                    deadline: None,
-                    token: None,
-                    cancelled: false,
-                }),
+                Event::Asked { client, id, op, resource, with, .. } => {
+                    self.requests.push(Request {
+                        id: *id,
+                        client,
+                        op,
+                        resource: resource.as_deref(),
+                        with,
+                        asked: ns,
+                        answered: Ns::MAX,
+                        deadline: None,
+                        token: None,
+                        cancelled: false,
+                    });
+                }
                 Event::Answered { id, ok, why, deadline, token, fence, text, .. } => {
                     self.granted.extend(token.as_ref().filter(|_| fence.is_some()));
                     if !ok && text.as_ref().is_some_and(|text| text.contains(DISTRUSTED)) {
@@ -210,8 +221,8 @@ impl<'a> Seen<'a> {
         })
     }
 
-    /// What happened on the masters.
-    fn commands(&mut self, history: &'a History) {
+    /// What happened on the masters. Returns what was attempted.
+    fn commands(&mut self, history: &'a History) -> Vec<Attempt<'a>> {
         let mut attempts: Vec<Attempt<'a>> = Vec::new();
         // Where each token was set: token, master, connection.
         let mut set: Vec<(&Name, usize, u64)> = Vec::new();
@@ -227,7 +238,7 @@ impl<'a> Seen<'a> {
                     let done = *result == Outcome::Done;
                     set.push((token, *node, *connection));
                     let quorum = || self.scenario.list_of(process).quorum();
-                    note(&mut attempts, token, key, (*sent, done), quorum);
+                    note(&mut attempts, (process, token, key), (*sent, *result), quorum);
                     let forgot = |(known, at): &(usize, Ns)| known == node && sent > at;
                     let guarded = || self.scenario.options_of(process).guard.is_some();
                     if done && self.forgot.iter().any(forgot) && guarded() {
@@ -273,26 +284,28 @@ impl<'a> Seen<'a> {
         if split {
             self.reach(Goal::SplitVote);
         }
+        attempts
     }
 }
 
 fn note<'a>(
     attempts: &mut Vec<Attempt<'a>>,
-    token: &'a Name,
-    key: &'a Name,
-    (sent, done): (Ns, bool),
+    (process, token, key): (&'a Name, &'a Name, &'a Name),
+    (sent, result): (Ns, Outcome),
     quorum: impl FnOnce() -> usize,
 ) {
+    let (granted, refused) =
+        (usize::from(result == Outcome::Done), usize::from(result == Outcome::Refused));
     // The latest are at the end.
     match attempts.iter_mut().rev().take(16).find(|one| one.token == token) {
         Some(one) => {
             one.to = one.to.max(sent);
-            one.granted += usize::from(done);
+            one.granted += granted;
+            one.refused += refused;
         }
         None => {
-            let granted = usize::from(done);
-            let quorum = quorum();
-            attempts.push(Attempt { token, key, from: sent, to: sent, granted, quorum });
+            let (from, to, quorum) = (sent, sent, quorum());
+            attempts.push(Attempt { process, token, key, from, to, granted, refused, quorum });
         }
     }
 }

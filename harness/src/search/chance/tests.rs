@@ -1,5 +1,7 @@
 //! A short search: that nothing goes wrong inside the assumptions is for `tests/inside.rs`.
 
+use std::ops::RangeInclusive;
+
 use super::{Goal, Report, Search, goals};
 use crate::judge::judge;
 use crate::sabotage::Lie;
@@ -23,14 +25,38 @@ fn every_goal_is_reached() {
     assert_eq!(report.missed().collect::<Vec<Goal>>(), []);
 }
 
-/// What those who wait come by, in a scenario whose story is known.
-fn of_waits(name: &str, seed: u64) -> Vec<Goal> {
+/// Those of some goals that a scenario whose story is known comes by.
+fn among(all: RangeInclusive<Goal>, name: &str, seed: u64) -> Vec<Goal> {
     let run = embedded_runs().find(|run| run.name == name).expect("it is there");
     let history = sim::run(&run, seed, Lie::None);
     let mut goals = goals::reached(&history, &judge(&history));
-    goals.retain(|goal| *goal >= Goal::Woken);
+    goals.retain(|goal| all.contains(goal));
     goals.sort_unstable();
     goals
+}
+
+fn of_waits(name: &str, seed: u64) -> Vec<Goal> {
+    among(Goal::Woken..=Goal::Disbelieved, name, seed)
+}
+
+#[test]
+fn handles_and_several_resources_are_told_apart() {
+    for seed in 0..5 {
+        for (name, goals) in [
+            ("calm", &[][..]),
+            ("reentry", &[Goal::AskedAnew]),
+            ("reentry/released-once", &[Goal::HandleLeft]),
+            ("reentry/longer", &[Goal::HandleLeft, Goal::Prolonged]),
+            ("several/one-taken", &[Goal::Undone]),
+            ("several/holder-dies", &[Goal::Undone]),
+            ("several/minority-silent", &[]),
+        ] {
+            let found = among(Goal::HandleLeft..=Goal::Undone, name, seed);
+            assert_eq!(found, goals, "{name} with seed {seed}");
+        }
+        let found = among(Goal::HandleLeft..=Goal::Undone, "several", seed);
+        assert!(found.contains(&Goal::OppositeOrders), "seed {seed}");
+    }
 }
 
 #[test]

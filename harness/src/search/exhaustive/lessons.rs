@@ -1,6 +1,7 @@
-//! The lessons on which schedules of faults are tried: two clients, one resource, and two registers, of
-//! which one checks fencing tokens and the other takes what comes. Each is a scenario; what makes some links slow stands in it as a delay from the start, costs nothing,
-//! and is no fault of a schedule.
+//! The lessons on which schedules of faults are tried: two clients or three, one resource, and two
+//! registers, of which one checks fencing tokens and the other takes what comes. Each is a scenario; what
+//! makes some links slow stands in it as a delay from the start, costs nothing, and is no fault of a
+//! schedule.
 
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ use crate::search::defences::defend;
 pub(super) const TTL: u64 = 1_000;
 /// How long a request is under way on a slow link, of the first client and of the second.
 const SLOW: [u64; 2] = [10, 30];
+
+/// When those begin who wait for words of masters, and how long the holder is at work: far less than a
+/// TTL, so that who finds it free only when the keys expire comes too late.
+const WAITS: [u64; 3] = [20, 30, 60];
 
 /// When the clients of a lesson begin in which something was synced before.
 const SYNCED: u64 = 100;
@@ -79,6 +84,8 @@ impl Lesson {
 pub(super) enum Words {
     /// All but what the others have.
     Usual,
+    /// What keeps masters from waking who waits, and those from hearing it.
+    Waiting,
     /// Masters are flushed, and evict.
     Cleared,
     /// Masters that sync every second lose their power.
@@ -115,6 +122,7 @@ pub fn lessons(nodes: usize) -> Vec<Lesson> {
         lesson("extends", nodes, Stay::Extends, race, false, forgets),
         lesson("durable", nodes, Stay::Short, race, true, Persistence::AofAlways),
     ]);
+    all.extend(waiting(nodes));
     for (words, names) in [
         (Words::Cleared, ["cleared-full", "cleared-bare"]),
         (Words::Power, ["power-full", "power-bare"]),
@@ -132,7 +140,7 @@ pub fn lessons(nodes: usize) -> Vec<Lesson> {
 fn with_words(mut lesson: Lesson, words: Words) -> Lesson {
     let Scenario { about, cluster, clients, faults, .. } = &mut lesson.scenario;
     match words {
-        Words::Usual | Words::Cleared => {}
+        Words::Usual | Words::Waiting | Words::Cleared => {}
         Words::Power => {
             cluster.persistence = Persistence::AofEverysec;
             // What is written first in a second is synced at once.
@@ -182,7 +190,7 @@ fn lesson(
         about: format!("c1 is granted by {granted}; {about}."),
         source: None,
         cluster: Cluster { nodes, persistence, replicas: false },
-        // Who is woken asks one master before the others, and these are not alike then.
+        // Who is woken asks one master before the others: what comes of that has lessons of its own.
         lock: Lock { ttl: length(TTL), fencing: true, wake_ups: false, ..Lock::default() },
         clients,
         faults: if race { near_to_some(nodes) } else { Vec::new() },
@@ -191,6 +199,35 @@ fn lesson(
     };
     let restarts = persistence == Persistence::AofAlways;
     Lesson { scenario, looks, words: Words::Usual, bare: race, parted: false, restarts }
+}
+
+/// The holder gives back soon, and masters wake who waits: one client, or the first of two of one process,
+/// which takes over from it. Who is woken asks the first master before the others.
+fn waiting(nodes: usize) -> [Lesson; 2] {
+    let [first, next, stay] = WAITS;
+    let waits = |id: &str, start| client(id, start, section(3_000, vec![work(50)], true));
+    let lesson = |name: &str, about: &str, waiters: Vec<Client>| {
+        let mut lesson = lesson(name, nodes, Stay::Short, false, true, Persistence::None);
+        let Scenario { about: told, lock, clients, .. } = &mut lesson.scenario;
+        about.clone_into(told);
+        lock.wake_ups = true;
+        clients.truncate(1);
+        for step in &mut clients[0].script {
+            if let Step::Work(length) = step {
+                *length = self::length(stay);
+            }
+        }
+        clients.extend(waiters);
+        Lesson { words: Words::Waiting, ..lesson }
+    };
+    let of_one = ["c2", "c3"]
+        .into_iter()
+        .zip([first, next])
+        .map(|(id, start)| Client { process: Some("waiters".into()), ..waits(id, start) });
+    [
+        lesson("wakes", "c1 works for a moment, and c2 is woken.", vec![waits("c2", first)]),
+        lesson("takes-over", "c2 is woken, and c3 of its process is next.", of_one.collect()),
+    ]
 }
 
 /// The first lesson, with a half of the masters for each client.

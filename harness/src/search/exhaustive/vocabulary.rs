@@ -32,6 +32,9 @@ pub fn vocabulary(lesson: &Lesson, symmetry: Symmetry) -> Vec<Fault> {
     }
     let words = Words { lesson, symmetry };
     let mut all = Vec::new();
+    if lesson.words == lessons::Words::Waiting {
+        return words.waiting();
+    }
     if lesson.words != lessons::Words::Usual {
         for (place, early) in words.places() {
             for nodes in words.sets(early, true) {
@@ -188,12 +191,115 @@ impl Words<'_> {
         ]
     }
 
+    /// All that is tried where masters wake who waits.
+    fn waiting(&self) -> Vec<Fault> {
+        let before = |client: &str, what| When::Before(moment(client, what, 0));
+        let after = |client: &str, what| When::After(moment(client, what, 0));
+        let count = u32::try_from(self.nodes()).unwrap_or(u32::MAX);
+        let places = [
+            after("c1", What::Granted(resource())),
+            // It learns who holds it.
+            before("c2", What::Reply(1, Class::Release)),
+            before("c1", What::Releases(resource())),
+            after("c1", What::Released(resource())),
+            before("c2", What::Reply(1, Class::WakeUp)),
+            // The first master answers who was woken.
+            before("c2", What::Reply(count + 1, Class::Acquire)),
+            after("c2", What::Granted(resource())),
+        ];
+        let sets = self.sets_beside_the_first();
+        let mut all = Vec::new();
+        for place in &places {
+            for nodes in &sets {
+                all.extend(self.deafens(nodes).into_iter().map(|harm| fault(place, harm)));
+            }
+            all.extend(self.stills().into_iter().map(|harm| fault(place, harm)));
+        }
+        for harm in sets.iter().flat_map(|nodes| self.words(nodes)) {
+            all.push(fault(&When::At(length(0)), harm));
+        }
+        all
+    }
+
+    /// Sets of masters where the first one is asked before the others: it alone, the next, a minority with
+    /// it and one without, a majority with it, all.
+    fn sets_beside_the_first(&self) -> Vec<Nodes> {
+        if self.symmetry == Symmetry::Unfolded {
+            return self.every_set();
+        }
+        let (all, quorum) = (self.nodes(), self.quorum());
+        let spare = all - quorum;
+        let mut sets: Vec<Nodes> = Vec::new();
+        for (from, to) in [(1, 1), (2, 2), (1, spare), (2, spare + 1), (1, quorum)] {
+            let set = by_number(from..=to);
+            if (from..all).contains(&to) && !sets.contains(&set) {
+                sets.push(set);
+            }
+        }
+        sets.push(Nodes::All);
+        sets
+    }
+
+    /// What keeps masters from saying that a resource is free, or who waits from hearing it.
+    fn deafens(&self, nodes: &Nodes) -> Vec<Lasting> {
+        let to = || nodes.clone();
+        let which = || Which {
+            clients: Clients::Some(vec!["c2".into()]),
+            nodes: nodes.clone(),
+            ..Which::default()
+        };
+        vec![
+            (Harm::Node(NodeHarm::Restart { nodes: to() }), None),
+            (Harm::Node(NodeHarm::Kill { nodes: to() }), Some(LONG)),
+            (Harm::Node(NodeHarm::Pause { nodes: to() }), Some(LONG)),
+            (Harm::Net(NetHarm::Cut(which())), Some(300)),
+            (Harm::Net(NetHarm::Cut(which())), None),
+            (Harm::Net(NetHarm::Hold(which())), Some(LONG)),
+            (Harm::Net(NetHarm::Reset(which())), None),
+        ]
+    }
+
+    /// Clients that stand still, or die.
+    fn stills(&self) -> Vec<Lasting> {
+        let one = |name: &str| Clients::Some(vec![name.into()]);
+        let pause = |name: &str| Harm::Client(ClientHarm::Pause { clients: one(name) });
+        vec![
+            (pause("c1"), Some(LONG)),
+            (pause("c2"), Some(100)),
+            (pause("c2"), Some(LONG)),
+            (Harm::Client(ClientHarm::Kill { clients: one("c1") }), None),
+        ]
+    }
+
+    /// What befalls the words of masters, and their answers, on the way to who waits.
+    fn words(&self, nodes: &Nodes) -> Vec<Lasting> {
+        let which = |command| Which {
+            clients: Clients::Some(vec!["c2".into()]),
+            nodes: nodes.clone(),
+            what: Side::Reply,
+            command,
+            ..Which::default()
+        };
+        let mut all = vec![
+            (Harm::Net(NetHarm::Drop(which(Class::WakeUp))), None),
+            (Harm::Net(NetHarm::Hold(which(Class::WakeUp))), None),
+            (Harm::Net(NetHarm::Reset(which(Class::WakeUp))), None),
+        ];
+        for command in [Class::WakeUp, Class::Release, Class::Acquire] {
+            all.extend([
+                (Harm::Net(NetHarm::Drop(which(command))), Some(700)),
+                (Harm::Net(NetHarm::Hold(which(command))), Some(700)),
+            ]);
+        }
+        all
+    }
+
     /// What can make a master forget that is tried by itself.
     fn own(&self, nodes: &Nodes) -> Vec<Lasting> {
         let nodes = || nodes.clone();
         let power = || Harm::Node(NodeHarm::PowerLoss { nodes: nodes() });
         match self.lesson.words {
-            lessons::Words::Usual => Vec::new(),
+            lessons::Words::Usual | lessons::Words::Waiting => Vec::new(),
             lessons::Words::Cleared => vec![
                 (Harm::Node(NodeHarm::Flush { nodes: nodes() }), None),
                 (Harm::Node(NodeHarm::Evict { nodes: nodes() }), None),

@@ -24,28 +24,29 @@ pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
 /// somewhere before it. Some take the token and touch nothing.
 fn fenced(dice: &mut Dice, script: Vec<Step>) -> Vec<Step> {
     let mut all = Vec::with_capacity(script.len() + 3);
-    let (mut lease, mut writes): (Option<Name>, bool) = (None, false);
+    let (mut leases, mut writes): (Vec<Name>, bool) = (Vec::new(), false);
     for step in script {
         match &step {
-            Step::Acquire { resource, .. } => {
-                lease = Some(resource.clone()).filter(|_| dice.chance(5, 6));
-                writes = lease.is_some();
-                let resource = resource.clone();
-                all.push(step);
-                if lease.is_some() {
-                    all.extend([Way::Present, Way::Read].map(|way| touch(&resource, way)));
+            Step::Acquire { .. } => {
+                leases = step.acquires().cloned().collect();
+                if !dice.chance(5, 6) {
+                    leases.clear();
                 }
+                writes = !leases.is_empty();
+                all.push(step);
+                let both = |lease| [Way::Present, Way::Read].map(|way| touch(lease, way));
+                all.extend(leases.iter().flat_map(both));
                 continue;
             }
             Step::Release { .. } => {
-                if let Some(resource) = lease.take().filter(|_| writes) {
-                    all.push(touch(&resource, Way::Write));
-                }
+                let leases = std::mem::take(&mut leases);
+                let written = leases.iter().filter(|_| writes);
+                all.extend(written.map(|lease| touch(lease, Way::Write)));
             }
             // Early, and then perhaps not once more.
             Step::Work(_) | Step::Extend { .. } if dice.chance(1, 3) => {
-                if let Some(resource) = &lease {
-                    all.push(touch(resource, Way::Write));
+                if !leases.is_empty() {
+                    all.extend(leases.iter().map(|lease| touch(lease, Way::Write)));
                     writes = dice.chance(1, 2);
                 }
             }
@@ -58,6 +59,10 @@ fn fenced(dice: &mut Dice, script: Vec<Step>) -> Vec<Step> {
 
 /// The register of a resource that checks its tokens.
 fn touch(resource: &Name, way: Way) -> Step {
-    let register = if resource == "L" { "F" } else { "G" };
+    let register = match resource.as_str() {
+        "L" => "F",
+        "M" => "G",
+        _ => "H",
+    };
     Step::Touch { register: register.into(), way, under: Some(resource.clone()), held: None }
 }

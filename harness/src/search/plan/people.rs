@@ -3,24 +3,28 @@
 use super::dice::Dice;
 use super::ttl;
 use crate::name::Name;
-use crate::scenario::{Client, Lock, Rounds, Step, Way};
+use crate::scenario::{Client, Length, Lock, Rounds, Step, Way};
 use crate::search::lengths::{millis, of_millis};
 
 /// What most do after a while is to be done.
-const WORKS: u64 = 600;
+pub(super) const WORKS: u64 = 600;
 
 pub(super) fn draw(dice: &mut Dice, lock: &Lock) -> Vec<Client> {
     let count = dice.pick(&[1, 2, 2, 2, 3, 3, 3, 4]);
     // Few processes have several clients.
     let shared = dice.chance(1, 3);
-    (1..=count).map(|number| client(dice, lock, number, shared)).collect()
+    let person = |number: usize| {
+        let mut script = section(dice, lock);
+        if dice.chance(1, 3) {
+            script.extend(section(dice, lock));
+        }
+        client(dice, format!("c{number}").into(), script, shared)
+    };
+    (1..=count).map(person).collect()
 }
 
-fn client(dice: &mut Dice, lock: &Lock, number: usize, shared: bool) -> Client {
-    let mut script = section(dice, lock);
-    if dice.chance(1, 3) {
-        script.extend(section(dice, lock));
-    }
+/// Somebody with a script: when it begins, how often, and in which process.
+pub(super) fn client(dice: &mut Dice, id: Name, script: Vec<Step>, shared: bool) -> Client {
     let rounds = dice.maybe(1, 3, |dice| match dice.chance(1, 2) {
         true => Rounds::Times(u32::try_from(dice.within(2, 4)).unwrap_or(2)),
         false => Rounds::For(of_millis(dice.within(100, 1_500))),
@@ -28,7 +32,7 @@ fn client(dice: &mut Dice, lock: &Lock, number: usize, shared: bool) -> Client {
     // A pause between two rounds, or a refused client asks thousands of times.
     let think = if rounds.is_some() { dice.within(5, 300) } else { 0 };
     Client {
-        id: format!("c{number}").into(),
+        id,
         process: dice.maybe(u64::from(shared), 2, |_| "shared".into()),
         nodes: None,
         guard: None,
@@ -50,12 +54,9 @@ fn client(dice: &mut Dice, lock: &Lock, number: usize, shared: bool) -> Client {
 fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
     let (resource, register) = if dice.chance(1, 6) { ("M", "S") } else { ("L", "R") };
     let (resource, register) = (Name::from(resource), Name::from(register));
-    let mut script = vec![acquire(dice, lock, &resource)];
+    let mut script = vec![acquire(dice, lock, std::slice::from_ref(&resource))];
     let (mut has_read, mut keeps) = (false, false);
-    let touch = |way| {
-        let held = (way == Way::Write).then(|| resource.clone());
-        Step::Touch { register: register.clone(), way, under: None, held }
-    };
+    let touch = |way| touch(&register, way, &resource);
     for _ in 0..dice.below(6) {
         match dice.below(10) {
             0..3 => {
@@ -94,7 +95,27 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
     script
 }
 
-fn acquire(dice: &mut Dice, lock: &Lock, resource: &Name) -> Step {
+/// The register of a resource; who writes looks first whether it has that.
+pub(super) fn touch(register: &Name, way: Way, resource: &Name) -> Step {
+    let held = (way == Way::Write).then(|| resource.clone());
+    Step::Touch { register: register.clone(), way, under: None, held }
+}
+
+/// Who may leave a lease behind stays until it is over, or the run might end before, and heal masters that
+/// must stay down until then.
+pub(super) fn stay(lock: &Lock, script: &mut Vec<Step>) {
+    let keeps = script.iter().map(|step| match step {
+        Step::Keep { most, .. } => millis(*most),
+        _ => 0,
+    });
+    let ttls = script.iter().filter_map(Step::ttl).map(|ttl| millis(Length(ttl)));
+    let longest = ttls.chain([millis(lock.ttl)]).max().unwrap_or_default();
+    let kept = keeps.max().unwrap_or_default();
+    script.push(Step::Work(of_millis(longest + kept)));
+}
+
+/// One resource, or several at once.
+pub(super) fn acquire(dice: &mut Dice, lock: &Lock, resources: &[Name]) -> Step {
     let wait = if dice.chance(1, 4) { 0 } else { dice.within(1, 2_500) };
     // Given up while the answers are under way, or while it waits.
     let cancel = dice.maybe(1, 7, |dice| match dice.chance(1, 2) {
@@ -102,8 +123,8 @@ fn acquire(dice: &mut Dice, lock: &Lock, resource: &Name) -> Step {
         false => dice.within(1, 300),
     });
     Step::Acquire {
-        resource: resource.clone(),
-        also: Vec::new(),
+        resource: resources[0].clone(),
+        also: resources[1..].to_vec(),
         wait: of_millis(wait),
         ttl: dice.maybe(1, 6, |dice| ttl(dice, lock)),
         cancel: cancel.map(of_millis),

@@ -90,6 +90,47 @@ fn crowds_are_drawn_together_and_apart_and_so_is_what_becomes_of_their_words() {
 }
 
 #[test]
+fn handles_and_several_resources_are_drawn() {
+    // Who acquires again, for longer, forgets a handle; who wants several, in two orders, gives them back
+    // one by one.
+    let mut seen = [0; 6];
+    for number in 0..1_000 {
+        let scenario = Space::INSIDE.draw(number);
+        let scripts = || scenario.clients.iter().map(|client| &client.script);
+        let steps = || scripts().flatten();
+        let again = |step: &&Step| matches!(step, Step::Acquire { again: true, .. });
+        let longer = |step: &&Step| step.ttl().is_some_and(|ttl| ttl > scenario.lock.ttl.0);
+        let fewer = |script: &&Vec<Step>| {
+            let asked = script.iter().flat_map(Step::acquires).count();
+            script.iter().flat_map(Step::releases).count() < asked
+        };
+        let together = |step: &&Step| step.acquires().count() > 1;
+        let named = |step: &Step| step.acquires().map(ToString::to_string).collect::<Vec<_>>();
+        let sets: Vec<Vec<String>> = steps().filter(together).map(named).collect();
+        let crossed = |one: &Vec<String>| {
+            sets.iter().any(|other| {
+                other
+                    .iter()
+                    .rev()
+                    .is_sorted_by_key(|name| one.iter().position(|known| known == name))
+            })
+        };
+        seen[0] += usize::from(steps().any(|step| again(&step)));
+        seen[1] += usize::from(steps().filter(again).any(|step| longer(&step)));
+        seen[2] += usize::from(scripts().any(|script| fewer(&script)));
+        seen[3] += usize::from(!sets.is_empty());
+        seen[4] += usize::from(sets.iter().any(crossed));
+        let apart = |script: &Vec<Step>| {
+            script.iter().any(|step| together(&step))
+                && !script.iter().any(|step| step.releases().count() > 1)
+        };
+        seen[5] += usize::from(scripts().any(apart));
+    }
+    assert!((180..320).contains(&seen[0]) && (180..320).contains(&seen[3]), "{seen:?}");
+    assert!(seen.iter().all(|seen| *seen > 50), "{seen:?}");
+}
+
+#[test]
 fn inside_the_assumptions_masters_forget_only_where_all_clients_see_it() {
     let mut seen = 0;
     for number in 0..2_000 {

@@ -2,7 +2,7 @@
 //! while they wait or are queued. And what happens to the words by which they are woken.
 
 use super::dice::Dice;
-use super::{aims, ttl};
+use super::{aims, people, ttl};
 use crate::name::Name;
 use crate::scenario::{
     Class, Client, Fault, Harm, Lock, NetHarm, Nodes, Scenario, Side, Step, Way, When, Which,
@@ -41,10 +41,7 @@ fn member(
     (number, process, start): (u64, Option<Name>, u64),
 ) -> Client {
     let (resource, register) = (Name::from("L"), Name::from("R"));
-    let touch = |way| {
-        let held = (way == Way::Write).then(|| resource.clone());
-        Step::Touch { register: register.clone(), way, under: None, held }
-    };
+    let touch = |way| people::touch(&register, way, &resource);
     let mut script = vec![Step::Acquire {
         resource: resource.clone(),
         wait: of_millis(dice.within(50, 4_000)),

@@ -15,6 +15,7 @@ pub(super) fn all(trial: &mut Trial<'_>) {
     masters(trial);
     loops(trial);
     steps(trial);
+    resources(trial);
     options(trial);
     each_fault(trial);
     faults(trial);
@@ -178,6 +179,37 @@ fn steps(trial: &mut Trial<'_>) {
     }
 }
 
+/// Who wants several resources wants fewer.
+fn resources(trial: &mut Trial<'_>) {
+    for index in 0..trial.scenario().clients.len() {
+        let script = &trial.scenario().clients[index].script;
+        let several = script.iter().filter(|step| step.is_of_several());
+        let mut wanted: Vec<Name> = several.flat_map(Step::acquires).cloned().collect();
+        wanted.dedup();
+        for resource in wanted {
+            let mut less = trial.scenario().clone();
+            let script = std::mem::take(&mut less.clients[index].script);
+            less.clients[index].script =
+                script.into_iter().filter_map(|step| without(step, &resource)).collect();
+            trial.offer(less);
+        }
+    }
+}
+
+/// What is left of a step for who does not want a resource, if anything is.
+fn without(mut step: Step, gone: &Name) -> Option<Step> {
+    match &mut step {
+        Step::Acquire { resource, also, .. } | Step::Release { resource, also } => {
+            also.retain(|other| other != gone);
+            if resource == gone {
+                *resource = (!also.is_empty()).then(|| also.remove(0))?;
+            }
+            Some(step)
+        }
+        _ => (step.resource() != Some(gone.as_str())).then_some(step),
+    }
+}
+
 fn options(trial: &mut Trial<'_>) {
     let mut usual = Lock::default();
     if trial.defended {
@@ -223,7 +255,7 @@ fn options(trial: &mut Trial<'_>) {
             trial.offer(less);
         }
         for step in 0..trial.scenario().clients[index].script.len() {
-            for option in 0..3 {
+            for option in 0..4 {
                 let mut less = trial.scenario().clone();
                 plain(&mut less.clients[index].script[step], option);
                 trial.offer(less);
@@ -243,6 +275,7 @@ fn plain(step: &mut Step, option: usize) {
         (Step::Acquire { wait, .. }, 0) => *wait = Length::default(),
         (Step::Acquire { ttl, .. } | Step::Extend { ttl, .. }, 1) => *ttl = None,
         (Step::Acquire { cancel, .. }, 2) => *cancel = None,
+        (Step::Acquire { again, .. }, 3) => *again = false,
         _ => {}
     }
 }

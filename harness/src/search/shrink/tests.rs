@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::{EFFORT, shrink, weight};
 use crate::sabotage::Lie;
-use crate::scenario::{Layer, Scenario};
+use crate::scenario::{Layer, Scenario, Step};
 use crate::search::{Found, Kind, story};
 
 /// Two faults that matter, as the lesson has them, among six that do not.
@@ -112,6 +112,23 @@ fn a_lie_is_kept_where_the_truth_passes() {
     assert_eq!(small.scenario.clients.len(), 2);
     assert_eq!(Found::of(&small.scenario, small.seed, Lie::None), None);
     assert!(Found::of(&small.scenario, small.seed, Lie::PlainDel).is_some());
+}
+
+#[test]
+fn handles_and_several_resources_that_do_not_matter_go() {
+    let text = PLANTED
+        .replacen("\"acquire L wait 300ms\"", "\"acquire L wait 300ms\", \"acquire L again\"", 1)
+        .replacen("\"release L\"", "\"release L\", \"read R\", \"release L\"", 1)
+        .replace("\"acquire L wait 200ms\"", "\"acquire N and L wait 200ms\"")
+        .replace("\"write R\", \"release L\"]", "\"write R\", \"release N and L\"]");
+    let scenario: Scenario = toml::from_str(&text).unwrap();
+    let found = Found::of(&scenario, 7, Lie::None).unwrap();
+    assert_eq!(found.kind().layer, Some(Layer::MutualExclusion));
+    let small = small(&found);
+    let mut steps = small.scenario.clients.iter().flat_map(|client| &client.script);
+    let more =
+        |step: &Step| step.is_of_several() || matches!(step, Step::Acquire { again: true, .. });
+    assert!(!steps.any(more), "{:?}", small.scenario.clients);
 }
 
 #[test]

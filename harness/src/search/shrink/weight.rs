@@ -55,8 +55,9 @@ fn of_lock(lock: &Lock) -> u64 {
 
 fn options(client: &Client) -> u64 {
     let of_step = |step: &Step| match step {
-        Step::Acquire { wait, ttl, cancel, again, .. } => {
-            u64::from(!wait.is_zero())
+        Step::Acquire { also, wait, ttl, cancel, again, .. } => {
+            number(also.len())
+                + u64::from(!wait.is_zero())
                 + u64::from(ttl.is_some())
                 + u64::from(cancel.is_some())
                 + u64::from(*again)

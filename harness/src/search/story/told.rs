@@ -43,6 +43,9 @@ fn time(ns: Ns) -> String {
     format!("{} ms", ns / 1_000_000)
 }
 
+/// Of an answer: the token, the deadline, how many handles are out, and why not.
+type Told<'a> = (Option<&'a Name>, Option<Ns>, Option<u64>, Option<Why>);
+
 struct Teller<'a> {
     history: &'a History,
 }
@@ -56,8 +59,9 @@ impl Teller<'_> {
                 Phase::Settle => Some("one TTL passes, and the keys are looked at".to_owned()),
                 Phase::Run | Phase::End => None,
             },
-            Event::Answered { client, id, ok, token, deadline, why, .. } => {
-                self.answer(record.ns, client, *id, *ok, token.as_ref(), *deadline, *why)
+            Event::Answered { client, id, ok, token, deadline, handles, why, .. } => {
+                let told = (token.as_ref(), *deadline, *handles, *why);
+                self.answer(record.ns, client, *id, *ok, told)
             }
             Event::Lost { client, resource, .. } => {
                 Some(format!("{client} is told that its lease of {resource} is lost"))
@@ -89,33 +93,40 @@ impl Teller<'_> {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the parts of one event")]
     fn answer(
         &self,
         ns: Ns,
         client: &Name,
         id: u64,
         ok: bool,
-        token: Option<&Name>,
-        deadline: Option<Ns>,
-        why: Option<Why>,
+        (token, deadline, handles, why): Told<'_>,
     ) -> Option<String> {
         let asked = self.history.records.iter().find_map(|record| match &record.event {
-            Event::Asked { id: known, op, resource, .. } if *known == id => {
-                Some((op.as_ref(), resource.as_ref()?))
+            Event::Asked { id: known, op, resource, with, .. } if *known == id => {
+                Some((op.as_ref(), resource.as_ref()?, with))
             }
             _ => None,
         });
-        let (op, resource) = asked?;
+        let (op, resource, with) = asked?;
         let until = deadline.map_or_else(String::new, |at| format!(", until {}", time(at)));
         Some(match (op, ok) {
+            ("acquire", true) if handles > Some(1) => {
+                format!("{client} is granted {resource} again{until}")
+            }
             ("acquire", true) => {
                 let by = self.granted(ns, token);
                 format!("{client} is granted {resource}{by}{until}")
             }
+            ("acquire", false) if !with.is_empty() => {
+                let others = with.join(" and ");
+                format!("{client} is refused {resource} together with {others}: {}", reason(why))
+            }
             ("acquire", false) => format!("{client} is refused {resource}: {}", reason(why)),
             ("extend", true) => format!("{client} extends {resource}{until}"),
             ("extend", false) => format!("{client} cannot extend {resource}: {}", reason(why)),
+            ("release", _) if handles.is_some() => {
+                format!("{client} gives one of its handles of {resource} back")
+            }
             ("release", _) => format!("{client} gives {resource} back"),
             ("step", false) => {
                 format!("{client} finds that it does not hold {resource} any more, and stops")

@@ -52,6 +52,16 @@ pub enum Goal {
     Distrusted,
     /// A master that had forgotten, and was distrusted for it, granted to a client with a guard.
     TrustedAgain,
+    /// One of several handles of a lease was given back, and the lease lived on.
+    HandleLeft,
+    /// An owner acquired again for longer than it had, and its lease was extended.
+    Prolonged,
+    /// An owner acquired again what it had lost, and asked the masters as anybody.
+    AskedAnew,
+    /// Two who wanted the same resources at once named them in opposite orders.
+    OppositeOrders,
+    /// A quorum granted one of several resources, and it was given up since another was taken.
+    Undone,
     /// An acquire that waited went on as soon as the holder gave back.
     Woken,
     /// An acquire that waited was not told that the resource is free, and found it by a look at a master.
@@ -70,7 +80,7 @@ pub enum Goal {
 
 impl Goal {
     /// All of them.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 35] = [
         Self::BareQuorum,
         Self::HollowHold,
         Self::Orphan,
@@ -94,6 +104,11 @@ impl Goal {
         Self::FencedRepair,
         Self::Distrusted,
         Self::TrustedAgain,
+        Self::HandleLeft,
+        Self::Prolonged,
+        Self::AskedAnew,
+        Self::OppositeOrders,
+        Self::Undone,
         Self::Woken,
         Self::FoundOut,
         Self::Heir,
@@ -129,6 +144,11 @@ impl Goal {
             Self::FencedRepair => "fenced-repair",
             Self::Distrusted => "distrusted",
             Self::TrustedAgain => "trusted-again",
+            Self::HandleLeft => "handle-left",
+            Self::Prolonged => "prolonged",
+            Self::AskedAnew => "asked-anew",
+            Self::OppositeOrders => "opposite-orders",
+            Self::Undone => "undone",
             Self::Woken => "woken",
             Self::FoundOut => "found-out",
             Self::Heir => "heir",
@@ -165,6 +185,11 @@ impl Goal {
             Self::FencedRepair => "a repair of a lease with a fencing token",
             Self::Distrusted => "an acquire that failed, with a master that is distrusted",
             Self::TrustedAgain => "a grant of a master that had been distrusted",
+            Self::HandleLeft => "a handle that outlived another of its lease",
+            Self::Prolonged => "a handle for which the lease was extended",
+            Self::AskedAnew => "an owner that asked anew for what it had lost",
+            Self::OppositeOrders => "several resources, wanted in opposite orders",
+            Self::Undone => "one of several resources given up, another being taken",
             Self::Woken => "an acquire that was woken by a release",
             Self::FoundOut => "an acquire that was not woken, and found out by a look",
             Self::Heir => "a hand-over within a process",

@@ -1,0 +1,43 @@
+//! The goals of owners that acquire again what they have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Goal;
+use crate::history::{Event, History};
+
+pub(super) fn reached(history: &History) -> Vec<Goal> {
+    let mut goals = Vec::new();
+    // By the numbers of requests: what, whose, and whether as its owner.
+    let mut asked = BTreeMap::new();
+    // Whose lease was lost, until there is another.
+    let mut lost = BTreeSet::new();
+    for record in &history.records {
+        match &record.event {
+            Event::Asked { client, id, op, resource: Some(resource), again, .. } => {
+                asked.insert(*id, (op.as_ref(), (client, resource), *again));
+            }
+            Event::Answered { id, ok, from, at, handles, .. } => {
+                let Some((op, whose, again)) = asked.get(id) else { continue };
+                let others = *ok && handles.is_some();
+                match *op {
+                    // Without a round nothing passes in between.
+                    "acquire" if others => goals.extend((at > from).then_some(Goal::Prolonged)),
+                    "acquire" => {
+                        let anew = *again && lost.contains(whose);
+                        goals.extend(anew.then_some(Goal::AskedAnew));
+                        if *ok {
+                            lost.remove(whose);
+                        }
+                    }
+                    "release" if others => goals.push(Goal::HandleLeft),
+                    _ => {}
+                }
+            }
+            Event::Lost { client, resource, .. } => {
+                lost.insert((client, resource));
+            }
+            _ => {}
+        }
+    }
+    goals
+}

@@ -1,0 +1,54 @@
+//! The goals of those who want several resources at once.
+
+use super::{Attempt, Goal, Request, Seen};
+
+pub(super) fn reached(seen: &Seen<'_>, attempts: &[Attempt<'_>]) -> Vec<Goal> {
+    let several = |request: &&Request<'_>| request.op == "acquire" && !request.with.is_empty();
+    let several: Vec<&Request<'_>> = seen.requests.iter().filter(several).collect();
+    let mut goals = Vec::new();
+    goals.extend(are_opposite(&several).then_some(Goal::OppositeOrders));
+    goals.extend(several.iter().any(|one| is_undone(seen, one, attempts)).then_some(Goal::Undone));
+    goals
+}
+
+/// Whether two named the same two resources in opposite orders, and wanted them at the same time.
+fn are_opposite(several: &[&Request<'_>]) -> bool {
+    // What is asked for at once is recorded as requests that follow each other, as it was named.
+    let named = several.iter().flat_map(|first| {
+        let twin = |second: &&&Request<'_>| {
+            (second.client, second.asked) == (first.client, first.asked) && second.id > first.id
+        };
+        several.iter().filter(twin).map(|second| (*first, second.resource))
+    });
+    let named: Vec<(&Request<'_>, Option<&str>)> = named.collect();
+    named.iter().any(|(one, last)| {
+        named.iter().any(|(other, others_last)| {
+            one.client != other.client
+                && (one.resource, *last) == (*others_last, other.resource)
+                && one.asked <= other.answered
+                && other.asked <= one.answered
+        })
+    })
+}
+
+/// Whether a quorum granted what was asked for, and it was given up since another was taken.
+fn is_undone(seen: &Seen<'_>, request: &Request<'_>, attempts: &[Attempt<'_>]) -> bool {
+    let process = seen.process(request.client);
+    let during = request.asked..=request.answered;
+    let of = |name: &str| {
+        let name = name.to_owned();
+        let own = attempts.iter().filter(|one| one.process.as_str() == process);
+        own.filter(move |one| one.key.ends_with(&name)).filter(|one| during.contains(&one.from))
+    };
+    let is_lease =
+        |one: &Attempt<'_>| seen.requests.iter().any(|other| other.token == Some(one.token));
+    let won = of(request.resource.unwrap_or_default());
+    let mut won = won.filter(|one| one.granted >= one.quorum && !is_lease(one));
+    won.any(|won| {
+        let lost = |one: &Attempt<'_>| {
+            let together = one.from <= won.to && won.from <= one.to;
+            together && one.granted < one.quorum && one.refused > 0
+        };
+        request.with.iter().any(|name| of(name).any(lost))
+    })
+}

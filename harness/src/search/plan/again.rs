@@ -1,0 +1,126 @@
+//! Owners that acquire what they have: at once or after a while, for longer or not, and handles that are
+//! given back before the first one's end, behind it, or never.
+
+use super::dice::Dice;
+use super::{people, ttl};
+use crate::name::Name;
+use crate::scenario::{Lock, Scenario, Step, Way};
+use crate::search::lengths::{millis, of_millis};
+
+/// Makes another number of a scenario's, so that the others of a number are the same with handles and
+/// without.
+pub(super) const CHANCE: u64 = 0x0061_6761_696e;
+
+/// The longest TTL of a lock: no guard is for less.
+const LONGEST: u64 = 6_000;
+
+/// Lets most clients of every fourth scenario acquire again what they have. Before the faults, some of
+/// which strike at a step.
+pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
+    if !dice.chance(1, 4) {
+        return;
+    }
+    for client in &mut scenario.clients {
+        if dice.chance(2, 3) {
+            let script = std::mem::take(&mut client.script);
+            let sections = sections(script).into_iter();
+            let lock = &scenario.lock;
+            client.script = sections.flat_map(|section| reentered(dice, lock, section)).collect();
+            let handles = client.script.iter().flat_map(Step::acquires).count();
+            if client.script.iter().flat_map(Step::releases).count() < handles {
+                people::stay(lock, &mut client.script);
+            }
+        }
+    }
+}
+
+/// The script in parts, each from an acquire to its release.
+fn sections(script: Vec<Step>) -> Vec<Vec<Step>> {
+    let mut sections: Vec<Vec<Step>> = Vec::new();
+    for step in script {
+        match sections.last_mut() {
+            Some(section) if !matches!(step, Step::Acquire { .. }) => section.push(step),
+            _ => sections.push(vec![step]),
+        }
+    }
+    sections
+}
+
+fn reentered(dice: &mut Dice, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> {
+    // Each of several has an owner of its own, who is nobody else's.
+    let resource = match section.first() {
+        Some(Step::Acquire { resource, also, .. }) if also.is_empty() => resource.clone(),
+        _ => return section,
+    };
+    for _ in 0..dice.within(1, 2) {
+        enter(dice, lock, &resource, &mut section);
+    }
+    section
+}
+
+/// One more handle, and its end.
+fn enter(dice: &mut Dice, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
+    let release = || Step::Release { resource: resource.clone(), also: Vec::new() };
+    let at = 1 + dice.index(section.len() - 1);
+    let mut steps = match dice.below(8) {
+        // Until the lease is over by itself, and a little longer.
+        0 => vec![Step::Work(of_millis(millis(lock.ttl) + dice.within(1, 100)))],
+        1..4 => vec![work(dice)],
+        _ => Vec::new(),
+    };
+    steps.push(acquire(dice, lock, resource));
+    // It may be another lease: what was read under the one before is not what it builds on.
+    let read = section[..at].iter().find(|step| is_read(step)).cloned();
+    steps.extend(read.clone());
+    let behind = at + steps.len();
+    section.splice(at..at, steps);
+    match dice.below(6) {
+        // Forgotten.
+        0 => {}
+        // It outlives the other.
+        1 | 2 => {
+            section.push(work(dice));
+            section.extend(
+                read.and_then(written)
+                    .map(|register| people::touch(&register, Way::Write, resource)),
+            );
+            section.push(release());
+        }
+        _ => {
+            let place = behind + dice.index(section.len() - behind);
+            section.insert(place, release());
+        }
+    }
+}
+
+fn work(dice: &mut Dice) -> Step {
+    Step::Work(of_millis(dice.within(1, people::WORKS)))
+}
+
+fn is_read(step: &Step) -> bool {
+    matches!(step, Step::Touch { way: Way::Read, .. })
+}
+
+fn written(step: Step) -> Option<Name> {
+    match step {
+        Step::Touch { register, .. } => Some(register),
+        _ => None,
+    }
+}
+
+fn acquire(dice: &mut Dice, lock: &Lock, resource: &Name) -> Step {
+    let longer = |dice: &mut Dice| (millis(lock.ttl) + dice.within(1, 1_000)).min(LONGEST);
+    Step::Acquire {
+        resource: resource.clone(),
+        also: Vec::new(),
+        // If the lease is over it asks as anybody.
+        wait: of_millis(if dice.chance(1, 2) { 0 } else { dice.within(1, 1_500) }),
+        ttl: match dice.below(6) {
+            0 => Some(ttl(dice, lock)),
+            1 | 2 => Some(of_millis(longer(dice))),
+            _ => None,
+        },
+        cancel: dice.maybe(1, 8, |dice| of_millis(dice.within(1, 60))),
+        again: true,
+    }
+}

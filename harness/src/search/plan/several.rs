@@ -1,0 +1,71 @@
+//! Clients that want several resources at once, of sets that overlap, each in an order of its own; beside
+//! those who want one of them.
+
+use super::dice::Dice;
+use super::people;
+use crate::name::Name;
+use crate::scenario::{Lock, Scenario, Step, Way};
+use crate::search::lengths::{millis, of_millis};
+
+/// Makes another number of a scenario's, so that the others of a number are the same without these.
+pub(super) const CHANCE: u64 = 0x0073_6576_6572_616c;
+
+/// The resources, each with the register that it protects.
+const ALL: [(&str, &str); 3] = [("L", "R"), ("M", "S"), ("N", "T")];
+
+/// Adds such clients to every fourth scenario. Before the faults, some of which strike at what they do.
+pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
+    if !dice.chance(1, 4) {
+        return;
+    }
+    let shared = dice.chance(1, 3);
+    for number in 1..=dice.within(1, 3) {
+        let script = section(dice, &scenario.lock);
+        scenario.clients.push(people::client(dice, format!("s{number}").into(), script, shared));
+    }
+}
+
+/// From an acquire to its release, or to those of each.
+fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
+    let mut rest = ALL.to_vec();
+    let count = dice.pick(&[2, 2, 3]);
+    let some: Vec<(Name, Name)> = (0..count)
+        .map(|_| rest.remove(dice.index(rest.len())))
+        .map(|(resource, register)| (resource.into(), register.into()))
+        .collect();
+    let names: Vec<Name> = some.iter().map(|(resource, _)| resource.clone()).collect();
+    let mut script = vec![people::acquire(dice, lock, &names)];
+    // An update is built on what was read under this very lease.
+    let touched: Vec<_> = some.iter().filter(|_| dice.chance(1, 2)).collect();
+    let touch = |way| touched.iter().map(move |(of, register)| people::touch(register, way, of));
+    script.extend(touch(Way::Read));
+    let resource = dice.pick(&names);
+    match dice.below(8) {
+        0 => script.push(Step::Extend { resource, ttl: None }),
+        1 => {
+            let most = of_millis(dice.within(1, 2_000));
+            script.push(Step::Keep { resource, most });
+        }
+        // Until the leases are over by themselves, and a little longer.
+        2 => script.push(Step::Work(of_millis(millis(lock.ttl) + dice.within(1, 100)))),
+        _ => {}
+    }
+    script.push(Step::Work(of_millis(dice.within(1, people::WORKS / 2))));
+    script.extend(touch(Way::Write));
+    if dice.chance(3, 4) {
+        script.extend(release(names));
+    } else {
+        for resource in names {
+            script.extend(release(vec![resource]));
+            script.push(Step::Work(of_millis(dice.within(1, 100))));
+        }
+        // A refusal of a register passes over all up to one of these.
+        people::stay(lock, &mut script);
+    }
+    script
+}
+
+fn release(mut names: Vec<Name>) -> Option<Step> {
+    let also = names.split_off(1.min(names.len()));
+    names.pop().map(|resource| Step::Release { resource, also })
+}
