@@ -41,7 +41,9 @@ fn fields(value: &toml::Value, seen: &mut impl FnMut(&str)) {
         toml::Value::Table(table) => {
             for (key, value) in table {
                 seen(key);
-                if !["acquires", "margin", "within", "commands"].contains(&key.as_str()) {
+                if !["acquires", "margin", "within", "commands", "overtaken"]
+                    .contains(&key.as_str())
+                {
                     fields(value, seen);
                 }
             }
@@ -66,6 +68,7 @@ node-timeout = "50ms"
 drift-ppm = 10000
 drift = "2ms"
 fencing = false
+fair = true
 
 [[client]]
 id = "c1"
@@ -75,6 +78,7 @@ script = ["acquire L wait 5s ttl 3s cancel 1s", "read R", "keep L for 1s", "work
 [[client]]
 id = "w"
 nodes = [2, 1, 1]
+fair = false
 count = 3
 loop = "1s"
 think = "10ms"
@@ -110,6 +114,7 @@ acquires = { c1 = "granted", w1 = "no-quorum" }
 margin = { c1 = 1 }
 within = { c1 = "1s 500ms" }
 commands = { c1 = 100 }
+overtaken = { c1 = 0 }
 
 [[variant]]
 name = "three"

@@ -48,7 +48,7 @@ pub(super) fn toml(scenario: &Scenario) -> String {
         && !expect.is_empty()
     {
         text.push_str("\n[expect]\n");
-        let last = ["because", "acquires", "margin", "within", "commands"];
+        let last = ["because", "acquires", "margin", "within", "commands", "overtaken"];
         let layers = expect.keys().map(String::as_str).filter(|key| !last.contains(key));
         for key in layers.chain(last) {
             if let Some(value) = expect.get(key) {
