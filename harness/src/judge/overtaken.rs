@@ -37,27 +37,22 @@ impl Turns {
     fn of(case: &Case<'_>) -> Self {
         let leases: Map<usize, &Lease<'_>> =
             case.leases.iter().map(|lease| (lease.request, lease)).collect();
-        let (mut turns, mut over) = (Map::default(), Map::<_, Window>::default());
-        for (index, request) in case.requests.iter().enumerate() {
-            if !request.is_acquire() {
-                continue;
+        // Who waits does so in a queue of its process; who does not asks past it.
+        let acquires = case.requests.iter().enumerate().filter(|(_, it)| it.is_acquire());
+        let turn = |request: &Request<'_>| {
+            let mut turn = Window { from: request.asked, to: request.asked };
+            let ahead = acquires.clone().filter(|(_, other)| is_ahead(case, other, request));
+            for (index, other) in ahead.filter(|_| request.wait_ms > 0) {
+                // One that was refused may not have been ahead.
+                let answered = Window { from: request.asked, to: other.answered() };
+                let end = leases.get(&index).and_then(|lease| lease.holds.last());
+                let over =
+                    end.map_or(answered, |hold| Window { from: hold.inner.to, to: hold.outer.to });
+                turn = Window { from: turn.from.max(over.from), to: turn.to.max(over.to) };
             }
-            if request.wait_ms == 0 {
-                // Who does not wait asks past the others of its process.
-                turns.insert(request.record, Window { from: request.asked, to: request.asked });
-                continue;
-            }
-            let queue = over.entry((request.process, request.resource));
-            let before = queue.or_insert(Window { from: Ns::MIN, to: Ns::MIN });
-            turns.insert(request.record, later(*before, request.asked, request.asked));
-            let end = leases.get(&index).and_then(|lease| lease.holds.last());
-            let answered = request.answered();
-            *before = match end {
-                Some(hold) => later(*before, hold.inner.to, hold.outer.to),
-                None => later(*before, answered, answered),
-            };
-        }
-        Self(turns)
+            turn
+        };
+        Self(acquires.clone().map(|(_, request)| (request.record, turn(request))).collect())
     }
 
     fn overtaken<'c>(&self, case: &'c Case<'c>, request: &'c Request<'c>) -> Option<Overtaken<'c>> {
@@ -88,6 +83,13 @@ impl Turns {
     }
 }
 
-fn later(window: Window, from: Ns, to: Ns) -> Window {
-    Window { from: window.from.max(from), to: window.to.max(to) }
+/// Whether a request was answered before another of its process, which was not asked much earlier: those that are
+/// asked at once may come in any order.
+fn is_ahead(case: &Case<'_>, other: &Request<'_>, request: &Request<'_>) -> bool {
+    other.wait_ms > 0
+        && (other.process, other.resource) == (request.process, request.resource)
+        && other.record != request.record
+        && other.asked <= request.asked.saturating_add(case.world.node_timeout)
+        && other.answer.is_some()
+        && other.answered() <= request.answered()
 }

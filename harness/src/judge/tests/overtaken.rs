@@ -68,3 +68,22 @@ fn a_client_competes_from_when_those_of_its_process_before_it_are_over() {
     assert!(!of_one(390.0));
     assert!(of_one(410.0));
 }
+
+#[test]
+fn those_of_a_process_who_are_asked_at_once_may_come_in_any_order() {
+    let mut run = Run::of(&TWO.replace("id = \"c1\"", "id = \"c1\"\nprocess = \"p\""));
+    let mut twin = run.scenario.clients[0].clone();
+    twin.id = "c3".into();
+    run.scenario.clients.push(twin);
+    run.scenario.expect.overtaken.insert("c2".to_owned(), Overtaken::AtMost(0));
+    let last = run.ask(0.0, "c1", "acquire", Some("L"), 5000);
+    let first = run.ask(0.1, "c3", "acquire", Some("L"), 5000);
+    let rival = run.ask(5.0, "c2", "acquire", Some("L"), 5000);
+    run.granted(200.0, "c3", first, "t3", 1900.0).release("c3", "t3", 250.0, &[]);
+    run.granted(300.0, "c2", rival, "t2", 1990.0).release("c2", "t2", 350.0, &[]);
+    run.granted(400.0, "c1", last, "t1", 2000.0).release("c1", "t1", 450.0, &[]);
+    run.witnessed(3000.0, &["c1", "c2"]);
+    let verdict = run.judge();
+    let overtaken = |line: &String| line.starts_with("overtaken");
+    assert!(!verdict.differences.iter().any(overtaken), "{:?}", verdict.differences);
+}
