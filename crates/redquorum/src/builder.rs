@@ -283,8 +283,8 @@ impl Builder {
     /// All who use the resource must want it: others pass by. It is no promise as a lease is one: masters that are
     /// lost, and clocks of masters that jump, may cost somebody its place.
     ///
-    /// It costs a round trip for each acquire, and a command a second for each master while one waits, and masters must
-    /// allow the [commands that it takes](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions):
+    /// It costs a round trip for each acquire, a node timeout more where masters are silent, and a command a second
+    /// for each master while one waits; and masters must allow the [commands that it takes](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions):
     /// where too few do, everything is as without.
     pub fn fair(mut self, wanted: bool) -> Self {
         self.fair = wanted;

@@ -26,10 +26,6 @@ pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
             let sections = sections(script).into_iter();
             let lock = &scenario.lock;
             client.script = sections.flat_map(|section| reentered(dice, lock, section)).collect();
-            let handles = client.script.iter().flat_map(Step::acquires).count();
-            if client.script.iter().flat_map(Step::releases).count() < handles {
-                people::stay(lock, &mut client.script);
-            }
         }
     }
 }
@@ -54,6 +50,11 @@ fn reentered(dice: &mut Dice, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> 
     };
     for _ in 0..dice.within(1, 2) {
         enter(dice, lock, &resource, &mut section);
+    }
+    let handles = section.iter().flat_map(Step::acquires).count();
+    if section.iter().flat_map(Step::releases).count() < handles {
+        // Here, and not at the end: what comes between is passed over if the next section is refused.
+        people::stay(lock, &mut section);
     }
     section
 }
