@@ -5,8 +5,7 @@
 //!
 //! **Order.** Masters may give different numbers to those who ask at the same time, so that nobody
 //! would come first. So a ticket carries the largest number that it was given to all of them, until a
-//! quorum keeps it there: from then on it stands in line, and its number does not change, wherever others
-//! would have it. Whoever asks after
+//! quorum keeps it there: from then on it stands in line, and its number does not change. Whoever asks after
 //! that asks at least one master that knows this number, and gets a larger one. So each other process
 //! overtakes it once at most.
 //!
@@ -29,7 +28,7 @@ use crate::vote::{Answer, Ballot, Cause};
 /// What is known of the lines.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Line {
-    pub(super) ticket: Ticket,
+    ticket: Ticket,
     /// The largest number that any master gave it.
     number: u64,
     /// What each master said last.
@@ -65,8 +64,8 @@ impl Line {
     fn heard(&mut self, node: NodeId, answer: &Answer, quorum: usize) {
         self.places[node.index()] = match *answer {
             Answer::Place { number, ahead, .. } => {
+                // Not once it stands in line: a master that was slow to be asked knows of those who came later.
                 if !self.settled {
-                    // A master that is slow to be asked knows of those who came later.
                     self.number = self.number.max(number);
                 }
                 Some(Place { number, ahead })
@@ -113,7 +112,7 @@ impl Line {
         NodeId::all(self.places.len()).filter(is_first).collect()
     }
 
-    /// Whether it comes first nowhere but where that does no good, and all is said.
+    /// Whether it stands in line, and others come first on too many masters for it to go.
     fn is_behind(&self, quorum: usize) -> bool {
         self.settled && self.agrees() && self.first().len() < quorum
     }
