@@ -20,7 +20,7 @@ const CASES: u32 = 1_000;
 const PATIENCE: u64 = 1_500;
 
 /// Scenarios in which the simulation or the judge was wrong.
-const FOUND: [(&str, &str); 32] = [
+const FOUND: [(&str, &str); 31] = [
     ("delays-add-up", include_str!("inside/found/delays-add-up.toml")),
     ("asked-for-less", include_str!("inside/found/asked-for-less.toml")),
     ("fault-that-fails", include_str!("inside/found/fault-that-fails.toml")),
@@ -32,7 +32,6 @@ const FOUND: [(&str, &str); 32] = [
     ("extended-at-last", include_str!("inside/found/extended-at-last.toml")),
     ("extended-late", include_str!("inside/found/extended-late.toml")),
     ("kept-too-late", include_str!("inside/found/kept-too-late.toml")),
-    ("seen-on-a-quorum", include_str!("inside/found/seen-on-a-quorum.toml")),
     ("backlog", include_str!("inside/found/backlog.toml")),
     ("backlog-of-copies", include_str!("inside/found/backlog-of-copies.toml")),
     ("half-cut-rival", include_str!("inside/found/half-cut-rival.toml")),

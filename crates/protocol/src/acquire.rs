@@ -424,7 +424,8 @@ impl Acquire {
         if goes_on && why == Failure::Taken {
             self.listen(out);
         }
-        self.clean_up(self.may_have_won() || self.heir && !goes_on, out);
+        // A quorum that granted has kept others from it.
+        self.clean_up(why == Failure::TooLate || self.heir && !goes_on, out);
         if goes_on {
             if why != Failure::Taken {
                 self.go_to_the_end(out);
@@ -444,17 +445,6 @@ impl Acquire {
         self.step_out(true, out);
         self.state = State::Failed(why);
         out.push(Effect::Decided);
-    }
-
-    /// Whether a quorum granted, or may have: others who saw its keys there wait for it to let go.
-    fn may_have_won(&self) -> bool {
-        let maybe = |answer: &Answer| match answer {
-            Answer::Unknown(Cause::Silent | Cause::Disconnected) => true,
-            answer => answer.creates(),
-        };
-        let (maybe, awaited) = (self.ballot.which(maybe).len(), self.ballot.awaited().len());
-        // Where the first master was asked alone, the others have nothing.
-        self.first.is_none() && maybe + awaited >= self.terms.quorum()
     }
 
     fn clean_up(&self, call: bool, out: &mut Vec<Effect>) {

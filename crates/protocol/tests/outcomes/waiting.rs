@@ -329,36 +329,3 @@ fn nobody_sleeps_beyond_the_end_of_the_wait_and_the_last_attempt_asks_all() {
     play.looks(&Answer::Taken(Holder::NoExpiry));
     assert_eq!(play.verdict(), Some(false));
 }
-
-#[test]
-fn an_attempt_calls_if_a_quorum_may_have_granted_it() {
-    let silent = || Answer::Unknown(Cause::Silent);
-    let failed = || Answer::Unknown(Cause::Error("OOM".into()));
-    for (votes, call) in [
-        ([Answer::Created, silent(), silent(), TAKEN, TAKEN], Call::Everybody),
-        ([silent(), silent(), silent(), silent(), silent()], Call::Everybody),
-        ([Answer::Created, silent(), TAKEN, TAKEN, TAKEN], Call::Nobody),
-        // These have not set anything.
-        ([Answer::Created, failed(), failed(), failed(), silent()], Call::Nobody),
-    ] {
-        let mut play = Play::acquire(5, patience(Turn::First));
-        play.said.clear();
-        for (at, vote) in votes.into_iter().enumerate() {
-            let vote = Some(vote).filter(|vote| *vote != silent());
-            play.hear(Step::Attempt(1), at, vote);
-        }
-        play.wake_at(after(50));
-        assert_eq!(play.calls(), [call; 5]);
-    }
-    // Those that are still awaited may have granted, too; but not where they were not asked.
-    let mut play = Play::acquire(5, patience(Turn::First));
-    play.said.clear();
-    let lost = || Some(Answer::Unknown(Cause::Disconnected));
-    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, lost()));
-    assert_eq!(play.calls(), [Call::Everybody; 5]);
-    let mut play = Play::waiting(10_000);
-    (0..3).for_each(|at| play.word(at, Word::Free));
-    assert_eq!(play.asks(), [0]);
-    play.hear(Step::Attempt(2), 0, Some(TAKEN));
-    assert_eq!(play.calls(), [Call::Nobody; 5]);
-}

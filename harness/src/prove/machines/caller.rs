@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Acquire, Answer, Cause, Claim, Dice, Drift, Loss, Patience, Step, Terms, Time, Token, verdict,
+    Answer, Claim, Dice, Drift, Loss, Patience, Step, Terms, Time, Token, verdict,
 };
 
 use super::fold::{Fold, ORDERS};
@@ -85,7 +85,7 @@ impl Caller {
                 let granted = ballot.which(|answer| *answer == Answer::Created);
                 let quorum = redquorum_protocol::quorum(ballot.votes().len());
                 // Whoever was asked alone, and refused, has refused for all.
-                let alone = self.is_alone();
+                let alone = self.asked.1 == 1 && ballot.votes().len() > 1;
                 let refuses = |answer: &Answer| matches!(answer, Answer::Taken(_));
                 let refused = alone && !ballot.which(refuses).is_empty();
                 let open = verdict(granted.len(), ballot.awaited().len(), quorum).is_none();
@@ -105,27 +105,14 @@ impl Caller {
         waits.then(|| acquire.next_wake().since(self.clock))
     }
 
-    /// Remembers the token of an attempt that its votes refuse: no quorum has its key, whatever those that
-    /// said nothing have done.
+    /// Remembers the token of an attempt that its votes refuse.
     pub(super) fn note_refused(&mut self) {
         let Claim::Acquiring(acquire) = &self.claim else { return };
         let ballot = acquire.ballot();
-        let maybe = |answer: &Answer| match answer {
-            Answer::Unknown(Cause::Silent | Cause::Disconnected) => true,
-            answer => *answer == Answer::Created,
-        };
-        let asked = if self.is_alone() { 0 } else { ballot.awaited().len() };
-        let quorum = redquorum_protocol::quorum(ballot.votes().len());
-        if self.live().is_none() && ballot.which(maybe).len() + asked < quorum {
+        let granted = ballot.which(|answer| *answer == Answer::Created).len();
+        if self.live().is_none() && granted < redquorum_protocol::quorum(ballot.votes().len()) {
             self.refused |= 1 << number(acquire.token());
         }
-    }
-
-    /// Whether one of several masters was asked, and the others were not.
-    fn is_alone(&self) -> bool {
-        let masters = |acquire: &Acquire| acquire.ballot().votes().len();
-        self.asked.1 == 1
-            && matches!(&self.claim, Claim::Acquiring(acquire) if masters(acquire) > 1)
     }
 
     /// The token of the lease that it believes in.
