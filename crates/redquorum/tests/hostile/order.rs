@@ -209,7 +209,8 @@ async fn what_a_connection_holds_back_is_flushed_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_master_that_speaks_unasked_is_left_alone_for_a_while() {
-    let last_script = redquorum_protocol::wire::CERTIFY.source.as_bytes();
+    let [.., last] = redquorum_protocol::wire::SCRIPTS;
+    let last_script = last.source.as_bytes();
     let bad = Scripted::new("bad", move |args| match args {
         Some([b"SCRIPT", b"LOAD", source]) if *source == last_script => {
             Say::Later(50 * MS, b"+OK\r\n".to_vec())
