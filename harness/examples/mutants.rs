@@ -5,6 +5,7 @@
 //! what it found. With names of mutants: only those.
 
 use std::collections::BTreeMap;
+use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -35,6 +36,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// Shows what is under way, where a person looks.
+fn progress(text: &str) {
+    if stderr().is_terminal() {
+        eprint!("\r\x1b[K{text}");
+    }
+}
+
 /// Whether every lie was caught, and the honest client was not.
 fn table() -> Result<bool, String> {
     let mut asked: Vec<String> = std::env::args().skip(1).collect();
@@ -50,7 +58,7 @@ fn table() -> Result<bool, String> {
         let start = Instant::now();
         let mut caught = BTreeMap::new();
         for run in &runs {
-            eprint!("\r\x1b[K{lie}: {}", run.name);
+            progress(&format!("{lie}: {}", run.name));
             // What takes a hair's breadth to see may take another seed.
             for seed in 1..=if real { 1 } else { 3 } {
                 let history = match &ground {
@@ -66,7 +74,8 @@ fn table() -> Result<bool, String> {
                 }
             }
         }
-        eprintln!("\r\x1b[K{lie}: {} caught it, {:.1?}", caught.len(), start.elapsed());
+        progress("");
+        eprintln!("{lie}: {} caught it, {:.1?}", caught.len(), start.elapsed());
         let names: Vec<String> =
             caught.iter().take(4).map(|(name, layer)| format!("{name} ({layer})")).collect();
         let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -86,7 +95,7 @@ fn searched() -> Result<bool, String> {
     // Those that do no harm inside the assumptions are for the table of scenarios.
     let liars = Lie::ALL.into_iter().filter(|lie| *lie != Lie::None && lie.shows_inside());
     for lie in liars.filter(|lie| chosen(&asked, *lie)) {
-        eprint!("\r\x1b[K{lie}");
+        progress(lie.name());
         let start = Instant::now();
         let Some(caught) = mutants::catch(lie, SEED, RUNS) else {
             println!("| `{lie}`: {} | never | {:.1?} | - | - | - |", lie.about(), start.elapsed());
@@ -102,7 +111,7 @@ fn searched() -> Result<bool, String> {
         sizes.push(count);
         longest = longest.max(*runs);
     }
-    eprint!("\r\x1b[K");
+    progress("");
     sizes.sort_unstable();
     if let Some(median) = sizes.get(sizes.len() / 2) {
         println!("\n{} noticed, {longest} runs at most; median of faults {median}", sizes.len());

@@ -4,7 +4,9 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 mod check;
 mod choose;
@@ -31,7 +33,7 @@ pub use work::{Plan, run_all};
 ///
 /// Without a command: runs scenarios. Without a path: those that come with the program.
 #[derive(Debug, Parser)]
-#[command(name = "redquorum-chaos", version, args_conflicts_with_subcommands = true)]
+#[command(name = "redquorum-chaos", version, subcommand_precedence_over_arg = true)]
 #[command(after_help = code::HELP)]
 struct Cli {
     #[command(subcommand)]
@@ -116,6 +118,22 @@ pub(crate) struct CheckOptions {
     format: list::Shape,
 }
 
+/// An option of `run` before another command is an error: no other command knows it.
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let program = Cli::command();
+    let own: Vec<clap::Id> = program.get_arguments().map(|own| own.get_id().clone()).collect();
+    let matches = program.try_get_matches_from(arguments)?;
+    let is_given =
+        |id: &clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
+    if let Some((command, _)) = matches.subcommand()
+        && own.iter().any(is_given)
+    {
+        let message = format!("write `{command}` first: options and paths come behind the command");
+        return Err(Cli::command().error(ErrorKind::ArgumentConflict, message));
+    }
+    Cli::from_arg_matches(&matches)
+}
+
 /// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
     main_with(std::env::args_os())
@@ -123,7 +141,7 @@ pub fn main() -> ExitCode {
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match parse(arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are answers; a pipe that is closed meanwhile is nobody's error.

@@ -21,7 +21,7 @@ use redquorum_protocol::wire::LAPSE_MS;
 
 use crate::history::{Act, Event, Ns, Outcome, Phase, Record, Window};
 use crate::name::Name;
-use crate::scenario::{Client, ClockHarm, Harm, ResourceHarm, Scenario, Step, When};
+use crate::scenario::{Client, ClientHarm, ClockHarm, Harm, ResourceHarm, Scenario, Step, When};
 use crate::talk::Can;
 use crate::units::nanos;
 
@@ -252,9 +252,7 @@ impl Director {
             Input::Struck { fault, at, failed } => self.struck(now, fault, at, failed, orders),
             Input::Cured { fault, at, failed } => {
                 let processes = self.faults.cured(fault);
-                if self.scenario.faults[fault].harm.pauses_clients() {
-                    self.paused(now, &processes, false);
-                }
+                self.delayed(now, fault, &processes, false);
                 self.record(now, Event::Cured { fault: fault + 1, at, failed });
             }
             Input::Broken { process, why } => self.broken(now, process, why, orders),
@@ -289,8 +287,8 @@ impl Director {
                 self.lose(process);
             }
         }
-        if failed.is_none() && harm.pauses_clients() {
-            self.paused(now, &processes, true);
+        if failed.is_none() {
+            self.delayed(now, fault, &processes, true);
         }
         let fault_number = fault + 1;
         self.record(
@@ -318,9 +316,17 @@ impl Director {
         }
     }
 
-    fn paused(&mut self, now: Ns, processes: &[Name], paused: bool) {
+    /// A fault keeps processes from answering in time, or no longer does.
+    fn delayed(&mut self, now: Ns, fault: usize, processes: &[Name], delayed: bool) {
+        let harm = &self.scenario.faults[fault].harm;
+        let is_slow = matches!(harm, Harm::Client(ClientHarm::Rate { .. }));
+        if !is_slow && !harm.pauses_clients() {
+            return;
+        }
         let hit = |player: &&mut Player| processes.iter().any(|name| name == player.process());
-        self.players.iter_mut().filter(hit).for_each(|player| player.is_paused(now, paused));
+        for player in self.players.iter_mut().filter(hit) {
+            player.is_delayed(now, is_slow, delayed);
+        }
     }
 
     /// The clients of a process will never answer.

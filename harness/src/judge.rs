@@ -26,6 +26,7 @@ mod maps;
 mod measures;
 mod outcome;
 mod overtaken;
+mod pace;
 mod progress;
 mod register;
 mod requests;
@@ -40,6 +41,7 @@ mod world;
 
 use case::Case;
 pub(crate) use outcome::DISTRUSTED;
+use pace::Paces;
 
 /// What was seen of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -125,7 +127,8 @@ pub struct Verdict {
 
 /// Judges a run.
 pub fn judge(history: &History) -> Verdict {
-    let case = Case::of(history);
+    let history = Paces::of(history).in_run_time(history);
+    let case = Case::of(&history);
     let clashes = exclusion::check(&case);
     let mut findings = register::check(&case, &clashes);
     findings.extend(clashes.into_iter().map(|clash| clash.finding));

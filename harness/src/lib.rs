@@ -26,6 +26,7 @@
 //! | `client` | the built-in client; the example for a driver of another lock |
 //! | `client_check` | tells the author of a driver what is wrong with it |
 //! | `doctor` | looks at masters of yours, and says what would hurt a lock on them |
+//! | `client_machine` | a client process in virtual time: the shipped client and the client protocol |
 //! | [`sabotage`] | clients that lie, which scenarios must catch |
 //! | `cli`, `report` | the command line, and what comes out of it |
 //!
@@ -51,6 +52,7 @@ pub mod cli;
 pub mod client;
 #[cfg(all(unix, feature = "real"))]
 pub mod client_check;
+mod client_machine;
 pub mod director;
 #[cfg(all(unix, feature = "real"))]
 mod doctor;

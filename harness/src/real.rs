@@ -159,13 +159,16 @@ impl Ground {
         if !matches!(self.kind, Kind::Sim) && (needs_clocks(scenario) || needs_syncs(scenario)) {
             clocks_supported().map_err(|error| error.to_string())?;
         }
-        let suspends = |fault: &crate::scenario::Fault| {
-            matches!(fault.harm, Harm::Client(ClientHarm::Suspend { .. }))
+        let unable = |fault: &crate::scenario::Fault| match fault.harm {
+            Harm::Client(ClientHarm::Suspend { .. }) => Some(inject::NO_SUSPEND),
+            Harm::Client(ClientHarm::Rate { .. }) => Some(inject::NO_RATE),
+            _ => None,
         };
-        if !matches!(self.kind, Kind::Sim) && scenario.faults.iter().any(suspends) {
-            return Err(inject::NO_SUSPEND.to_owned());
+        let is_sim = matches!(self.kind, Kind::Sim);
+        match scenario.faults.iter().filter(|_| !is_sim).find_map(unable) {
+            Some(why) => Err(why.to_owned()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Runs one of a scenario's [runs](Scenario::runs) to its end.

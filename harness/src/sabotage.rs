@@ -7,19 +7,17 @@
 //!
 //! `lie.rs` names the lies, and has those that need no memory; `claim.rs` is the adapter around a
 //! claim, `votes.rs` its ballot stuffing, `numbers.rs` what it makes of
-//! fencing numbers; `lax.rs` has scripts with a line left out; `process.rs` with `lease.rs` is a client process around them. They are pure, as what they wrap: whoever drives machines in
-//! virtual time can drive them, too. The rest is a shell of its own that drives them on real masters
+//! fencing numbers; `lax.rs` has scripts with a line left out; `conduct.rs` makes a client process
+//! (`client_machine`) drive the adapter in place of the shipped claim. They are
+//! pure, as what they wrap, so that the simulation can drive them. The rest is a shell of its own that drives them on real masters
 //! and speaks the client protocol: `wires.rs` moves bytes, `shell.rs` is its loop, `talk.rs` has its
 //! words. It is small rather than fast: one thread that decides, and one per connection that reads.
 
 mod claim;
+mod conduct;
 mod lax;
-mod lease;
 mod lie;
 mod numbers;
-pub(crate) mod process;
-mod rooms;
-mod several;
 #[cfg(all(unix, feature = "real"))]
 mod shell;
 #[cfg(test)]
@@ -28,7 +26,9 @@ mod votes;
 #[cfg(all(unix, feature = "real"))]
 mod wires;
 
-pub use claim::{Clocks, LyingClaim};
+pub use crate::client_machine::Clocks;
+pub use claim::LyingClaim;
+pub use conduct::Seed;
 pub use lax::Laxity;
 pub use lie::Lie;
 #[cfg(all(unix, feature = "real"))]

@@ -83,7 +83,7 @@ pub struct Cluster {
     /// What a master keeps over a restart. Default none.
     pub persistence: Persistence,
     /// Whether each has a replica, for `node.lag` and `node.failover`. Default no.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replicas: bool,
 }
 
@@ -136,7 +136,7 @@ pub struct Lock {
     #[serde(skip_serializing_if = "is_true")]
     pub wake_ups: bool,
     /// Whether clients of different processes that wait come in the order in which they asked. Default no.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fair: bool,
     /// Whether clients distrust masters that may have forgotten leases, none of which has a longer TTL
     /// than this. Default: they trust them.
@@ -258,11 +258,6 @@ const fn one() -> usize {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
 const fn is_one(count: &usize) -> bool {
     *count == 1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_false(is: &bool) -> bool {
-    !*is
 }
 
 /// How often a script is repeated.

@@ -4,7 +4,7 @@
 //! Nothing here reads a clock, opens a socket or draws a random number that is not from the seed, so
 //! the same seed gives the same history, to the byte. The state of a run can be cloned.
 //!
-//! Reading order: [`run`]; `world.rs` with `queue.rs`, what is going to happen; `sabotage/process.rs`, a
+//! Reading order: [`run`]; `world.rs` with `queue.rs`, what is going to happen; `client_machine.rs`, a
 //! client process as a machine; [`server`], the model of Redis; `wires.rs` with `rules.rs`, messages and the
 //! faults of the network; `faults.rs`, the others, with `forgets.rs`, those by which masters forget; `actors.rs`, pauses and deaths of processes.
 
@@ -105,7 +105,7 @@ impl World {
             What::GiveUp(id) => self.give_up(id),
             What::Ask(actor) => {
                 if let Some(request) = self.actors[actor].asked.pop_front() {
-                    self.happen(actor, crate::sabotage::process::Happening::Asked(request));
+                    self.happen(actor, crate::client_machine::Happening::Asked(request));
                 }
             }
             What::Wake(actor) => self.wake(actor),

@@ -53,7 +53,7 @@ pub struct Options {
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub wake_ups: bool,
     /// Whether processes that wait come in the order in which they asked. Needs `fair` among what the client can.
-    #[serde(default, skip_serializing_if = "is_no")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fair: bool,
     /// What the set of masters is called under a guard: addresses are proxies of the client's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,11 +72,6 @@ const fn yes() -> bool {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
 const fn is_yes(is: &bool) -> bool {
     *is
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
-const fn is_no(is: &bool) -> bool {
-    !*is
 }
 
 /// What the harness says to a client.

@@ -1,4 +1,4 @@
-//! How far the wall clock of a master is ahead of the time of the run, after what was done to it. The
+//! How far the wall clock of a master, or the lease clock of a client, is ahead of the time of the run, after what was done to it. The
 //! one that sets real clocks and the one that simulates them keep their books by it, and the history
 //! is told by it; the judge computes for itself.
 
@@ -30,11 +30,35 @@ impl WallClock {
             Some(ClockHarm::Step { by, .. }) => {
                 Self { ahead: clock.ahead.saturating_add(by.nanos()), ..clock }
             }
-            Some(ClockHarm::Rate { factor, .. }) => Self { rate: *factor, ..clock },
+            Some(ClockHarm::Rate { factor, .. }) => self.paced(now, *factor),
             Some(ClockHarm::Strobe { by, every, .. }) => {
                 Self { strobe_by: nanos(by.0), strobe_every: nanos(every.0), ..clock }
             }
         }
+    }
+
+    /// It runs at this rate from some time on, and shows what it shows.
+    #[must_use]
+    pub(crate) fn paced(self, now: Ns, rate: f64) -> Self {
+        Self { since: now, ahead: self.steady(now), rate, ..self }
+    }
+
+    /// When it shows so much, if it is left alone and has no strobe.
+    #[expect(clippy::float_cmp, reason = "exactly 1 is the common case, and then it is exact")]
+    #[expect(clippy::cast_possible_truncation, reason = "a run is short")]
+    #[expect(clippy::cast_precision_loss, reason = "f64 has 104 days of nanoseconds")]
+    pub(crate) fn reaches(&self, shown: Ns) -> Ns {
+        let at = shown.saturating_sub(self.ahead);
+        if self.rate == 1.0 || at <= self.since {
+            return at;
+        }
+        let passed = (at.saturating_sub(self.since) as f64 / self.rate).ceil() as Ns;
+        // Rounded to the instant at which it does.
+        let mut at = self.since.saturating_add(passed).saturating_sub(1);
+        while at < Ns::MAX && at.saturating_add(self.steady(at)) < shown {
+            at += 1;
+        }
+        at
     }
 
     /// How far it is ahead.
@@ -61,5 +85,23 @@ impl WallClock {
         }
         let drifted = now.saturating_sub(self.since).max(0) as f64 * (self.rate - 1.0);
         self.ahead.saturating_add(drifted as Ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_clock_shows_comes_when_it_is_said_to_and_not_before() {
+        for rate in [0.01, 0.5, 0.9167, 0.99, 1.0, 1.01, 3.0] {
+            let clock = WallClock::REAL.paced(1_000, 1.3).paced(5_000_000, rate);
+            let shows = |at: Ns| at + clock.ahead(at);
+            for shown in (6_600_000..2_000_000_000).step_by(7_777_777) {
+                let at = clock.reaches(shown);
+                assert!(shows(at) >= shown, "{rate}: {shown}");
+                assert!(shows(at - 1) <= shown, "{rate}: {shown}");
+            }
+        }
     }
 }

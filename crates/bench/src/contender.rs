@@ -102,8 +102,10 @@ impl Kind {
             Self::Fair => Contender::Redquorum(lock(plain(urls).fair(true)).await),
             Self::Fenced => Contender::Fenced(lock(plain(urls)).await),
             Self::Guarded => {
-                let lock = lock(plain(urls).guard(TTL)).await;
+                // A guard distrusts new masters until they are blessed.
+                let lock = lock(plain(urls).guard(TTL).require_quorum(false)).await;
                 lock.bless_new_masters().await;
+                assert!(lock.health().await.has_quorum(), "blessed masters are trusted");
                 Contender::Guarded(lock)
             }
             #[cfg(feature = "rslock")]

@@ -1,9 +1,11 @@
-//! Many want one resource: how much of the time somebody holds it, how long it lies idle between two
-//! holders, how long the unluckiest waits, and how many commands that takes.
+//! Many tasks and processes contend for one resource: the share of time in which it is held, the
+//! hand-over between two holders, the longest wait, and what a lease costs the masters.
 
 use std::env::current_exe;
 use std::fmt::Write as _;
-use std::process::{Command, ExitCode, Stdio};
+use std::io::{BufRead, BufReader, Write as _, stdin, stdout};
+use std::iter::Sum;
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use redquorum_rig::{Masters, Reply};
@@ -18,7 +20,10 @@ pub(crate) const ARGUMENT: &str = "--crowd";
 /// How long each works under its lease.
 const HOLD: Duration = Duration::from_millis(2);
 
-/// Until all processes are connected.
+/// A crowd is measured for at least so long for each of its processes.
+const PER_PROCESS: Duration = Duration::from_millis(100);
+
+/// The time that the tasks of `idle` have to join the queue.
 const START: Duration = Duration::from_millis(700);
 
 /// What clients of a lock write, as masters count it. What their scripts call has other names.
@@ -33,18 +38,24 @@ struct Lease {
     released: u64,
 }
 
-/// The crowds that are measured: processes, and tasks in each.
-const CROWDS: [(usize, usize); 2] = [(1, 16), (4, 4)];
+/// Processes, and tasks in each, in a short run.
+pub(crate) const SMALL: &[(usize, usize)] = &[(1, 16), (4, 4)];
 
-/// Measures all contenders in all crowds.
-pub(crate) fn told(masters: &Masters, length: Duration) -> String {
+/// Processes, and tasks in each. What a lease costs must not grow with the processes.
+pub(crate) const ALL: &[(usize, usize)] = &[(1, 16), (4, 4), (4, 1), (16, 1), (64, 1), (200, 1)];
+
+/// Measures all contenders in each of these crowds.
+pub(crate) fn told(masters: &Masters, crowds: &[(usize, usize)], length: Duration) -> String {
     let mut text = String::new();
-    for (processes, tasks) in CROWDS {
+    for &(processes, tasks) in crowds {
+        // The first and the last attempt of each process must not count for much.
+        let length = length.max(PER_PROCESS * u32::try_from(processes).unwrap_or(u32::MAX));
         let _ = write!(
             text,
-            "### One resource: {processes} process(es) of {tasks} tasks, each holds it for {HOLD:?}\n\n\
-             | | leases/s | efficiency | hand-over p50 | p99 | mean wait | longest | commands per lease |\n\
-             |---|---|---|---|---|---|---|---|\n"
+            "### One resource: {processes} process(es) of {tasks} task(s), each holds it for {HOLD:?}\n\n\
+             | | leases/s | efficiency | hand-over p50 | p99 | mean wait | longest | commands per lease \
+             | masters' CPU per lease |\n\
+             |---|---|---|---|---|---|---|---|---|\n"
         );
         for kind in Kind::CROWDED {
             let row = row(masters, *kind, (processes, tasks), length);
@@ -66,29 +77,40 @@ fn row(
         let numbers = [tasks.to_string(), length.as_millis().to_string()];
         let mut command = Command::new(program);
         command.arg(ARGUMENT).arg(kind.name()).args(numbers).args(masters.urls());
-        command.stdout(Stdio::piped()).spawn().expect("this program starts again")
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn().expect("this program starts again")
     };
+    let mut children: Vec<Child> = (0..processes).map(|_| start()).collect();
+    let mut outputs: Vec<_> = children
+        .iter_mut()
+        .map(|child| BufReader::new(child.stdout.take().expect("the output is piped")))
+        .collect();
+    for output in &mut outputs {
+        let mut ready = String::new();
+        output.read_line(&mut ready).expect("a child reports that it is connected");
+    }
     reset_counts(masters);
-    let children: Vec<_> = (0..processes).map(|_| start()).collect();
+    let before = cpu(masters);
+    for child in &mut children {
+        let mut input = child.stdin.take().expect("the input is piped");
+        input.write_all(b"\n").expect("a child waits for the start");
+    }
     let mut leases = Vec::new();
-    for child in children {
-        let output = child.wait_with_output().expect("a child ends");
-        assert!(output.status.success(), "a process of the crowd failed");
-        let text = String::from_utf8_lossy(&output.stdout);
-        leases.extend(text.lines().filter_map(|line| {
+    for (child, output) in children.iter_mut().zip(outputs) {
+        leases.extend(output.lines().map_while(Result::ok).filter_map(|line| {
             let mut numbers = line.split(' ').map_while(|word| word.parse().ok());
             let (asked, granted, released) = (numbers.next()?, numbers.next()?, numbers.next()?);
             Some(Lease { asked, granted, released })
         }));
+        assert!(child.wait().expect("a child ends").success(), "a process of the crowd failed");
     }
-    let commands = commands(masters);
-    figures(leases, commands)
+    figures(leases, commands(masters), cpu(masters) - before)
 }
 
-fn figures(mut leases: Vec<Lease>, commands: u64) -> String {
+fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
     leases.sort_by_key(|lease| lease.granted);
     let (Some(first), Some(last)) = (leases.first(), leases.last()) else {
-        return "nobody got it | | | | | |".to_owned();
+        return "no lease | | | | | | |".to_owned();
     };
     let ms = |nanos: f64| nanos / 1e6;
     let count = leases.len() as f64;
@@ -101,7 +123,7 @@ fn figures(mut leases: Vec<Lease>, commands: u64) -> String {
     let mean = waits.iter().sum::<f64>() / count;
     let longest = waits.iter().copied().fold(0.0, f64::max);
     format!(
-        "{:.0} | {:.0} % | {:.2} ms | {:.2} ms | {:.0} ms | {:.0} ms ({:.1} ×) | {:.1}",
+        "{:.0} | {:.0} % | {:.2} ms | {:.2} ms | {:.0} ms | {:.0} ms ({:.1} ×) | {:.1} | {:.0} µs",
         count / (span / 1e9),
         100.0 * held / span,
         ms(crate::table::quantile(&gaps, 0.5)),
@@ -110,15 +132,18 @@ fn figures(mut leases: Vec<Lease>, commands: u64) -> String {
         ms(longest),
         longest / mean,
         commands as f64 / count,
+        1e6 * cpu / count,
     )
 }
 
-/// One of the processes: prints its leases.
+/// One of the processes: connects, waits for a line on its input, and prints its leases.
 pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String]) -> ExitCode {
     let kind = Kind::CROWDED.iter().find(|known| known.name() == kind).expect("a known contender");
-    let started = now();
     let contender = kind.connect(urls).await;
-    sleep(START.saturating_sub(Duration::from_nanos(now() - started))).await;
+    println!("ready");
+    stdout().flush().expect("the parent reads");
+    let start = tokio::task::spawn_blocking(|| stdin().lock().read_line(&mut String::new()));
+    start.await.expect("reading does not panic").expect("the parent writes");
     let end = now() + 1_000_000 * millis.parse::<u64>().unwrap_or(1_000);
     let work = |_| tokio::spawn(take_turns(contender.clone(), end));
     let running: Vec<_> = (0..tasks.parse().unwrap_or(1)).map(work).collect();
@@ -178,15 +203,26 @@ fn reset_counts(masters: &Masters) {
 
 /// Commands on the wire since then.
 fn commands(masters: &Masters) -> u64 {
+    info(masters, "commandstats", |line| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        ON_THE_WIRE.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok())?
+    })
+}
+
+/// The processor time of all masters so far, in seconds.
+fn cpu(masters: &Masters) -> f64 {
+    info(masters, "cpu", |line| match line.split_once(':')? {
+        ("used_cpu_sys" | "used_cpu_user", seconds) => seconds.trim().parse::<f64>().ok(),
+        _ => None,
+    })
+}
+
+/// The sum of what is read from the lines of a section of `INFO`, over all masters.
+fn info<T: Sum>(masters: &Masters, section: &str, read: impl Fn(&str) -> Option<T>) -> T {
     let of = |node| {
-        let info = masters.ask(node, "INFO commandstats").expect("a master answers");
-        let Reply::Bulk(text) = info else { return 0 };
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let calls = |line: &str| {
-            let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            ON_THE_WIRE.contains(&name).then(|| rest.split(',').next()?.parse::<u64>().ok())?
-        };
-        text.lines().filter_map(calls).sum::<u64>()
+        let info = masters.ask(node, &format!("INFO {section}")).expect("a master answers");
+        let Reply::Bulk(text) = info else { panic!("INFO is text") };
+        String::from_utf8_lossy(&text).lines().filter_map(&read).sum::<T>()
     };
     (1..=masters.len()).map(of).sum()
 }

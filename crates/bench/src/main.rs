@@ -42,7 +42,7 @@ fn main() -> ExitCode {
                 Ok(masters) => masters,
                 Err(error) => return no_masters(&error),
             };
-            waiting(&masters, Duration::from_secs(5));
+            waiting(&masters, crowd::ALL, Duration::from_secs(5));
             return ExitCode::SUCCESS;
         }
         _ => {
@@ -84,7 +84,8 @@ fn main() -> ExitCode {
         }
     }
     println!("{}\n", contend::told(&masters.urls(), plan.slice * 10));
-    waiting(&masters, plan.slice * 10);
+    let crowds = if quick { crowd::SMALL } else { crowd::ALL };
+    waiting(&masters, crowds, plan.slice * 10);
     println!("{}", on_runtime(1, watchdog::told(&masters.urls(), &held)));
     for (state, table) in on_runtime(1, degraded(&masters, &plan)) {
         println!("### 1 task, 1 worker thread, {state}\n\n{table}");
@@ -93,8 +94,8 @@ fn main() -> ExitCode {
 }
 
 /// Many want one resource.
-fn waiting(masters: &Masters, length: Duration) {
-    println!("{}", crowd::told(masters, length));
+fn waiting(masters: &Masters, crowds: &[(usize, usize)], length: Duration) {
+    println!("{}", crowd::told(masters, crowds, length));
     println!("{}\n", on_runtime(1, crowd::idle(masters, 200, length * 2)));
 }
 

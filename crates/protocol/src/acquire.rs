@@ -16,7 +16,6 @@ use crate::guard::Distrust;
 use crate::quorum::{NodeId, NodeSet};
 use crate::reading::Reading;
 use crate::terms::Terms;
-use crate::ticket::Ticket;
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Answer, Ballot, Cause, Holder, verdict};
@@ -51,9 +50,9 @@ pub struct Patience {
     /// Before reporting that the resource is taken, wait up to one node timeout for the
     /// clean-up to say who holds it.
     pub explain: bool,
-    /// Whether masters are asked to say when the resource becomes free. Else it is tried again and again.
+    /// Whether it waits in the masters' queues and is woken. Else it is tried again and again.
     pub wake_ups: bool,
-    /// Whether it stands in line behind those of other processes who came before, and do so, too.
+    /// Whether it enqueues before it attempts, and attempts only where it is first.
     pub fair: bool,
     /// Whose turn it was before.
     pub turn: Turn,
@@ -68,10 +67,12 @@ pub enum Turn {
     /// One of this process gives the lease back in the same instant, and has called nobody. Whoever takes
     /// over calls, if nothing comes of it.
     Heir,
-    /// The same, but it has called: those of other processes come first. Unless they stand in line, the links listen
-    /// no more for it then, and listen anew as it begins: many masters tell those first who have listened for longest.
+    /// The same, but it has woken the first waiter of the masters' queues, which goes first.
     Guest,
 }
+
+/// How long at least a lease that was won waits for its caller.
+const COLLECT: Duration = Duration::from_secs(1);
 
 /// The machine.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -95,8 +96,14 @@ pub struct Acquire {
     /// Nobody was called as the resource became free: whoever does not win calls.
     heir: bool,
     wait: Wait,
-    /// Its place among those of other processes, if they keep an order.
+    /// Whether it enqueues before it attempts.
+    fair: bool,
+    /// Its positions in the masters' queues, once it has asked for any.
     line: Option<Line>,
+    /// When it was won.
+    won: Time,
+    /// Why the latest attempt failed.
+    latest: Option<Failure>,
     /// Masters that answered the clean-up of this attempt, whatever they said.
     cleaned: NodeSet,
     state: State,
@@ -143,17 +150,17 @@ impl Acquire {
             fence: None,
             heir: patience.turn == Turn::Heir,
             wait: Wait::new(patience),
+            fair: patience.fair,
             line: None,
+            won: Time::NEVER,
+            latest: None,
             cleaned: NodeSet::EMPTY,
             state: State::Voting,
         };
         if patience.fair {
-            acquire.line = Some(Line::new(Ticket::new(dice.random()), terms.nodes()));
+            acquire.enter(dice);
             acquire.wait.watch.open(terms.nodes());
-            if patience.turn != Turn::First && !patience.wait.is_zero() {
-                // Somebody of this process has just been served: others are likely to wait.
-                acquire.listen(out);
-            }
+            acquire.listen(out);
             acquire.stand(now, out);
         } else if patience.turn == Turn::Guest && !patience.wait.is_zero() {
             acquire.step_back(now, dice, out);
@@ -219,12 +226,13 @@ impl Acquire {
     }
 
     /// What the first master says decides whether the others are asked. Whether it refuses, and they are not.
-    fn hear_first(&mut self, node: NodeId, out: &mut Vec<Effect>) -> bool {
+    /// When the wait is over they are asked in any case: one master alone does not end it.
+    fn hear_first(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) -> bool {
         if self.first != Some(node) {
             return false;
         }
         match &self.ballot.votes()[node.index()].answer {
-            Some(Answer::Taken(_)) => {
+            Some(Answer::Taken(_)) if now < self.give_up => {
                 self.wait.refused(node);
                 return true;
             }
@@ -248,7 +256,7 @@ impl Acquire {
             Step::Attempt(attempt) if attempt == self.attempt => {
                 if self.ballot.record(now, node, answer) && self.state == State::Voting {
                     self.compare_clocks(node, reading);
-                    if self.hear_first(node, out) {
+                    if self.hear_first(now, node, out) {
                         self.refused(now, dice, out);
                     } else {
                         self.judge(now, dice, out);
@@ -268,7 +276,7 @@ impl Acquire {
                 if let Answer::Taken(holder) = answer {
                     self.ballot.explain(node, holder);
                 }
-                self.looked(now, node, &answer, dice, out);
+                self.cleaned_up(now, node, &answer);
                 self.check_explained(out);
             }
             Step::Stand(round) => self.placed(now, (round, node), answer, dice, out),
@@ -298,8 +306,8 @@ impl Acquire {
             }
             State::Standing if now >= self.standing_ends() => self.close_round(now, dice, out),
             State::Waiting => self.wake_waiting(now, dice, out),
-            // Nobody came for it in time.
-            State::Won if now >= self.deadline() => {
+            // The caller did not come for it in time.
+            State::Won if now >= self.collect_by() => {
                 self.fail(now, Failure::TooLate, dice, out);
             }
             State::Explaining { until } if now >= until => {
@@ -318,7 +326,8 @@ impl Acquire {
             State::Certifying => self.round_ends(),
             State::Waiting => self.waits_until(),
             State::Explaining { until } => until,
-            State::Won | State::Failed(_) => Time::NEVER,
+            State::Won => self.collect_by(),
+            State::Failed(_) => Time::NEVER,
         }
     }
 
@@ -384,14 +393,17 @@ impl Acquire {
         match verdict(granted, self.ballot.awaited().len(), self.terms.quorum()) {
             Some(true) if now < self.deadline() => {
                 if !self.terms.is_fenced() {
-                    return self.win(out);
+                    return self.win(now, out);
                 }
                 self.fencing_token = fence::agreed(&self.ballot, self.terms.quorum());
                 if self.fencing_token.is_some() {
-                    self.win(out);
+                    self.win(now, out);
                 } else if self.ballot.awaited().is_empty() || now >= self.last_call() {
                     let number = fence::candidate(&self.ballot, self.terms.quorum());
                     self.certify(now, number, dice, out);
+                } else if self.last_call() < self.round_ends() {
+                    // The caller sleeps until the end of the round, and the last call is earlier.
+                    out.push(Effect::Decided);
                 }
                 // Else the others are waited for, until the last call: they may agree with some,
                 // and of no more than q numbers the q-th smallest is the largest, which one
@@ -403,9 +415,9 @@ impl Acquire {
         }
     }
 
-    fn win(&mut self, out: &mut Vec<Effect>) {
-        self.step_out(false, out);
-        self.state = State::Won;
+    /// It keeps its positions: the release takes them back.
+    fn win(&mut self, now: Time, out: &mut Vec<Effect>) {
+        (self.state, self.won) = (State::Won, now);
         out.push(Effect::Decided);
     }
 
@@ -420,14 +432,17 @@ impl Acquire {
     }
 
     fn fail(&mut self, now: Time, why: Failure, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+        self.latest = Some(why);
         let goes_on = now < self.give_up && !self.is_shut_down();
         if goes_on && why == Failure::Taken {
+            self.enter(dice);
             self.listen(out);
         }
+        self.wait.count_silence(&self.ballot, self.terms.quorum());
         // A quorum that granted has kept others from it.
         self.clean_up(why == Failure::TooLate || self.heir && !goes_on, out);
         if goes_on {
-            if why != Failure::Taken {
+            if self.fair && why != Failure::Taken {
                 self.go_to_the_end(out);
             }
             self.pause(now, dice, out);
@@ -447,10 +462,24 @@ impl Acquire {
         out.push(Effect::Decided);
     }
 
-    fn clean_up(&self, call: bool, out: &mut Vec<Effect>) {
+    /// Cleans up where the attempt may have set a key. With `wake` it leaves the queues, and wakes the first waiter.
+    fn clean_up(&mut self, wake: bool, out: &mut Vec<Effect>) {
         let step = Step::Cleanup(self.attempt);
-        let call = if call { self.call() } else { Call::Nobody };
-        out.extend(Effect::settle_all(self.terms.nodes(), step, self.token, call));
+        let call = if wake { Call::Next } else { Call::Nobody };
+        let (nodes, token) = (self.terms.nodes(), self.token);
+        let leave = if wake { self.vacate() } else { None };
+        let settle = |node| Effect::Settle { node, step, token, call, leave };
+        match self.first {
+            Some(first) => {
+                out.push(settle(first));
+                // The others were not asked, and have nothing but its position.
+                let others = NodeId::all(nodes).filter(|node| *node != first);
+                out.extend(leave.into_iter().flat_map(|ticket| {
+                    others.clone().map(move |node| Effect::StepOut { node, ticket, call: wake })
+                }));
+            }
+            None => out.extend(NodeId::all(nodes).map(settle)),
+        }
     }
 
     fn check_explained(&mut self, out: &mut Vec<Effect>) {
@@ -474,8 +503,12 @@ impl Acquire {
         gone > self.terms.nodes() - self.terms.quorum()
     }
 
+    /// A node timeout after the round began. Longer, up to a quarter of the lease, where masters have left the attempts
+    /// before it unanswered: they may be slow, and an attempt must have time enough to succeed at last.
     fn round_ends(&self) -> Time {
-        self.ballot().opened().plus(self.terms.node_timeout())
+        let (opened, timeout) = (self.ballot().opened(), self.terms.node_timeout());
+        let longer = self.wait.stretched(timeout).min(self.terms.validity() / 4).max(timeout);
+        opened.plus(longer).min(self.give_up.max(opened).plus(timeout))
     }
 
     /// When to look at the votes again at the latest: soon, while only the first master is asked. A quorum
@@ -490,6 +523,13 @@ impl Acquire {
         } else {
             self.round_ends()
         }
+    }
+
+    /// Until when the caller may come for what was won. Its future may not be polled for long, and meanwhile
+    /// nothing else may have the resource.
+    fn collect_by(&self) -> Time {
+        let patience = self.terms.node_timeout().saturating_mul(8).max(COLLECT);
+        self.deadline().min(self.won.plus(patience))
     }
 
     fn last_call(&self) -> Time {
@@ -514,6 +554,16 @@ impl Acquire {
             State::Failed(why) => Some(why),
             _ => None,
         }
+    }
+
+    /// Whether it sleeps between two attempts.
+    pub fn is_waiting(&self) -> bool {
+        self.state == State::Waiting
+    }
+
+    /// Why the latest attempt failed, or, where it is fair, why there was none.
+    pub const fn latest_failure(&self) -> Option<Failure> {
+        self.latest
     }
 
     /// The attempt under way, or the last one; counted from 1, and 0 as long as it stands in line for the first.

@@ -45,9 +45,11 @@ pub enum Input {
         /// What it heard.
         word: Word,
     },
-    /// Another claim of this process has the next turn: whatever gives the lease back now calls nobody
-    /// else.
+    /// Another claim of this process has the next turn: whatever gives the lease back now wakes no other waiter.
     HandOn,
+    /// The caller does not respond: its future is not polled. The claim leaves the masters' queues, and the next
+    /// waiter is woken. With the next [`Wake`](Input::Wake) it goes on.
+    Yield,
     /// Other leases of the driver are renewed: this one, too, if its watchdog [may](crate::Renewal) by now.
     Renew,
     /// The owner acquires what it holds. It has another handle then, which [`Hold::handles`] counts,
@@ -98,6 +100,7 @@ impl Claim {
             (Self::Acquiring(acquire), Input::Heard { node, word }) => {
                 acquire.heard(now, node, word, dice, out);
             }
+            (Self::Acquiring(acquire), Input::Yield) => acquire.yield_turn(out),
             (Self::Acquiring(acquire), Input::Collect) => {
                 if acquire.collect(now, dice, out) {
                     *self = Self::Holding(Hold::new(acquire));

@@ -33,32 +33,37 @@ pub enum Effect {
         step: Step,
         /// Whose key.
         token: Token,
-        /// Who is told when it is deleted.
+        /// Which waiter is woken when it is deleted.
         call: Call,
+        /// The waiter that leaves the queue with this.
+        leave: Option<Ticket>,
     },
-    /// Ask a master for a place in its line for the resource, or keep the one that this ticket has.
+    /// Ask a master for a position in its queue for the resource, or keep the one that this waiter has.
     Stand {
         /// Whose.
         node: NodeId,
         /// What the answer belongs to.
         step: Step,
-        /// Whose place.
+        /// The waiter.
         ticket: Ticket,
-        /// At which number.
-        number: Spot,
+        /// Where.
+        spot: Spot,
     },
-    /// The place is wanted no more. Nobody is told what the master answers.
+    /// The position is not needed any more. The answer is for no machine.
     StepOut {
-        /// Whose line.
+        /// Whose queue.
         node: NodeId,
-        /// Whose place.
+        /// The waiter.
         ticket: Ticket,
-        /// Whether the first in the line is told, if the resource is free there.
+        /// Whether the first in the queue is woken, if the resource is free there.
         call: bool,
     },
-    /// The resource is waited for: let all links listen for it, until the driver sees that nobody waits
-    /// any more.
-    Listen,
+    /// The claim waits: let all links subscribe for it, until the driver sees that it waits no longer
+    /// ([`LinkInput::Unlisten`](crate::LinkInput::Unlisten)).
+    Listen {
+        /// The waiter.
+        ticket: Ticket,
+    },
     /// The lease of this token is over and was not given back: let the link pay its clean-up (R5), but not
     /// before the grace of what is still under way is over.
     Leave {
@@ -80,8 +85,9 @@ impl Effect {
         step: Step,
         token: Token,
         call: Call,
+        leave: Option<Ticket>,
     ) -> impl Iterator<Item = Self> {
-        NodeId::all(nodes).map(move |node| Self::Settle { node, step, token, call })
+        NodeId::all(nodes).map(move |node| Self::Settle { node, step, token, call, leave })
     }
 
     /// The same, for leases with a grace.
@@ -90,35 +96,34 @@ impl Effect {
     }
 }
 
-/// Who is told that a key is deleted, of those who wait for its resource in other processes.
+/// Which waiter is woken when a key is deleted.
 ///
-/// Only what held the resource, or kept others from it, is worth a call: if attempts that failed called,
+/// Only what held the resource, or kept others from it, is worth a wake-up: if attempts that failed woke others,
 /// too, two waiters would wake each other as fast as masters answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Call {
-    /// Nobody: an attempt failed.
+    /// None: an attempt failed.
     Nobody,
-    /// Nobody, since the next one of this process has its turn; but how many listen is of interest.
+    /// None, since the next waiter of this process has its turn; but the waiters are counted.
     Counted,
-    /// All who listen.
-    Everybody,
-    /// All who listen, and it is said whose turn it is by the master's line.
+    /// The first in the master's queue.
     Next,
 }
 
-/// What a link hears of a resource that is waited for.
+/// What a link tells of a resource that is waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Word {
-    /// From now on its master says when the resource becomes free there.
+    /// From now on its master wakes the waiters of this process.
     Listening,
     /// It does not, or not any more.
     Deaf,
-    /// The resource became free on its master. A hint: it may be late, or lost.
-    Free,
-    /// The same, and this one is the first in its master's line.
-    Next(Ticket),
-    /// So many others listened as a key of ours was deleted.
+    /// It never will on this connection: it forbids it, or knows no push messages.
+    Refused,
+    /// The resource became free on its master, and this waiter is the first in its queue. A hint: it may be late,
+    /// or lost.
+    Free(Ticket),
+    /// So many waiters were in the queue as a key of ours was deleted.
     Others(u32),
 }
 

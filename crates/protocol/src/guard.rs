@@ -284,7 +284,9 @@ impl fmt::Display for Distrust {
             Self::Restarted => {
                 f.write_str("it was restarted, or took over, and may have forgotten leases")
             }
-            Self::Garbled => f.write_str("its marker `redquorum:boot` is not one"),
+            Self::Garbled => f.write_str(
+                "the value of `redquorum:boot` is no marker: find out what wrote it, and delete it",
+            ),
             Self::OtherMaxTtl { marked, ours } => write!(
                 f,
                 "its marker is of locks with a guard of {marked:?}, and this lock has {ours:?}: give \

@@ -4,17 +4,20 @@
 //! count only those (R6), renews by itself while it is asked to, and is lost at its deadline
 //! whether or not any answer came (R7).
 
+mod gap;
 mod handles;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
+use self::gap::Spans;
 use self::handles::Handles;
 use crate::acquire::Acquire;
 use crate::effect::{Ask, Call, Effect, Step};
 use crate::quorum::{NodeId, NodeSet};
 use crate::terms::Terms;
+use crate::ticket::Ticket;
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Answer, Ballot, verdict};
@@ -32,8 +35,10 @@ pub enum Loss {
     Expired,
     /// Its deadline passed after the watchdog had held it as long as it was allowed to.
     MaxHold,
-    /// So many masters told the watchdog that the key is gone that no quorum can hold it.
+    /// The answers show that a quorum of masters lacked the key at one time.
     QuorumGone,
+    /// It was given back. A holder has no lease then to ask; what outlives the lease learns it.
+    GivenBack,
 }
 
 impl fmt::Display for Loss {
@@ -42,6 +47,7 @@ impl fmt::Display for Loss {
             Self::Expired => "its deadline passed",
             Self::MaxHold => "it was kept alive for as long as was allowed",
             Self::QuorumGone => "the key is gone from a quorum of masters",
+            Self::GivenBack => "it was given back",
         })
     }
 }
@@ -55,9 +61,9 @@ pub enum Extension {
     Extended,
     /// Not extended: the old deadline stands, and nothing was taken away (R6).
     NoQuorum,
-    /// Not extended: so many masters answered that the key is gone that no quorum holds it.
-    /// The old deadline stands, but the holder had better stop now. No later round extends it
-    /// either: somebody else may have held the resource in between.
+    /// Not extended: the answers of this round and of those before it show that a quorum of masters
+    /// lacked the key at one time, so that a rival may have held the resource. The old deadline
+    /// stands, but the holder should stop now. No later round extends the lease.
     QuorumGone,
     /// The lease was lost before the round could end.
     Lost(Loss),
@@ -75,19 +81,21 @@ pub struct Hold {
     deadline: Time,
     /// Masters known to have held the key without a gap: only they vote on an extension.
     members: NodeSet,
-    /// Masters whose latest word in this hold was that the key is not ours.
-    denied: NodeSet,
+    /// What is known of the times between the rounds.
+    spans: Spans,
     round: Round,
     /// The last round before it that the holder asked for: the watchdog may have renewed the
     /// lease some times over before the holder comes for the answer.
     previous: Option<Box<Round>>,
     watchdog: Option<Watchdog>,
     handles: Handles,
-    /// A round has shown a gap in the hold of the quorum: what is repaired since must not hide it.
+    /// The rounds have shown a gap: what is repaired since must not hide it.
     gone: bool,
     lost: Option<Loss>,
-    /// Who is told when it is given back.
+    /// Which waiter is woken when it is given back.
     call: Call,
+    /// The waiter that it was in the masters' queues, and still is.
+    waiter: Option<Ticket>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -115,7 +123,7 @@ impl Hold {
             attempt: won.attempt(),
             deadline: won.deadline(),
             members: won.grants().which(Answer::creates).or(won.certified()).without(won.lost()),
-            denied: won.grants().which(|answer| matches!(answer, Answer::Taken(_))).or(won.lost()),
+            spans: Spans::default(),
             round: Round {
                 number: 0,
                 ballot: won.grants().clone(),
@@ -129,12 +137,13 @@ impl Hold {
             handles: Handles::FIRST,
             gone: false,
             lost: None,
-            call: won.call(),
+            call: Call::Next,
+            waiter: won.waiter(),
         }
     }
 
-    /// The next one of this process has its turn, as soon as this one gives the lease back: nobody else
-    /// is called.
+    /// The next one of this process has its turn, as soon as this one gives the lease back: no other waiter is
+    /// woken.
     pub(crate) const fn hand_on(&mut self) {
         self.call = Call::Counted;
     }
@@ -156,6 +165,9 @@ impl Hold {
         if self.round.asked {
             self.previous = Some(Box::new(self.round.clone()));
         }
+        let expires = self.round.ballot.opened().plus(self.round.terms.validity());
+        self.members = self.members.without(self.spans.begin_round(now, self.members, expires));
+        self.look_for_gap(now, out);
         self.round.asked = asked;
         self.round.number = self.round.number.wrapping_add(1);
         self.round.terms = terms;
@@ -212,14 +224,16 @@ impl Hold {
             Answer::Created | Answer::Granted { .. } | Answer::Certified { .. } | Answer::Kept
                 if current =>
             {
+                if self.members.contains(node) {
+                    self.spans.confirm(node);
+                }
                 self.members.insert(node);
-                self.denied.remove(node);
             }
             // An older round's good news proves nothing about now; its bad news does: a key
             // that was missed once has a gap.
             Answer::Absent | Answer::Taken(_) => {
                 self.members.remove(node);
-                self.denied.insert(node);
+                self.spans.deny(now, node);
             }
             _ => {}
         }
@@ -230,16 +244,10 @@ impl Hold {
         }
     }
 
-    /// Whether fewer than a quorum can have held the key when they were asked. A master that made
-    /// it anew in this round had none before. Also looked at after the verdict, which does not
-    /// wait for all answers (R3).
+    /// Whether a rival can have had a quorum. Also looked at after the verdict, which does not wait
+    /// for all answers (R3).
     fn look_for_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let anew = if self.round.number == 0 {
-            NodeSet::EMPTY
-        } else {
-            self.round.ballot.which(Answer::creates)
-        };
-        if self.denied.or(anew).len() > self.terms.nodes() - self.terms.quorum() {
+        if self.spans.has_gap(self.terms.nodes(), self.terms.quorum()) {
             self.gone = true;
             self.tell_gap(now, out);
         }
@@ -283,15 +291,24 @@ impl Hold {
     /// It ends, and nobody says that all is done: what the holder has under way gets its grace.
     pub(crate) fn leave(&self, now: Time, out: &mut Vec<Effect>) {
         match self.terms.left_until(now) {
-            Some(until) => out.extend(Effect::leave_all(self.terms.nodes(), self.token, until)),
+            Some(until) => self.leave_until(until, out),
             None => self.settle(out),
         }
+    }
+
+    /// The keys stay until then, and go by themselves.
+    pub(crate) fn leave_until(&self, until: Time, out: &mut Vec<Effect>) {
+        let nodes = self.terms.nodes();
+        out.extend(Effect::leave_all(nodes, self.token, until));
+        let leave = |ticket| move |node| Effect::StepOut { node, ticket, call: false };
+        out.extend(self.waiter.into_iter().flat_map(|it| NodeId::all(nodes).map(leave(it))));
     }
 
     /// The holder wants it no more; nothing more happens by itself.
     pub(crate) fn settle(&self, out: &mut Vec<Effect>) {
         let nodes = self.terms.nodes();
-        out.extend(Effect::settle_all(nodes, Step::Release, self.token, self.call));
+        let (step, leave) = (Step::Release, self.waiter);
+        out.extend(Effect::settle_all(nodes, step, self.token, self.call, leave));
     }
 
     fn judge(&mut self, now: Time, out: &mut Vec<Effect>) {
@@ -302,10 +319,13 @@ impl Hold {
         let kept = self.round.ballot.which(|answer| *answer == Answer::Kept).and(voters).len();
         let awaited = self.round.ballot.awaited().and(voters).len();
         let terms = self.round.terms;
-        let Some(won) = verdict(kept, awaited, terms.quorum()) else { return };
+        let Some(won) = verdict(kept, awaited, terms.quorum()).or(self.gone.then_some(false))
+        else {
+            return;
+        };
         let deadline = self.round.ballot.opened().plus(terms.validity());
         // Both deadlines must lie ahead: the old one, because lost is final; the new one, because of R1.
-        if won && now < self.deadline && now < deadline {
+        if won && !self.gone && now < self.deadline && now < deadline {
             self.deadline = deadline;
             if self.round.asked {
                 // Not where the watchdog cut the last one short.
@@ -374,7 +394,8 @@ impl Hold {
         &self.round.ballot
     }
 
-    /// Masters known to hold the key without a gap since their grant.
+    /// Masters that hold the key without a gap since their grant, as far as is known and as their
+    /// keys live.
     pub const fn members(&self) -> NodeSet {
         self.members
     }

@@ -14,7 +14,8 @@
 //!
 //! Reading order: [`terms`](Terms) and [`Time`]; [`vote`](Ballot), what an answer means;
 //! [`acquire`](Acquire), [`hold`](Hold), [`release`](Release), strung together by
-//! [`claim`](Claim); then [`link`](Link), the one hard machine; [`wire`] last. What a fencing token
+//! [`claim`](Claim); then [`link`](Link), the one hard machine, and [`client`](Client), which binds all of
+//! them into one process; [`wire`] last. What a fencing token
 //! is made of stands in [`fence`](Fence), what becomes of masters that forget in [`guard`](Guard), and how several
 //! resources are claimed at once in [`several`](Several).
 //!
@@ -27,6 +28,7 @@ extern crate alloc;
 mod acquire;
 mod backoff;
 mod claim;
+mod client;
 mod effect;
 mod fence;
 mod fingerprint;
@@ -49,20 +51,24 @@ pub mod wire;
 pub use acquire::{Acquire, Failure, Patience, Turn};
 pub use backoff::Backoff;
 pub use claim::{Claim, Input};
+pub use client::{
+    AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, ReplyTo,
+    Standing, renewal_moment,
+};
 pub use effect::{Ask, Call, Dice, Effect, Key, Step, Word};
 pub use fence::{Fence, MAX_NUMBER};
 pub use fingerprint::Fingerprint;
 pub use guard::{Distrust, Guard, fleet_of};
 pub use hold::{Extension, Hold, Loss, Renewal};
 pub use link::{Bounds, Link, LinkEffect, LinkInput, LinkState, RunId};
-pub use queue::{IN_A_ROW, Queue};
+pub use queue::{GivenBack, IN_A_ROW, Queue};
 pub use quorum::{MAX_NODES, NodeId, NodeSet, quorum};
 pub use reading::Reading;
 pub use release::{Outcome, Release};
 pub use roster::Roster;
 pub use several::{Order, Several, Told};
 pub use terms::{BadOption, Drift, MAX_FENCING_MEMORY, MAX_TTL, Terms};
-pub use ticket::{Spot, Ticket};
+pub use ticket::{Spot, Ticket, Waiter};
 pub use time::Time;
 pub use token::{TOKEN_LEN, Token};
 pub use vote::{Answer, Ballot, Cause, Holder, Vote, verdict};

@@ -5,7 +5,9 @@
 //!
 //! * **The ledger.** Whatever may create a key is entered before it is queued (R5). Its entry
 //!   leaves the ledger only when the master itself has answered the compare-and-delete that
-//!   follows it: no way out of a claim, no error, no broken connection can skip it.
+//!   follows it: no way out of a claim and no broken connection can skip it. An error is no such
+//!   answer, but from then on the key can only expire: if the master still refuses after that, the
+//!   entry goes.
 //! * **Epochs.** Every connection has a number. An answer of an older connection is nobody's.
 //! * **Replacement.** A stopped master and a black-holed connection look alike: commands are
 //!   written, nothing comes back. After `stall` the link gets no new votes to collect, and a
@@ -30,20 +32,21 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::effect::{Ask, Call, Key, Word};
+use crate::effect::{Ask, Call, Key};
 use crate::guard::{Distrust, Guard};
+use crate::ticket::Ticket;
 use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Answer, Cause};
 use crate::wire::{Command, Expect, Greeting};
 
-mod ears;
+mod inbox;
 mod ledger;
 mod offsets;
 mod sentry;
 mod words;
 
-use ears::Ears;
+use inbox::Inbox;
 use ledger::Ledger;
 use sentry::Sentry;
 pub use words::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
@@ -62,16 +65,30 @@ pub struct Link<T> {
     ledger: Ledger,
     /// When debts that met an error are paid again.
     pay_again: Option<Time>,
+    /// How often that was done since the master last paid one.
+    refusals: u32,
     /// Old connections that a new one must kill before anything else.
     to_kill: Vec<(RunId, u64)>,
     sentry: Option<Sentry>,
-    ears: Ears,
+    inbox: Inbox,
+    /// So often a stalled connection turned out to be good; fewer as commands are answered in time.
+    slow: u32,
     shut_down: bool,
 }
+
+/// So often the time until a connection counts as stalled doubles at most.
+const MAX_SLOW: u32 = 4;
 
 /// Most old connections that are remembered to be killed. More than a few pile up only where a
 /// master accepts connections and drops each before it has answered a single `CLIENT KILL`.
 const MAX_TO_KILL: usize = 64;
+
+/// So many clean-ups that met an error are sent again at a time, and one more for each of them that is
+/// done with.
+const RETRIED: usize = 64;
+
+/// The pause before they are sent again doubles up to `retry_max` times this.
+const MAX_REFUSALS: u32 = 16;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Open<T> {
@@ -112,12 +129,10 @@ enum Purpose {
     Watch,
     /// A master is marked as new, with this.
     Bless(Arc<str>),
-    /// Can the master say something unasked?
+    /// Can the connection take push messages?
     Hello,
-    /// A resource is listened for.
-    Listen(Key),
-    /// A resource is listened for no more.
-    Unlisten,
+    /// The master shall wake the waiters of this process.
+    Subscribe,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -150,9 +165,11 @@ impl<T> Link<T> {
             down: Arc::from("connecting"),
             ledger: Ledger::default(),
             pay_again: None,
+            refusals: 0,
             to_kill: Vec::new(),
             sentry: None,
-            ears: Ears::default(),
+            inbox: Inbox::default(),
+            slow: 0,
             shut_down: false,
         };
         link.dial(out);
@@ -165,6 +182,13 @@ impl<T> Link<T> {
         Self { sentry: guard.map(Sentry::new), ..self }
     }
 
+    /// The same link with a channel of its own on which its master wakes the waiters of this process. The number is
+    /// random, the same for all links of a process, and not 0. To be said before its first connection is greeted.
+    #[must_use]
+    pub fn woken_at(self, inbox: u64) -> Self {
+        Self { inbox: Inbox::new(inbox), ..self }
+    }
+
     /// Takes one input and says what is to be done.
     ///
     /// `Send`, `Settle`, `Leave`, `Stand`, `StepOut`, `Listen`, `Unlisten`, `Probe` and `Bless` never tell anybody
@@ -172,30 +196,38 @@ impl<T> Link<T> {
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         match input {
             LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),
-            LinkInput::Settle { key, token, call, tag } => {
-                self.settle(now, key, (token, call), tag, out);
+            LinkInput::Settle { key, token, call, leave, tag } => {
+                self.settle(now, key, (token, call, leave), tag, out);
             }
-            LinkInput::Listen(key) => self.listen(now, key, out),
-            LinkInput::Unlisten(key) => self.unlisten(now, key, out),
-            LinkInput::Freed { epoch, key, next } => self.freed(now, epoch, (key, next), out),
-            LinkInput::Stand { key, ticket, number, tag } => match self.refusal(None) {
+            LinkInput::Listen { key, ticket } => self.listen(now, (key, ticket), out),
+            LinkInput::Unlisten(ticket) => self.unlisten(ticket),
+            LinkInput::Woken { epoch, ticket } => self.woken(now, epoch, ticket, out),
+            LinkInput::Stand { key, ticket, spot, tag } => match self.refusal(None) {
                 Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
                 None => {
-                    let command = Command::Stand { key, ticket, number };
+                    let waiter = self.inbox.waiter(ticket);
+                    let command = Command::Stand { key, waiter, spot };
                     self.write(now, command, Purpose::Ask, Some(tag), out);
                 }
             },
             // One that is not told so forgets the place soon. It is told also where nothing is asked any more.
             LinkInput::StepOut { key, ticket, call } => {
                 if self.open.as_ref().is_some_and(|open| !open.stalled) {
-                    let command = Command::StepOut { key, ticket, call };
+                    let waiter = self.inbox.waiter(ticket);
+                    let command = Command::StepOut { key, waiter, call };
                     self.write(now, command, Purpose::Ask, None, out);
                 }
             }
             LinkInput::Leave { token, until } => self.ledger.leave(token, until),
             LinkInput::Probe(tag) => match self.refusal(None) {
                 Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
-                None => self.write(now, Command::Ping, Purpose::Ask, Some(tag), out),
+                None => {
+                    // The marker may be gone since it was last seen.
+                    if let Some(look) = self.sentry.as_ref().and_then(Sentry::look_again) {
+                        self.write(now, look, Purpose::Watch, None, out);
+                    }
+                    self.write(now, Command::Probe, Purpose::Ask, Some(tag), out);
+                }
             },
             LinkInput::Bless(tag) => self.bless(now, tag, out),
             LinkInput::Connected { epoch, greeting } => self.connected(now, epoch, greeting, out),
@@ -231,7 +263,7 @@ impl<T> Link<T> {
         };
         // Before it is queued (R5).
         if ask.creates() {
-            self.ledger.claim(token, key, now.plus(Duration::from_millis(ask.ttl_ms())));
+            self.ledger.claim(now, token, key, Duration::from_millis(ask.ttl_ms()));
         }
         self.write(now, command, Purpose::Ask, Some(tag), out);
     }
@@ -240,7 +272,7 @@ impl<T> Link<T> {
         &mut self,
         now: Time,
         key: Key,
-        (token, call): (Token, Call),
+        (token, call, leave): (Token, Call, Option<Ticket>),
         tag: T,
         out: &mut Vec<LinkEffect<T>>,
     ) {
@@ -252,7 +284,8 @@ impl<T> Link<T> {
             // Behind whatever was written for this token. A healthy master is asked even where
             // nothing was: the caller wants to know.
             self.ledger.pay(token, key.clone(), now, call);
-            let command = Command::Delete { key, token, call };
+            let leave = leave.map(|ticket| self.inbox.waiter(ticket));
+            let command = Command::Delete { key, token, call, leave };
             self.write(now, command, Purpose::Pay(token), Some(tag), out);
         } else {
             self.ledger.owe(token, call);
@@ -298,9 +331,11 @@ impl<T> Link<T> {
             self.write(now, Command::Kill { client_id: id }, Purpose::Kill(id), None, out);
         }
         self.ledger.ripen(now);
+        self.pay_again = None;
         self.pay_all(now, out);
+        self.retry(now, RETRIED, out);
         self.watch(now, out);
-        self.prick_up(now, out);
+        self.subscribe(now, out);
     }
 
     fn bless(&mut self, now: Time, tag: T, out: &mut Vec<LinkEffect<T>>) {
@@ -372,6 +407,9 @@ impl<T> Link<T> {
             return self.give_up(now, "an answer to no command", out);
         };
         open.bytes -= sent.bytes;
+        if now.since(sent.at) < self.bounds.stall / 2 {
+            self.slow = self.slow.saturating_sub(1);
+        }
         open.heard = now;
         let (mut answer, clock) = match answer {
             Answer::Stamped { micros, answer } => {
@@ -391,8 +429,10 @@ impl<T> Link<T> {
             open.reloaded = false;
         }
         if open.stalled {
-            // The master slept. Its connection is as good as ever: the second one is not needed.
+            // The master slept. Its connection is as good as ever: the second one is not needed. If it is slow, a
+            // second one would make it slower.
             open.stalled = false;
+            self.slow = (self.slow + 1).min(MAX_SLOW);
             if self.dial == Dial::Trying {
                 out.push(LinkEffect::Close(self.epoch));
             }
@@ -409,6 +449,10 @@ impl<T> Link<T> {
                 } else if let (true, Some((_, Err(cause)))) = (answer.creates(), &clock) {
                     // The key is there, and is cleaned up as any other.
                     answer = Answer::Unknown(cause.clone());
+                } else if let (Expect::Probe, Answer::Alive) = (sent.expect, &answer)
+                    && let Some(Err(cause)) = self.sentry.as_ref().map(|it| it.marker(now))
+                {
+                    answer = Answer::Unknown(cause);
                 }
             }
             Purpose::Watch => {
@@ -426,18 +470,10 @@ impl<T> Link<T> {
                     answer = Answer::Deleted;
                     self.count(token, listeners, out);
                 }
-                self.paid(now, token, &answer);
+                self.paid(now, token, &answer, out);
             }
-            Purpose::Hello => {
-                let deaf = self.ears.can(alive);
-                out.extend(deaf.into_iter().map(|key| LinkEffect::Hear(key, Word::Deaf)));
-            }
-            Purpose::Listen(key) => match self.ears.answered(&key, alive) {
-                Some(true) => out.push(LinkEffect::Hear(key, Word::Listening)),
-                Some(false) => out.push(LinkEffect::Hear(key, Word::Deaf)),
-                None => {}
-            },
-            Purpose::Unlisten => {}
+            Purpose::Hello => self.inbox.asked(alive, out),
+            Purpose::Subscribe => self.inbox.subscribed(alive, out),
             // It is dead, or killing is forbidden.
             Purpose::Kill(id) if alive => self.to_kill.retain(|(_, of)| *of != id),
             Purpose::Kill(_) => kill_failed = true,
@@ -462,13 +498,14 @@ impl<T> Link<T> {
             // Whatever was paid behind it may have been paid too early: once more, on another one.
             self.give_up(now, "an older connection could not be killed", out);
         }
-        self.prick_up(now, out);
+        self.subscribe(now, out);
     }
 
     fn wake(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
+        let stall = self.stall();
         if let Some(open) = &mut self.open
             && !open.stalled
-            && open.stalls(self.bounds.stall).is_some_and(|time| now >= time)
+            && open.stalls(stall).is_some_and(|time| now >= time)
         {
             open.stalled = true;
             if self.dial == Dial::Idle {
@@ -481,8 +518,15 @@ impl<T> Link<T> {
             self.dial(out);
         }
         let ripe = self.ledger.ripen(now);
-        if (ripe || self.pay_again.is_some_and(|time| now >= time)) && self.open.is_some() {
-            self.pay_all(now, out);
+        if self.open.is_some() {
+            let again = self.pay_again.take_if(|time| now >= *time).is_some();
+            if ripe || again {
+                self.pay_all(now, out);
+            }
+            if again {
+                self.refusals = self.refusals.saturating_add(1);
+                self.retry(now, RETRIED, out);
+            }
         }
         self.watch(now, out);
     }
@@ -492,7 +536,7 @@ impl<T> Link<T> {
         let mut next = Time::NEVER;
         if let Some(open) = &self.open {
             if !open.stalled {
-                next = next.min(open.stalls(self.bounds.stall).unwrap_or(Time::NEVER));
+                next = next.min(open.stalls(self.stall()).unwrap_or(Time::NEVER));
                 let look = self.sentry.as_ref().and_then(Sentry::next_look);
                 next = next.min(look.filter(|_| !self.shut_down).unwrap_or(Time::NEVER));
             }
@@ -503,6 +547,12 @@ impl<T> Link<T> {
             next = next.min(time);
         }
         next
+    }
+
+    /// How long commands may be unanswered and nothing be heard. Twice as long after each time that the connection was
+    /// good all the same.
+    fn stall(&self) -> Duration {
+        self.bounds.stall.saturating_mul(1 << self.slow)
     }
 
     /// Why nothing can be asked now, for this token or for none, if it can't.
@@ -544,8 +594,7 @@ impl<T> Link<T> {
     /// to be killed in case the master still has its bytes.
     fn bury(&mut self, old: Open<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
         self.ledger.unpay_all();
-        let deaf = self.ears.close();
-        out.extend(deaf.into_iter().map(|key| LinkEffect::Hear(key, Word::Deaf)));
+        self.inbox.close(out);
         // What cannot create a key may as well be executed.
         let creates = |sent: &Sent<T>| sent.expect.creates();
         if let (Some(run_id), Some(id)) = (old.run_id, old.client_id)
@@ -573,27 +622,49 @@ impl<T> Link<T> {
         }
     }
 
-    fn paid(&mut self, now: Time, token: Token, answer: &Answer) {
-        match answer {
+    fn paid(&mut self, now: Time, token: Token, answer: &Answer, out: &mut Vec<LinkEffect<T>>) {
+        let reloaded = self.open.as_ref().is_some_and(|open| open.reloaded);
+        let done = match answer {
             // The master itself said that no key of ours is there, and nothing of ours that
             // could make one is behind: commands of one connection are answered in order.
             Answer::Deleted | Answer::Absent | Answer::Taken(_) => {
                 self.ledger.clear(token);
+                self.refusals = 0;
+                true
             }
-            _ => {
-                self.ledger.owe(token, Call::Nobody);
-                // With NOSCRIPT the reload comes first, and pays.
-                if *answer != Answer::Unknown(Cause::NoScript) {
-                    self.pay_again.get_or_insert(now.plus(self.bounds.retry_max));
-                }
-            }
+            Answer::Unknown(Cause::Error(_)) => self.ledger.refuse(now, token),
+            Answer::Unknown(Cause::NoScript) if reloaded => self.ledger.refuse(now, token),
+            // The reload comes first, and pays; or the connection ends.
+            _ => return self.ledger.owe(token, Call::Nobody),
+        };
+        if done {
+            self.retry(now, 1, out);
+        } else {
+            let longer = 1_u32.checked_shl(self.refusals).unwrap_or(MAX_REFUSALS).min(MAX_REFUSALS);
+            self.pay_again.get_or_insert(now.plus(self.bounds.retry_max.saturating_mul(longer)));
         }
     }
 
     fn pay_all(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
-        self.pay_again = None;
-        for (token, key, call) in self.ledger.pay_all() {
-            let command = Command::Delete { key, token, call };
+        let owed = self.ledger.pay_all();
+        self.write_deletes(now, owed, out);
+    }
+
+    /// Sends clean-ups again that met an error.
+    fn retry(&mut self, now: Time, count: usize, out: &mut Vec<LinkEffect<T>>) {
+        let refused = self.ledger.retry(count);
+        self.write_deletes(now, refused, out);
+    }
+
+    fn write_deletes(
+        &mut self,
+        now: Time,
+        deletes: Vec<(Token, Key, Call)>,
+        out: &mut Vec<LinkEffect<T>>,
+    ) {
+        for (token, key, call) in deletes {
+            // A waiter whose release did not arrive lapses.
+            let command = Command::Delete { key, token, call, leave: None };
             self.write(now, command, Purpose::Pay(token), None, out);
         }
     }
@@ -695,9 +766,9 @@ impl<T> Link<T> {
         self.ledger.claimed()
     }
 
-    /// Resources that are listened for, or shall be.
+    /// Waiters that its master is to wake.
     pub fn listens(&self) -> usize {
-        self.ears.len()
+        self.inbox.len()
     }
 
     /// Commands without an answer on the current connection.

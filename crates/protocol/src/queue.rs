@@ -5,13 +5,15 @@
 //! A new attempt it is all the same, with a fresh token (R4), the whole TTL and, with fencing, a number of its
 //! own: a lease that went from hand to hand would save that round trip and share all of this.
 //!
-//! **Bounded.** After [`IN_A_ROW`] leases, and if others listen for the resource, they are called, and the
-//! next one of this process comes after them. Where processes stand in line, that is so after each lease, whoever
-//! listens.
+//! **Bounded.** After [`IN_A_ROW`] leases, and if others wait in the masters' queues, one of them is woken, and the
+//! next one of this process comes after it. Where the lock is fair, that is so after each lease.
 
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
+use core::time::Duration;
 
 use crate::acquire::Turn;
+use crate::effect::Key;
+use crate::time::Time;
 
 /// So many leases of one process in a row, while others wait.
 pub const IN_A_ROW: u32 = 4;
@@ -21,26 +23,32 @@ pub const IN_A_ROW: u32 = 4;
 pub struct Queue<T> {
     /// The one that asks the masters, or holds the lease.
     ahead: Option<T>,
-    waiting: VecDeque<T>,
+    /// The others, in the order in which they came, and the number of each.
+    waiting: BTreeMap<u64, T>,
+    numbers: BTreeMap<T, u64>,
+    last: u64,
     in_a_row: u32,
-    /// How many listened elsewhere when the last lease was given back.
+    /// How many waited elsewhere when the last lease was given back.
     others: u32,
 }
 
 impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Self { ahead: None, waiting: VecDeque::new(), in_a_row: 0, others: 0 }
+        let (waiting, numbers) = (BTreeMap::new(), BTreeMap::new());
+        Self { ahead: None, waiting, numbers, last: 0, in_a_row: 0, others: 0 }
     }
 }
 
-impl<T: Clone + PartialEq> Queue<T> {
+impl<T: Clone + Ord> Queue<T> {
     /// Another one comes. Whether its turn is now.
     pub fn join(&mut self, claim: T) -> bool {
         let first = self.is_empty();
         if first {
             self.ahead = Some(claim);
         } else {
-            self.waiting.push_back(claim);
+            self.last += 1;
+            self.waiting.insert(self.last, claim.clone());
+            self.numbers.insert(claim, self.last);
         }
         first
     }
@@ -74,22 +82,68 @@ impl<T: Clone + PartialEq> Queue<T> {
 
     fn next(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
         if self.ahead.as_ref() != Some(claim) {
-            self.waiting.retain(|waiting| waiting != claim);
+            if let Some(number) = self.numbers.remove(claim) {
+                self.waiting.remove(&number);
+            }
             return None;
         }
-        self.ahead = self.waiting.pop_front();
+        self.ahead = self.waiting.pop_first().map(|(_, next)| next);
+        self.ahead.iter().for_each(|next| _ = self.numbers.remove(next));
         self.in_a_row = if turn == Turn::Heir { self.in_a_row.saturating_add(1) } else { 0 };
         self.ahead.clone().map(|next| (next, turn))
     }
 
-    /// As a key was deleted, so many others listened.
+    /// As a key was deleted, so many others waited.
     pub fn heard(&mut self, others: u32) {
         self.others = self.others.max(others);
     }
 
-    /// Whether nobody is there.
+    /// The one that asks the masters, or holds the lease.
+    pub const fn ahead(&self) -> Option<&T> {
+        self.ahead.as_ref()
+    }
+
+    /// Whether others wait behind the one that is ahead.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.ahead.is_none() && self.waiting.is_empty()
+    }
+}
+
+/// Resources that this process has just given back while others waited. Its next claim on one of them enqueues before
+/// it attempts: it would be faster than the waiter that was woken, again and again.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct GivenBack(BTreeMap<Key, Time>);
+
+/// How long a resource counts as just given back.
+const JUST: Duration = Duration::from_secs(1);
+
+/// So many are remembered at most.
+const MOST: usize = 1_024;
+
+impl GivenBack {
+    /// As a key of this process was deleted, so many others waited.
+    pub fn note(&mut self, now: Time, key: &Key, others: u32) {
+        if others == 0 {
+            self.0.remove(key);
+            return;
+        }
+        if self.0.len() >= MOST {
+            self.0.retain(|_, at| now.since(*at) < JUST);
+        }
+        if self.0.len() < MOST {
+            self.0.insert(key.clone(), now);
+        }
+    }
+
+    /// How the first claim on a resource begins.
+    pub fn turn(&mut self, now: Time, key: &Key) -> Turn {
+        let just = self.0.remove(key).is_some_and(|at| now.since(at) < JUST);
+        if just { Turn::Guest } else { Turn::First }
     }
 }
 
@@ -107,6 +161,26 @@ mod tests {
         assert_eq!(queue.leave(&2), Some((4, Turn::First)));
         assert_eq!(queue.leave(&4), None);
         assert!(queue.is_empty() && queue.join(5));
+    }
+
+    #[test]
+    fn a_claim_behind_a_lease_that_others_waited_for_enqueues_first() {
+        let at = |ms| Time::from_millis(ms);
+        let key = |number: u32| Key::from(number.to_le_bytes().as_slice());
+        let mut given_back = GivenBack::default();
+        given_back.note(at(0), &key(1), 2);
+        assert_eq!(given_back.turn(at(999), &key(2)), Turn::First);
+        assert_eq!(given_back.turn(at(999), &key(1)), Turn::Guest);
+        assert_eq!(given_back.turn(at(999), &key(1)), Turn::First, "once");
+        given_back.note(at(1_000), &key(1), 2);
+        assert_eq!(given_back.turn(at(2_000), &key(1)), Turn::First, "long ago");
+        given_back.note(at(2_000), &key(1), 2);
+        given_back.note(at(2_001), &key(1), 0);
+        assert_eq!(given_back.turn(at(2_002), &key(1)), Turn::First, "none waits any more");
+        (0..5_000).for_each(|number| given_back.note(at(3_000), &key(number), 1));
+        assert_eq!(given_back.0.len(), MOST);
+        given_back.note(at(4_000), &key(9_999), 1);
+        assert_eq!(given_back.0.len(), 1);
     }
 
     #[test]

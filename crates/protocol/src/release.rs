@@ -66,7 +66,7 @@ impl Release {
             outcome = Some(Outcome::AlreadyGone);
             out.push(Effect::Decided);
         } else if let (false, Some(until)) = (lost, hold.left_until(now)) {
-            out.extend(Effect::leave_all(terms.nodes(), hold.token(), until));
+            hold.leave_until(until, out);
             outcome = Some(Outcome::Left);
             out.push(Effect::Decided);
         } else {

@@ -19,9 +19,9 @@ const MIN_DRIFT: Duration = Duration::from_millis(1);
 /// Allowance for clocks that run at different rates: a share of the TTL, rounded up, plus a
 /// fixed part.
 ///
-/// The default, 1 % + 2 ms, is the one of the algorithm's reference description: clocks that
-/// are kept in step by NTP differ in rate by 0.05 % at most, and Redis expires with a
-/// resolution of 1 ms.
+/// The default, 1 % + 2 ms, is the one of the algorithm's reference description; Redis expires with
+/// a resolution of 1 ms. It covers ntpd, which slews by 0.05 %, and not chrony with its default
+/// `maxslewrate` of 8.3 % (`docs/safety.md`, "Rates of clocks").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Drift {
     /// Millionths of the TTL.

@@ -47,12 +47,12 @@ pub enum Answer {
         holder: Option<Holder>,
     },
     /// It keeps no line, or none for this client.
-    NoLine,
+    NoQueue,
     /// There is no such key.
     Absent,
     /// Somebody else's key stands there.
     Taken(Holder),
-    /// The master is alive (the answer to a probe).
+    /// The master takes writes (the answer to a probe).
     Alive,
     /// The master shows this marker, and this vigil, if it has any: see [`Guard`](crate::Guard). To a
     /// request for a grant it means that nothing was set.
@@ -234,10 +234,10 @@ impl fmt::Display for Answer {
                 write!(f, "{holder}, and {ahead} in line before us")
             }
             Self::Place { ahead, .. } => write!(f, "free, with {ahead} in line before us"),
-            Self::NoLine => f.write_str("it keeps no line"),
+            Self::NoQueue => f.write_str("it keeps no queue"),
             Self::Absent => f.write_str("no such key"),
             Self::Taken(holder) => fmt::Display::fmt(holder, f),
-            Self::Alive => f.write_str("alive"),
+            Self::Alive => f.write_str("usable"),
             Self::Marked { boot: Some(boot), .. } => write!(f, "has a marker: {boot}"),
             Self::Marked { .. } => f.write_str("has no marker"),
             Self::Blessed => f.write_str("marked: trusted from now on"),

@@ -3,7 +3,8 @@
 //! Clients encode [`Command`]s and decode answers with what is here; model masters and proxies
 //! decode commands with the same [`Frame`]. `docs/wire.md` describes the form.
 
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -11,23 +12,27 @@ use crate::effect::{Call, Key};
 use crate::fence::{Fence, MAX_NUMBER};
 use crate::guard::MAX_MARKER;
 use crate::link::RunId;
-use crate::ticket::{Spot, Ticket};
+use crate::ticket::{Spot, Ticket, Waiter};
 use crate::token::Token;
 use crate::vote::{Answer, Cause, Holder};
 
+mod errors;
 mod frame;
 mod hello;
-mod line;
 mod markers;
+mod queue;
 mod scripts;
+mod skip;
 
+pub use errors::{ErrorKind, KNOWN_ERRORS, KNOWN_VERSIONS, KnownError};
 pub use frame::{Frame, MAX_REPLY, Malformed, parse, write_command};
 pub use hello::{Greeting, Handshake, Hello, Unfit};
-pub use line::{LAPSE_MS, Standing, line_of};
 pub use markers::Markers;
+pub use queue::{LAPSE_MS, TURN_MS, WaitQueue, queue_of};
 pub use scripts::{
-    CERTIFY, DELETE, GRANT, GUARD_SCRIPTS, GUARDED, KEEP, LINE, SCRIPTS, Script, WATCH,
+    CERTIFY, DELETE, GRANT, GUARD_SCRIPTS, GUARDED, KEEP, QUEUE, SCRIPTS, Script, WATCH,
 };
+pub use skip::Skip;
 
 /// A command as a link writes it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -103,39 +108,36 @@ pub enum Command {
         key: Key,
         /// The value to compare with.
         token: Token,
-        /// Who is told.
+        /// Which waiter is woken.
         call: Call,
+        /// The waiter that leaves the queue with this.
+        leave: Option<Waiter>,
     },
-    /// Ask for a place in the line, or keep it: by a script.
+    /// Ask for a position in the queue, or keep it: by a script.
     Stand {
         /// The key of the resource.
         key: Key,
-        /// Whose place.
-        ticket: Ticket,
-        /// At which number.
-        number: Spot,
+        /// The waiter.
+        waiter: Waiter,
+        /// Where.
+        spot: Spot,
     },
-    /// Leave the line: by the same script.
+    /// Leave the queue: by the same script.
     StepOut {
         /// The key of the resource.
         key: Key,
-        /// Whose place.
-        ticket: Ticket,
-        /// Whether the first in the line is told, if the resource is free.
+        /// The waiter.
+        waiter: Waiter,
+        /// Whether the first in the queue is woken, if the resource is free.
         call: bool,
     },
-    /// `HELLO 3`: from here on masters may say something unasked.
+    /// `HELLO 3`: from here on the connection takes push messages.
     Hello,
-    /// `SUBSCRIBE`: listen for a resource. Only behind a [`Command::Hello`] that was answered: else nothing
-    /// but this could be said on the connection.
+    /// `SUBSCRIBE`: wake the waiters of this inbox. Only behind a [`Command::Hello`] that was answered: else the
+    /// connection would take nothing but this.
     Subscribe {
-        /// The key of the resource.
-        key: Key,
-    },
-    /// `UNSUBSCRIBE`.
-    Unsubscribe {
-        /// The key of the resource.
-        key: Key,
+        /// The inbox.
+        inbox: u64,
     },
     /// `CLIENT KILL ID`: drops an old connection of ours and whatever it had sent.
     Kill {
@@ -144,8 +146,10 @@ pub enum Command {
     },
     /// `SCRIPT LOAD`.
     Load(Script),
-    /// `PING`.
-    Ping,
+    /// `SET redquorum:probe "" XX PX 1`: does the master take writes? It writes nothing, since
+    /// nothing creates the key; a master that refuses a write refuses it all the same, before it
+    /// looks for the key.
+    Probe,
 }
 
 /// What an answer is read as. It goes with the command through the queue of a link.
@@ -178,14 +182,12 @@ pub enum Expect {
     Hello,
     /// The answer to [`Command::Subscribe`].
     Subscribe,
-    /// The answer to [`Command::Unsubscribe`].
-    Unsubscribe,
     /// The answer to [`Command::Kill`].
     Kill,
     /// The answer to [`Command::Load`].
     Load(Script),
-    /// The answer to [`Command::Ping`].
-    Ping,
+    /// The answer to [`Command::Probe`].
+    Probe,
 }
 
 impl Command {
@@ -209,10 +211,9 @@ impl Command {
             Self::StepOut { .. } => Expect::StepOut,
             Self::Hello => Expect::Hello,
             Self::Subscribe { .. } => Expect::Subscribe,
-            Self::Unsubscribe { .. } => Expect::Unsubscribe,
             Self::Kill { .. } => Expect::Kill,
             Self::Load(script) => Expect::Load(*script),
-            Self::Ping => Expect::Ping,
+            Self::Probe => Expect::Probe,
         }
     }
 
@@ -221,18 +222,18 @@ impl Command {
         match self {
             Self::Set { key, fence: None, .. }
             | Self::Keep { key, fence: None, .. }
-            | Self::Delete { key, call: Call::Nobody, .. }
-            | Self::Subscribe { key }
-            | Self::Unsubscribe { key } => key.len() + 128,
-            Self::Set { key, .. }
-            | Self::Keep { key, .. }
-            | Self::Certify { key, .. }
-            | Self::Delete { key, .. } => 2 * key.len() + 256,
-            Self::Guarded { key, .. } | Self::Stand { key, .. } => 2 * key.len() + 320,
-            Self::StepOut { key, .. } => 3 * key.len() + 320,
+            | Self::Delete { key, call: Call::Nobody, .. } => key.len() + 128,
+            Self::Delete { key, .. } | Self::Stand { key, .. } | Self::StepOut { key, .. } => {
+                key.len() + 192
+            }
+            Self::Set { key, .. } | Self::Keep { key, .. } | Self::Certify { key, .. } => {
+                2 * key.len() + 256
+            }
+            Self::Guarded { key, .. } => 2 * key.len() + 320,
             Self::Watch { .. } | Self::Bless { .. } => 320,
             Self::Load(script) => script.source.len() + 64,
-            Self::Kill { .. } | Self::Hello | Self::Ping => 64,
+            Self::Subscribe { .. } => 96,
+            Self::Kill { .. } | Self::Hello | Self::Probe => 64,
         }
     }
 
@@ -310,46 +311,33 @@ impl Command {
                 let counter = counter_of(key);
                 write_command(out, &[b"EVALSHA", sha, b"2", key, &counter, token, least, memory]);
             }
-            Self::Delete { key, token, call } => {
+            Self::Delete { key, token, call, leave } => {
                 let (sha, token) = (DELETE.sha1.as_bytes(), token.as_bytes());
-                let told: &[u8] = match call {
-                    Call::Nobody => {
-                        return write_command(out, &[b"EVALSHA", sha, b"1", key, token]);
-                    }
-                    Call::Counted => b"0",
-                    Call::Everybody => b"1",
-                    Call::Next => {
-                        let (channel, line) = (channel_of(key), line_of(key));
-                        let words: [&[u8]; 8] =
-                            [b"EVALSHA", sha, b"1", key, token, &channel, b"1", &line];
-                        return write_command(out, &words);
-                    }
+                let wakes: &[u8] = if *call == Call::Next { b"1" } else { b"0" };
+                let leave = leave.map(|waiter| waiter.to_string()).unwrap_or_default();
+                let words: [&[u8]; 7] =
+                    [b"EVALSHA", sha, b"1", key, token, wakes, leave.as_bytes()];
+                let silent = *call == Call::Nobody && leave.is_empty();
+                write_command(out, if silent { &words[..5] } else { &words });
+            }
+            Self::Stand { key, waiter, spot } => {
+                let (sha, waiter) = (QUEUE.sha1.as_bytes(), waiter.to_string());
+                let number = match spot {
+                    Spot::Any => b"=",
+                    spot => decimal(spot.number(), &mut digits[0]),
                 };
-                write_command(out, &[b"EVALSHA", sha, b"1", key, token, &channel_of(key), told]);
+                let words: [&[u8]; 7] =
+                    [b"EVALSHA", sha, b"1", key, waiter.as_bytes(), number, b"1"];
+                let exactly = matches!(spot, Spot::At(_));
+                write_command(out, if exactly { &words } else { &words[..6] });
             }
-            Self::Stand { key, ticket, number } => {
-                let [ours, least, lapse] = &mut digits;
-                let (ours, least) =
-                    (decimal(ticket.number(), ours), decimal(number.number(), least));
-                let (sha, lapse) = (LINE.sha1.as_bytes(), decimal(LAPSE_MS, lapse));
-                let line = line_of(key);
-                let words: [&[u8]; 9] =
-                    [b"EVALSHA", sha, b"2", key, &line, ours, least, lapse, b"1"];
-                let exactly = matches!(number, Spot::At(_));
-                write_command(out, if exactly { &words } else { &words[..8] });
-            }
-            Self::StepOut { key, ticket, call } => {
-                let ours = decimal(ticket.number(), &mut digits[0]);
-                let (sha, line) = (LINE.sha1.as_bytes(), line_of(key));
-                let mut words: Vec<&[u8]> =
-                    [b"EVALSHA", sha, b"2", key, &line, ours, b"0", b"0"].to_vec();
-                let channel = call.then(|| channel_of(key));
-                words.extend(channel.as_deref());
-                write_command(out, &words);
+            Self::StepOut { key, waiter, call } => {
+                let (sha, waiter) = (QUEUE.sha1.as_bytes(), waiter.to_string());
+                let words: [&[u8]; 7] = [b"EVALSHA", sha, b"1", key, waiter.as_bytes(), b"-", b"1"];
+                write_command(out, if *call { &words } else { &words[..6] });
             }
             Self::Hello => write_command(out, &[b"HELLO", b"3"]),
-            Self::Subscribe { key } => write_command(out, &[b"SUBSCRIBE", &channel_of(key)]),
-            Self::Unsubscribe { key } => write_command(out, &[b"UNSUBSCRIBE", &channel_of(key)]),
+            Self::Subscribe { inbox } => write_command(out, &[b"SUBSCRIBE", &channel_of(*inbox)]),
             Self::Kill { client_id } => {
                 let id = decimal(*client_id, &mut digits[0]);
                 write_command(out, &[b"CLIENT", b"KILL", b"ID", id]);
@@ -357,7 +345,7 @@ impl Command {
             Self::Load(script) => {
                 write_command(out, &[b"SCRIPT", b"LOAD", script.source.as_bytes()]);
             }
-            Self::Ping => write_command(out, &[b"PING"]),
+            Self::Probe => write_command(out, &[b"SET", PROBE, b"", b"XX", b"PX", b"1"]),
         }
     }
 }
@@ -376,10 +364,9 @@ impl Expect {
                 | Self::Bless
                 | Self::Hello
                 | Self::Subscribe
-                | Self::Unsubscribe
                 | Self::Kill
                 | Self::Load(_)
-                | Self::Ping
+                | Self::Probe
         )
     }
 
@@ -389,22 +376,21 @@ impl Expect {
         match (self, frame) {
             // Also where there is no such client any more, or where it is forbidden: but not from
             // a master that could not look, and will execute what the old connection holds.
-            (Self::Kill, Frame::Error(text))
-                if [&b"BUSY"[..], b"LOADING"].iter().all(|code| !text.starts_with(code)) =>
-            {
+            (Self::Kill, Frame::Error(text)) if ErrorKind::of(text) != ErrorKind::Busy => {
                 Answer::Alive
             }
             (Self::Kill, Frame::Integer(_) | Frame::Simple(_)) => Answer::Alive,
-            (Self::Stand, Frame::Error(text)) if line::is_forbidden(text) => Answer::NoLine,
-            (_, Frame::Error(text)) if text.starts_with(b"NOSCRIPT") => {
-                Answer::Unknown(Cause::NoScript)
-            }
-            (Self::Keep | Self::Delete | Self::Certify, Frame::Error(text))
-                if text.starts_with(b"WRONGTYPE") =>
-            {
-                Answer::Taken(Holder::WrongType)
-            }
-            (_, Frame::Error(text)) => Answer::Unknown(Cause::Error(readable(text))),
+            // The user may use other keys than this one, so nothing is known of writes to those.
+            (Self::Probe, Frame::Error(text)) if is_forbidden_key(text) => Answer::Alive,
+            (_, Frame::Error(text)) => match (self, ErrorKind::of(text)) {
+                // There is no queue, and there will be none.
+                (Self::Stand, ErrorKind::Forbidden | ErrorKind::WrongType) => Answer::NoQueue,
+                (_, ErrorKind::NoScript) => Answer::Unknown(Cause::NoScript),
+                (Self::Keep | Self::Delete | Self::Certify, ErrorKind::WrongType) => {
+                    Answer::Taken(Holder::WrongType)
+                }
+                _ => Answer::Unknown(Cause::Error(readable(errors::unwrapped(text)))),
+            },
             (Self::Set, Frame::Simple(b"OK")) => Answer::Created,
             (Self::Set, Frame::Null) => Answer::Taken(Holder::NotAsked),
             (Self::Grant, Frame::Integer(0)) => Answer::Taken(Holder::NotAsked),
@@ -427,13 +413,10 @@ impl Expect {
                 Ok(listeners) => Answer::Freed { listeners },
                 Err(_) => Answer::Unknown(Cause::Garbage),
             },
-            (Self::Stand, Frame::Array(parts)) => line::place(parts),
+            (Self::Stand, Frame::Array(parts)) => queue::place(parts),
             (Self::StepOut, Frame::Integer(0)) => Answer::Alive,
             (Self::Hello, Frame::Map(_)) => Answer::Alive,
             (Self::Subscribe, Frame::Push(said)) if is_said(said, b"subscribe") => Answer::Alive,
-            (Self::Unsubscribe, Frame::Push(said)) if is_said(said, b"unsubscribe") => {
-                Answer::Alive
-            }
             (Self::Keep | Self::Delete | Self::Certify, Frame::Array(parts)) => match parts
                 .as_slice()
             {
@@ -443,7 +426,8 @@ impl Expect {
             (Self::Load(script), Frame::Bulk(sha)) if *sha == script.sha1.as_bytes() => {
                 Answer::Alive
             }
-            (Self::Ping, Frame::Simple(b"PONG")) => Answer::Alive,
+            // `OK` is for a key that something else created there, which expires by this.
+            (Self::Probe, Frame::Null | Frame::Simple(b"OK")) => Answer::Alive,
             _ => Answer::Unknown(Cause::Garbage),
         }
     }
@@ -479,12 +463,23 @@ pub const RESERVED: &[u8] = b"redquorum:";
 /// The key of a master's marker.
 pub const BOOT: &[u8] = b"redquorum:boot";
 
+/// The key that [`Command::Probe`] names.
+pub const PROBE: &[u8] = b"redquorum:probe";
+
 /// The key of a vigil.
 pub const VIGIL: &[u8] = b"redquorum:vigil";
 
 /// The scripts that the commands of a lock call.
 pub fn scripts(guarded: bool) -> impl Iterator<Item = Script> {
     SCRIPTS.into_iter().chain(GUARD_SCRIPTS.into_iter().filter(move |_| guarded))
+}
+
+/// Whether ACLs allow the command, but not on its key.
+fn is_forbidden_key(error: &[u8]) -> bool {
+    let contains = |part: &[u8]| error.windows(part.len()).any(|found| found == part);
+    // In the words of Redis before 7.2, and from then on.
+    error.starts_with(b"NOPERM")
+        && (contains(b"access one of the keys") || contains(b"access a key"))
 }
 
 /// A marker, or the name of a vigil, as it may be shown and compared; what can be neither is `?`.
@@ -509,35 +504,33 @@ impl Fence {
     }
 }
 
-/// The channel on which masters say that a resource became free.
-pub fn channel_of(key: &[u8]) -> Vec<u8> {
-    [CHANNEL, key].concat()
+/// The channel on which masters wake the waiters of an inbox.
+pub fn channel_of(inbox: u64) -> Vec<u8> {
+    [CHANNEL, format!("{inbox:016x}").as_bytes()].concat()
 }
 
 /// How it starts.
-const CHANNEL: &[u8] = b"redquorum:free:";
+const CHANNEL: &[u8] = b"redquorum:wake:";
 
-/// The key of the resource that became free, and who is the first in its line, if that is what a master
-/// says here unasked.
-pub fn freed<'a>(frame: &Frame<'a>) -> Option<(&'a [u8], Option<Ticket>)> {
+/// The ticket of the waiter that is woken, if that is what a push message says.
+pub fn woken(frame: &Frame<'_>) -> Option<Ticket> {
     let Frame::Push(said) = frame else { return None };
     match said.as_slice() {
-        [Frame::Bulk(b"message"), Frame::Bulk(channel), Frame::Bulk(next)] => {
-            Some((channel.strip_prefix(CHANNEL)?, Ticket::parse(next)))
+        [Frame::Bulk(b"message"), Frame::Bulk(channel), Frame::Bulk(ticket)] => {
+            Ticket::parse(ticket).filter(|_| is_channel(channel))
         }
         _ => None,
     }
 }
 
-/// Whether masters say on this channel that some resource became free.
+/// Whether masters wake waiters on this channel.
 pub fn is_channel(channel: &[u8]) -> bool {
     channel.starts_with(CHANNEL)
 }
 
-/// Whether a master says this unasked: it is the answer to no command.
+/// Whether a master pushes this message: it is the answer to no command.
 pub fn is_unasked(frame: &Frame<'_>) -> bool {
-    let answers = |said: &[Frame<'_>]| is_said(said, b"subscribe") || is_said(said, b"unsubscribe");
-    matches!(frame, Frame::Push(said) if !answers(said))
+    matches!(frame, Frame::Push(said) if !is_said(said, b"subscribe"))
 }
 
 fn is_said(said: &[Frame<'_>], what: &[u8]) -> bool {
@@ -604,7 +597,8 @@ mod tests {
     fn keys_and_tokens_may_be_any_bytes() {
         let key: Key = Arc::from(&b"\0\r\n$5\r\n\xff"[..]);
         let token = Token::new([0; TOKEN_LEN]);
-        let out = bytes(&Command::Delete { key: key.clone(), token, call: Call::Nobody });
+        let out =
+            bytes(&Command::Delete { key: key.clone(), token, call: Call::Nobody, leave: None });
         let (frame, used) = parse(&out, usize::MAX).unwrap().unwrap();
         assert_eq!(used, out.len());
         let Frame::Array(parts) = frame else { panic!("{frame:?}") };
@@ -635,7 +629,7 @@ mod tests {
             Expect::Hello,
             Expect::Subscribe,
             Expect::Load(KEEP),
-            Expect::Ping,
+            Expect::Probe,
         ] {
             for frame in &frames {
                 assert_eq!(expect.read(frame), garbage, "{expect:?} {frame:?}");
@@ -644,6 +638,27 @@ mod tests {
         assert_eq!(Expect::Set.read(&Frame::Integer(1)), garbage);
         assert_eq!(Expect::Delete.read(&Frame::Integer(-1)), garbage);
         assert_eq!(Expect::Delete.read(&Frame::Null), garbage);
+    }
+
+    #[test]
+    fn a_probe_tells_a_master_that_refuses_writes_from_a_user_that_may_not_use_its_key() {
+        let read = |text: &'static str| Expect::Probe.read(&Frame::Error(text.as_bytes()));
+        for key in [
+            "NOPERM this user has no permissions to access one of the keys used as arguments",
+            "NOPERM No permissions to access a key",
+        ] {
+            assert_eq!(read(key), Answer::Alive, "{key}");
+        }
+        for refusal in [
+            "NOPERM this user has no permissions to run the 'set' command",
+            "READONLY You can't write against a read only replica.",
+            "MOVED 1 127.0.0.1:1",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+        ] {
+            let why = Answer::Unknown(Cause::Error(Arc::from(refusal)));
+            assert_eq!(read(refusal), why, "{refusal}");
+        }
+        assert_eq!(Expect::Probe.read(&Frame::Null), Answer::Alive);
     }
 
     #[test]

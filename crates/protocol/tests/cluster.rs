@@ -11,7 +11,7 @@ use support::{Cluster, MS};
 fn act(cluster: &mut Cluster, client: usize) {
     let drawn = cluster.world.random.below(16);
     let terms = cluster.terms;
-    let Some((&number, claim)) = cluster.clients[client].claims.iter().next() else {
+    let Some((id, claim)) = cluster.oldest(client) else {
         let wait = if drawn < 8 { Duration::ZERO } else { MS * 100 };
         cluster.acquire(client, wait);
         return;
@@ -26,11 +26,7 @@ fn act(cluster: &mut Cluster, client: usize) {
         (Claim::Holding(_), 9) => Input::Renew,
         _ => return,
     };
-    let ends = input == Input::Abandon;
-    cluster.drive(client, number, input);
-    if ends {
-        cluster.clients[client].claims.remove(&number);
-    }
+    cluster.drive(client, id, input);
 }
 
 fn fault(cluster: &mut Cluster) {
@@ -304,7 +300,7 @@ fn what_a_stopped_master_executes_after_its_client_has_gone_is_cleaned_up() {
     cluster.run_until(Time::from_millis(30));
     cluster.drive(0, claim, Input::Abandon);
     cluster.run_until(Time::from_millis(300));
-    assert_eq!(cluster.clients[0].links[4].owed(), 1, "kept while the master sleeps");
+    assert_eq!(cluster.clients[0].links()[4].owed(), 1, "kept while the master sleeps");
     cluster.heal(MS * 50);
     assert_eq!(cluster.leftovers(), (0, 0));
 }

@@ -16,7 +16,7 @@ mod support;
 
 use std::{convert::Infallible, time::Duration};
 
-use redquorum::{AcquireError, Redlock};
+use redquorum::{AcquireError, Lease, Redlock, RunError};
 use support::Failure;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -69,17 +69,14 @@ async fn tick_for_ever(lock: &Redlock, host: &str) -> Infallible {
 
 /// Whether it was this host that ran the job.
 async fn run_once(lock: &Redlock, host: &str) -> Result<bool, Failure> {
-    let lease = match lock.acquire("cron:report").wait(WAIT).await {
-        Ok(lease) => lease,
-        Err(AcquireError::Taken { .. }) => return Ok(false),
-        Err(error) => return Err(error.into()),
-    };
-    lease.keep_alive(AT_MOST);
     // If the lease is lost, the job is dropped at its next await: it may have been started a
     // second time elsewhere, so each step of it must bear that.
-    lease.run(async { tokio::join!(report(host), sleep(AT_LEAST)) }).await?;
-    lease.release().await;
-    Ok(true)
+    let job = async |_: &Lease| tokio::join!(report(host), sleep(AT_LEAST));
+    match lock.acquire("cron:report").wait(WAIT).run(AT_MOST, job).await {
+        Ok(_) => Ok(true),
+        Err(RunError::NotAcquired(AcquireError::Taken { .. })) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The job.

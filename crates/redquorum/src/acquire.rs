@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 
 use crate::claim::ClaimCell;
 use crate::clock::{Clock, NAP};
-use crate::error::AcquireError;
+use crate::error::{AcquireError, RunError};
 use crate::fence::FencedLease;
 use crate::fleet::Fleet;
 use crate::lease::Lease;
@@ -22,6 +22,9 @@ use crate::report::Report;
 use crate::rooms::{Rooms, Seat};
 use crate::stats::count;
 use crate::trace;
+
+/// How long a task sleeps at most that waits for another one of its process. Thousands may.
+const QUEUED_NAP: Duration = Duration::from_secs(5);
 
 /// What an acquire can return: a [`Lease`], or a [`FencedLease`].
 pub trait Granted: sealed::Granted {}
@@ -150,6 +153,57 @@ impl<L> Acquire<L> {
     }
 }
 
+impl<L: Granted> Acquire<L> {
+    /// Acquires the resource, runs `work` while the lease lasts, and gives the resource back on
+    /// every way out. The lease is [kept alive](crate::Lease::keep_alive) for at most `max_hold`,
+    /// counted from the grant; one shorter than the TTL changes nothing.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn charge_once() -> Result<u64, std::io::Error> { Ok(1) }
+    /// # async fn f(lock: redquorum::Redlock) -> Result<(), Box<dyn std::error::Error>> {
+    /// let at_most = Duration::from_secs(60);
+    /// let charge = async |_lease: &redquorum::Lease| charge_once().await;
+    /// let receipt = lock.acquire("invoice:42").run(at_most, charge).await??;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// `work` has the lease, for its [fencing token](crate::FencedLease::fencing_token) or a
+    /// [signal](crate::Lease::loss_signal). Its result is passed through, whatever it is. Work that
+    /// is done is followed by a [release](crate::Lease::release), which is waited for: one round
+    /// trip, one node timeout at most. What `work` has started elsewhere is not stopped: see
+    /// [`Lease::run`](crate::Lease::run).
+    ///
+    /// # Errors
+    /// * [`RunError::NotAcquired`]: as [`Redlock::acquire`](crate::Redlock::acquire); `work` was
+    ///   not called.
+    /// * [`RunError::Lost`]: the lease was lost first, also since `max_hold` was over; `work` was
+    ///   dropped.
+    ///
+    /// # Cancel safety
+    /// Dropping the future gives the attempt up, or drops `work` and then the lease, as a panic of
+    /// `work` does: the resource is given back in the background, with a
+    /// [grace](crate::Builder::grace) when that is over.
+    pub async fn run<T>(
+        self,
+        max_hold: Duration,
+        work: impl AsyncFnOnce(&L) -> T,
+    ) -> Result<T, RunError> {
+        let lease = self.into_future().await.map_err(RunError::NotAcquired)?;
+        lease.lease().keep_alive(max_hold);
+        let result = lease.lease().run(work(&lease)).await;
+        match result {
+            Ok(done) => {
+                lease.into_lease().release().await;
+                Ok(done)
+            }
+            // Dropped: there is nothing to wait for, and others are kept out as long as they are to
+            // be.
+            Err(lost) => Err(RunError::Lost(lost)),
+        }
+    }
+}
+
 impl TryAcquire {
     pub(crate) fn new(fleet: &Arc<Fleet>, resource: &[u8]) -> Self {
         let (fleet, key) = (fleet.clone(), fleet.key(resource));
@@ -206,7 +260,7 @@ impl Request {
             Some(owner) => Stage::Owned(Box::pin(reentry::acquire(self, owner))),
             None => Stage::Ready(self),
         };
-        Acquiring { stage, timer: None, armed: Time::NEVER, kind: PhantomData }
+        Acquiring { stage, timer: None, armed: Time::NEVER, asked: Time::NEVER, kind: PhantomData }
     }
 }
 
@@ -237,6 +291,8 @@ pub struct Acquiring<L = Lease> {
     stage: Stage<L>,
     timer: Option<Pin<Box<Sleep>>>,
     armed: Time,
+    /// When it was polled first.
+    asked: Time,
     kind: PhantomData<fn() -> L>,
 }
 
@@ -273,6 +329,7 @@ impl<L: Granted> Future for Acquiring<L> {
             return result;
         }
         if let Stage::Ready(request) = &this.stage {
+            this.asked = request.fleet.clock.now();
             match request.check::<L>() {
                 Ok((key, terms, patience)) if patience.wait.is_zero() => {
                     let fleet = request.fleet.clone();
@@ -296,13 +353,19 @@ impl<L: Granted> Future for Acquiring<L> {
                 return Poll::Ready(Err(AcquireError::ShutDown));
             }
             let seat = seat.clone();
-            if let Some(claim) = seat.claim(cx.waker()) {
-                this.stage = Stage::Claiming(claim);
-            } else if seat.is_over() {
-                let claim = seat.leave().unwrap_or_else(|| seat.last_attempt());
-                this.stage = Stage::Claiming(claim);
-            } else if this.sleep(seat.clock(), seat.give_up, cx).is_pending() {
-                return Poll::Pending;
+            let over = || seat.is_over().then(|| seat.end());
+            match seat.claim(cx.waker()).or_else(over) {
+                Some(Ok(claim)) => this.stage = Stage::Claiming(claim),
+                Some(Err(verdict)) => {
+                    this.stage = Stage::Done;
+                    return Poll::Ready(Err(seat.failed(verdict)));
+                }
+                None => {
+                    // Another one of this process looks at the masters meanwhile.
+                    if this.sleep(seat.clock(), seat.give_up, QUEUED_NAP, cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                }
             }
         }
         let Stage::Claiming(claim) = &this.stage else { panic!("polled after it was ready") };
@@ -335,7 +398,8 @@ impl<L: Granted> Future for Acquiring<L> {
                 Seen::Granted => {
                     // The lease answers for the claim from here on.
                     this.stage = Stage::Done;
-                    return Poll::Ready(Ok(reentry::of_kind(Lease::new(claim))));
+                    let waited = clock.now().since(this.asked);
+                    return Poll::Ready(Ok(reentry::of_kind(Lease::new(claim, waited))));
                 }
                 Seen::Failed(error) => {
                     this.stage = Stage::Done;
@@ -343,7 +407,7 @@ impl<L: Granted> Future for Acquiring<L> {
                 }
                 Seen::Wait(next) if clock.now() >= next => claim.apply(Input::Wake),
                 Seen::Wait(next) => {
-                    if this.sleep(clock, next, cx).is_pending() {
+                    if this.sleep(clock, next, NAP, cx).is_pending() {
                         return Poll::Pending;
                     }
                 }
@@ -355,12 +419,18 @@ impl<L: Granted> Future for Acquiring<L> {
 impl<L> Acquiring<L> {
     /// Sleeps until then, or for a nap: so that a long wait ends when the lock is shut down, and when the
     /// machine wakes up from a suspend. Too early does no harm.
-    fn sleep(&mut self, clock: Clock, until: Time, cx: &mut Context<'_>) -> Poll<()> {
+    fn sleep(
+        &mut self,
+        clock: Clock,
+        until: Time,
+        nap: Duration,
+        cx: &mut Context<'_>,
+    ) -> Poll<()> {
         let timer = self
             .timer
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(clock.timer(until))));
         if self.armed > until || self.armed == Time::NEVER {
-            self.armed = until.min(clock.now().plus(NAP));
+            self.armed = until.min(clock.now().plus(nap));
             timer.as_mut().reset(clock.timer(self.armed));
         }
         if timer.as_mut().poll(cx).is_pending() {

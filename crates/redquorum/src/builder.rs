@@ -20,13 +20,13 @@ use crate::driver::drive;
 use crate::endpoint::{BadUrl, Endpoint};
 use crate::error::BuildError;
 use crate::fleet::Fleet;
-use crate::health;
 use crate::link::LinkCell;
 use crate::node::Node;
 use crate::owner::Owners;
 use crate::redlock::Redlock;
 use crate::rooms::Rooms;
 use crate::stats::Counters;
+use crate::trace::Throttle;
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
@@ -165,6 +165,9 @@ impl Builder {
 
     /// How long a connection may take to come up, in the background. Default 1 s, at least the
     /// node timeout. [`build`](Builder::build) waits this long where a master hangs.
+    ///
+    /// A name with several addresses is that of one master: each next address is tried beside those
+    /// before it after 250 ms, or sooner where they fail or the timeout leaves less for each.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
@@ -271,21 +274,21 @@ impl Builder {
         self
     }
 
-    /// Whether processes that wait for the same resource come one after the other, in the order in which they
-    /// asked. Default: no, whoever is there first has it.
+    /// Whether processes acquire a resource in the order in which they asked. Default: no, a new acquire may win
+    /// before processes that wait.
     ///
-    /// Masters then keep a line, in which each process has one place for each resource, and an acquire makes an attempt
-    /// only where it comes first in the lines of a quorum: also [`try_acquire`](crate::Redlock::try_acquire), and one
-    /// with a wait of zero. Once it stands there, **each other process gets the lease before it once at most**. A process
-    /// that dies while it waits is passed over after three seconds, and so is one whose turn it is and that hangs.
-    /// Whoever waits for several resources at once has its place for one of them, and takes the others as they come.
+    /// An acquire then enqueues on the masters before it attempts, and attempts only where it is first in the
+    /// queues of a quorum: also [`try_acquire`](crate::Redlock::try_acquire), and one with a wait of zero. Once a
+    /// quorum keeps its position, **each other process gets the lease before it once at most**. A waiter whose
+    /// connection is gone is passed over at once, one that hangs after three seconds. An acquire of several
+    /// resources enqueues for the one that it waits for, and takes the others as they come.
     ///
-    /// All who use the resource must want it: others pass by. It is no promise as a lease is one: masters that are
-    /// lost, and clocks of masters that jump, may cost somebody its place.
+    /// All clients of the resource must have this option: others pass by. The order is no promise as a lease is one:
+    /// masters that are lost, and clocks of masters that jump, may cost a waiter its position.
     ///
-    /// It costs a round trip for each acquire, a node timeout more where masters are silent, and a command a second
-    /// for each master while one waits; and masters must allow the [commands that it takes](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions):
-    /// where too few do, everything is as without.
+    /// It costs a round trip for each acquire, and a node timeout more where masters are silent; and masters must
+    /// allow the [commands that it takes](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions):
+    /// where too few do, the lock keeps no order.
     pub fn fair(mut self, wanted: bool) -> Self {
         self.fair = wanted;
         self
@@ -313,8 +316,11 @@ impl Builder {
         self
     }
 
-    /// Whether [`build`](Builder::build) fails where no quorum of masters is reachable. Default
-    /// no: a service can start before its masters do.
+    /// Whether [`build`](Builder::build) fails where no quorum of masters is
+    /// [usable](crate::Health::usable): reachable, taking writes and, with a
+    /// [guard](Builder::guard), trusted. It then takes one more round trip, and one node timeout at
+    /// most. Default no: a service can start before its masters do, and a lock can be built to
+    /// [bless](crate::Redlock::bless_new_masters) new ones.
     pub fn require_quorum(mut self, require: bool) -> Self {
         self.require_quorum = require;
         self
@@ -356,8 +362,11 @@ impl Builder {
     pub async fn build(self) -> Result<Redlock, BuildError> {
         let (require_quorum, lock) = (self.require_quorum, self.start()?);
         lock.tried().await;
-        if require_quorum && lock.connected() < lock.quorum() {
-            return Err(BuildError::NoQuorum(health::probe(&lock.fleet).await.report));
+        if require_quorum {
+            let health = lock.health().await;
+            if !health.has_quorum() {
+                return Err(BuildError::NoQuorum(health.report));
+            }
         }
         Ok(lock)
     }
@@ -394,9 +403,11 @@ impl Builder {
         let bounds = Bounds::for_node_timeout(self.node_timeout);
         let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name().into()).collect();
         let rooms = Arc::new(Rooms::default());
+        // 0 is the inbox of a waiter that is not woken.
+        let inbox = number().max(1);
         let cell = |(node, name): (NodeId, &Arc<str>)| {
             let (name, changed, rooms) = (name.clone(), changed.clone(), rooms.clone());
-            Arc::new(LinkCell::new(node, name, clock, (bounds, guard), changed, rooms))
+            Arc::new(LinkCell::new(node, name, clock, (bounds, guard, inbox), changed, rooms))
         };
         let links: Vec<_> = NodeId::all(names.len()).zip(&names).map(cell).collect();
         let roster = Arc::new(Mutex::new(Roster::new(links.len())));
@@ -419,6 +430,7 @@ impl Builder {
             prefix: self.prefix,
             retry: self.retry,
             counters: Counters::default(),
+            throttle: Throttle::default(),
             owners: Owners::default(),
             shut_down: AtomicBool::new(false),
             changed,
@@ -462,15 +474,17 @@ impl Builder {
         Ok(nodes)
     }
 
-    #[cfg(not(feature = "tls"))]
-    #[expect(clippy::unnecessary_wraps, reason = "certificates can be wrong where there are some")]
-    fn connectable(&self, endpoint: &Endpoint) -> Result<Arc<dyn Node>, BuildError> {
-        Ok(Arc::new(endpoint.clone()))
-    }
-
-    #[cfg(feature = "tls")]
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(
+            clippy::unnecessary_wraps,
+            reason = "certificates can be wrong where there are some"
+        )
+    )]
     fn connectable(&self, endpoint: &Endpoint) -> Result<Arc<dyn Node>, BuildError> {
         let mut endpoint = endpoint.clone();
+        endpoint.set_limit(self.connect_timeout);
+        #[cfg(feature = "tls")]
         if endpoint.is_tls() {
             endpoint.set_tls(self.tls.client().map_err(BuildError::Tls)?);
         }

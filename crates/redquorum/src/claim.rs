@@ -2,21 +2,24 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Claim, Effect, Extension, Input, Key, LinkInput, NodeId, NodeSet, Patience, Step,
-    Terms, Time,
+    Answer, Ballot, Claim, Effect, Extension, Failure, Holder, Input, Key, LinkInput, NodeId,
+    NodeSet, Patience, Step, Terms, Ticket, Time, Word, renewal_moment,
 };
 use tokio::sync::Notify;
 
 use crate::alarm::Set;
 use crate::fleet::Fleet;
 use crate::report::Report;
-use crate::rhythm::moment;
-use crate::rooms::{Next, Seat};
+use crate::rooms::{Next, Seat, Verdict};
 use crate::stats::count;
 use crate::tag::{Claimant, Ring, Tag};
 use crate::trace;
+
+/// How late a future is polled at least before it is taken not to act.
+const LEEWAY: Duration = Duration::from_millis(500);
 
 pub(crate) struct ClaimCell {
     pub(crate) fleet: Arc<Fleet>,
@@ -29,6 +32,8 @@ pub(crate) struct ClaimCell {
     seat: Option<Arc<Seat>>,
     /// What each master had said when the lease was granted.
     pub(crate) grant: OnceLock<Report>,
+    /// When the lease was handed out.
+    pub(crate) granted: OnceLock<Time>,
     /// One caller extends at a time, whichever handle it has.
     pub(crate) extending: tokio::sync::Mutex<()>,
 }
@@ -36,8 +41,10 @@ pub(crate) struct ClaimCell {
 struct State {
     claim: Claim,
     effects: Vec<Effect>,
-    /// The future that acquires or releases.
+    /// The future that acquires or releases, unless it was woken and has not been polled since.
     waiting: Option<Waker>,
+    /// When it was woken, or made.
+    woken: Time,
     /// When the alarm rings for this claim; it does so only for leases.
     alarm: Set,
     /// The lease's number among those that have had a watchdog.
@@ -45,10 +52,14 @@ struct State {
     /// What was counted and told of it already.
     seen: (u32, Extension),
     loss_seen: bool,
-    /// It hears what masters say of its resource.
-    listens: bool,
+    /// Its latest extension failed.
+    endangered: bool,
+    /// What masters wake it by, if they are to.
+    listens: Option<Ticket>,
     /// Its place is somebody else's.
     vacant: bool,
+    /// The alarm was set for a held lease.
+    holds: bool,
 }
 
 /// What is left to do when the effects of a claim are entered into the links.
@@ -57,8 +68,8 @@ struct Entered {
     idle: NodeSet,
     /// Whoever waits for the claim is to be told.
     decided: bool,
-    /// It hears no more of its resource.
-    forget: bool,
+    /// It is to be woken no longer.
+    forget: Option<Ticket>,
 }
 
 impl ClaimCell {
@@ -87,9 +98,7 @@ impl ClaimCell {
         let (cell, now) = Self::new(fleet, key, terms, patience, None);
         // Nobody waits for it yet who would have to be told.
         let Entered { idle, forget, .. } = cell.enter(now, &mut cell.lock(), true);
-        if forget {
-            cell.fleet.rooms.forget(&cell.fleet, &cell.key, &cell.this);
-        }
+        cell.forget(forget);
         (cell, idle)
     }
 
@@ -109,12 +118,15 @@ impl ClaimCell {
                 claim,
                 effects,
                 waiting: None,
+                woken: now,
                 alarm: Set::default(),
                 number: None,
                 seen: (0, Extension::Extended),
                 loss_seen: false,
-                listens: false,
+                endangered: false,
+                listens: None,
                 vacant: false,
+                holds: false,
             };
             Self {
                 fleet,
@@ -124,6 +136,7 @@ impl ClaimCell {
                 changed: Notify::new(),
                 seat,
                 grant: OnceLock::new(),
+                granted: OnceLock::new(),
                 extending: tokio::sync::Mutex::new(()),
             }
         });
@@ -140,6 +153,7 @@ impl ClaimCell {
     pub(crate) fn give_back<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {
         let mut state = self.lock();
         let others = matches!(&state.claim, Claim::Holding(hold) if hold.handles() > 1);
+        let held = matches!(&state.claim, Claim::Holding(hold) if hold.lost().is_none()) && !others;
         let seat = if others || state.vacant { None } else { self.seat.as_ref() };
         state.vacant |= seat.is_some();
         let next = seat.and_then(|seat| seat.hand_on());
@@ -149,11 +163,25 @@ impl ClaimCell {
             claim.handle(now, Input::HandOn, &mut self.fleet.dice(), effects);
         }
         claim.handle(now, input, &mut self.fleet.dice(), effects);
+        if let (Some(granted), true) = (self.granted.get(), held) {
+            trace::given_back(&self.key, now.since(*granted));
+        }
         let (seen, _) = self.carry_out(now, state, None, look);
+        // Signals outlive the lease.
+        self.changed.notify_waiters();
         if let Some(next) = next {
             next.start();
         }
         seen
+    }
+
+    /// Has the lease lost if its deadline has passed: that counts, not whether the alarm has come
+    /// around to it.
+    pub(crate) fn notice_deadline(&self) {
+        let now = self.fleet.clock.now();
+        if self.view(|claim| matches!(claim, Claim::Holding(hold) if now >= hold.deadline())) {
+            self.apply(Input::Wake);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -211,6 +239,9 @@ impl ClaimCell {
         let Entered { idle, decided, forget } = self.enter(now, &mut state, later.is_some());
         let vacant = state.vacant;
         let waiting = if decided { state.waiting.take() } else { None };
+        if waiting.is_some() {
+            state.woken = now;
+        }
         let seen = look(&state.claim);
         drop(state);
         match later {
@@ -223,9 +254,7 @@ impl ClaimCell {
         if decided {
             self.changed.notify_waiters();
         }
-        if forget {
-            self.fleet.rooms.forget(&self.fleet, &self.key, &self.this);
-        }
+        self.forget(forget);
         (seen, vacant)
     }
 
@@ -242,23 +271,23 @@ impl ClaimCell {
                     step,
                     LinkInput::Send { key: self.key.clone(), ask, tag: self.tag(step) },
                 ),
-                Effect::Settle { node, step, token, call } => {
+                Effect::Settle { node, step, token, call, leave } => {
                     let (key, tag) = (self.key.clone(), self.tag(step));
-                    (node, step, LinkInput::Settle { key, token, call, tag })
+                    (node, step, LinkInput::Settle { key, token, call, leave, tag })
                 }
-                Effect::Stand { node, step, ticket, number } => {
+                Effect::Stand { node, step, ticket, spot } => {
                     let (key, tag) = (self.key.clone(), self.tag(step));
-                    (node, step, LinkInput::Stand { key, ticket, number, tag })
+                    (node, step, LinkInput::Stand { key, ticket, spot, tag })
                 }
                 Effect::StepOut { node, ticket, call } => {
                     // Answered by nobody.
                     let key = self.key.clone();
                     (node, Step::Release, LinkInput::StepOut { key, ticket, call })
                 }
-                Effect::Listen => {
-                    state.listens = true;
+                Effect::Listen { ticket } => {
+                    state.listens = Some(ticket);
                     self.fleet.rooms.listen(&self.key, self.this.clone());
-                    idle = self.listen(now, state).or(idle);
+                    idle = self.listen(now, state, ticket).or(idle);
                     continue;
                 }
                 Effect::Leave { node, token, until } => {
@@ -281,20 +310,78 @@ impl ClaimCell {
             }
         }
         state.effects.clear();
-        self.observe(state);
-        self.keep(state);
+        self.observe(now, state);
+        self.keep(now, state);
         let waits =
             matches!(&state.claim, Claim::Acquiring(acquire) if acquire.failure().is_none());
-        let forget = !waits && std::mem::take(&mut state.listens);
+        let forget = if waits { None } else { state.listens.take() };
         state.vacant |= is_done(&state.claim);
         Entered { idle, decided, forget }
     }
 
-    /// Has all links listen for the resource. Returns those that are idle, and are to be flushed.
-    fn listen(&self, now: Time, state: &mut State) -> NodeSet {
+    /// No link wakes it any longer.
+    fn forget(&self, listened: Option<Ticket>) {
+        if let Some(ticket) = listened {
+            self.fleet.tell_links(|| LinkInput::Unlisten(ticket));
+            self.fleet.rooms.forget(&self.key, &self.this);
+        }
+    }
+
+    /// A link tells it something of its resource. A claim that is woken, and whose future is not polled, lets others
+    /// go first: what it won would be collected by none.
+    pub(crate) fn heard(&self, node: NodeId, word: Word) {
+        let state = self.lock();
+        let late = self.fleet.clock.now() >= state.woken.plus(self.leeway());
+        if matches!(word, Word::Free(_)) && state.waiting.is_none() && late {
+            self.pass_over(state);
+        } else {
+            self.handle(state, Input::Heard { node, word }, None, |_| ());
+        }
+    }
+
+    /// Its future does not act: others of this process, and of others, go first. Whenever it is polled again, it goes
+    /// on without a turn.
+    fn pass_over(&self, mut state: MutexGuard<'_, State>) {
+        let vacant = std::mem::replace(&mut state.vacant, true);
+        self.handle(state, Input::Yield, None, |_| ());
+        if !vacant {
+            self.seat.iter().for_each(|seat| seat.vacate());
+        }
+    }
+
+    /// How much later than it wants to a future may be polled, and is taken to act.
+    fn leeway(&self) -> Duration {
+        self.fleet.terms.node_timeout().saturating_mul(4).max(LEEWAY)
+    }
+
+    /// Why it has no lease to give, if it knows that by now, and what masters said.
+    pub(crate) fn verdict(&self) -> Option<Verdict> {
+        self.view(|claim| match claim {
+            Claim::Acquiring(acquire) => {
+                Some((acquire.latest_failure()?, self.report(acquire.ballot())))
+            }
+            Claim::Holding(hold) if hold.lost().is_none() => {
+                let now = self.fleet.clock.now();
+                let left = hold.deadline().since(now).as_millis();
+                let left_ms = u64::try_from(left).unwrap_or(u64::MAX);
+                let taken = Answer::Taken(Holder::Lease { token: hold.token(), left_ms });
+                let mut ballot = Ballot::open(hold.terms().nodes(), now);
+                let members = hold.members();
+                let nodes = NodeId::all(hold.terms().nodes());
+                nodes.filter(|node| members.contains(*node)).for_each(|node| {
+                    ballot.record(now, node, taken.clone());
+                });
+                Some((Failure::Taken, self.report(&ballot)))
+            }
+            _ => None,
+        })
+    }
+
+    /// Has all links wake it. Returns those that are idle, and are to be flushed.
+    fn listen(&self, now: Time, state: &mut State, ticket: Ticket) -> NodeSet {
         let mut idle = NodeSet::EMPTY;
         for link in &self.fleet.links {
-            let entered = link.enter(LinkInput::Listen(self.key.clone()), false);
+            let entered = link.enter(LinkInput::Listen { key: self.key.clone(), ticket }, false);
             if entered.flush {
                 idle.insert(link.node);
             }
@@ -311,44 +398,61 @@ impl ClaimCell {
         Tag::Claim(self.this.clone(), step)
     }
 
-    /// Counts and tells what became of a held lease, whoever asked for it.
-    fn observe(&self, state: &mut State) {
+    /// Counts and logs what became of a held lease.
+    fn observe(&self, now: Time, state: &mut State) {
         let Claim::Holding(hold) = &state.claim else { return };
-        let counters = &self.fleet.counters;
+        let (counters, throttle) = (&self.fleet.counters, &self.fleet.throttle);
         if hold.extension() != state.seen {
             state.seen = hold.extension();
             match state.seen.1 {
                 Extension::Pending => {}
-                Extension::Extended => count(&counters.extended),
-                _ => {
+                Extension::Extended => {
+                    count(&counters.extended);
+                    if std::mem::take(&mut state.endangered) {
+                        trace::recovered(throttle, now, &self.key);
+                    }
+                }
+                Extension::Lost(_) => count(&counters.not_extended),
+                Extension::NoQuorum | Extension::QuorumGone => {
                     count(&counters.not_extended);
-                    trace::not_extended(&self.key, &Report::new(hold.ballot(), &self.fleet.names));
+                    let left = hold.deadline().since(now);
+                    if std::mem::replace(&mut state.endangered, true) {
+                        trace::still_endangered(&self.key, left);
+                    } else {
+                        let report = || Report::new(hold.ballot(), &self.fleet.names);
+                        trace::endangered(throttle, now, &self.key, left, report);
+                    }
                 }
             }
         }
         if let (Some(loss), false) = (hold.lost(), state.loss_seen) {
             state.loss_seen = true;
             count(&counters.lost);
-            trace::lost(&self.key, &loss.to_string());
+            trace::lost(throttle, now, &self.key, &loss.to_string());
         }
     }
 
     /// Sets the alarm for this claim in time, if it is a held lease, or one that nobody has come for.
-    fn keep(&self, state: &mut State) {
-        let State { claim, alarm: set, number, .. } = state;
+    fn keep(&self, now: Time, state: &mut State) {
+        let State { claim, alarm: set, number, holds, .. } = state;
         let mut wanted = Set::default();
         match claim {
             Claim::Holding(hold) if hold.lost().is_none() => {
                 // If it is woken earlier, it looks again.
                 let end = hold.next_end();
-                wanted.end = Some(set.end.map_or(end, |set| set.min(end)));
+                let set = set.end.filter(|_| std::mem::replace(holds, true));
+                wanted.end = Some(set.map_or(end, |set| set.min(end)));
                 wanted.renewal = hold.renewal().map(|renewal| {
-                    moment(renewal, *number.get_or_insert_with(|| self.fleet.alarm.number()))
+                    renewal_moment(
+                        renewal,
+                        *number.get_or_insert_with(|| self.fleet.alarm.number()),
+                    )
                 });
             }
-            // Its own future may not be polled for long, and others of this process wait behind it.
-            Claim::Acquiring(acquire) if acquire.is_won() && self.seat.is_some() => {
-                wanted.end = Some(acquire.deadline());
+            // Its own future may not be polled for long, and others wait behind it.
+            Claim::Acquiring(acquire) if acquire.is_won() => wanted.end = Some(acquire.next_wake()),
+            Claim::Acquiring(acquire) if acquire.is_waiting() && self.seat.is_some() => {
+                wanted.end = Some(acquire.next_wake().max(now).plus(self.leeway()));
             }
             _ => {}
         }
@@ -393,7 +497,7 @@ impl ClaimCell {
         }
     }
 
-    pub(crate) fn report(&self, ballot: &redquorum_protocol::Ballot) -> Report {
+    pub(crate) fn report(&self, ballot: &Ballot) -> Report {
         Report::new(ballot, &self.fleet.names)
     }
 
@@ -418,6 +522,21 @@ impl Claimant for ClaimCell {
 
     fn ring(&self, what: Ring) -> NodeSet {
         let (mut state, mut written) = (self.lock(), NodeSet::EMPTY);
+        let acts_by = match &state.claim {
+            Claim::Acquiring(acquire) if !acquire.is_won() => Some(acquire.next_wake()),
+            _ => None,
+        };
+        if let Some(acts_by) = acts_by {
+            state.alarm.end = None;
+            let now = self.fleet.clock.now();
+            let late = now >= acts_by.plus(self.leeway());
+            if late && !state.vacant && self.seat.as_ref().is_some_and(|seat| seat.has_others()) {
+                self.pass_over(state);
+            } else {
+                self.keep(now, &mut state);
+            }
+            return written;
+        }
         let input = match what {
             Ring::End => {
                 state.alarm.end = None;

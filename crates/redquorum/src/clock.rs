@@ -1,9 +1,15 @@
 //! The clock that leases are judged by, and the deadlines read from it.
 //!
-//! `std::time::Instant` stops while a machine is suspended on Linux and macOS, and a lease that
-//! outlives its TTL in its holder's eyes is the very thing a lock must not hand out. So this
-//! reads the clock that goes on, on Linux and macOS; elsewhere the monotonic clock. Timers are Tokio's, which may fire late after a suspend;
-//! whatever they wake looks at this clock before it acts.
+//! A lease must not outlive its TTL in its holder's eyes, and two things make a clock too slow for
+//! that. `std::time::Instant` stops while the machine is suspended, on Linux and macOS. And NTP
+//! slews Linux's `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`, chrony by up to 8.3 %. So on Linux the
+//! time is composed of the raw monotonic clock and the suspended time ([`linux`]).
+//!
+//! macOS has `CLOCK_MONOTONIC`, which counts suspended time and may be slewed. Other systems have
+//! their monotonic clock.
+//!
+//! Timers are Tokio's, which count no suspended time and are slewed: they may fire late. Whatever
+//! they wake reads this clock before it acts, and no timer of a lease sleeps for longer than [`NAP`].
 
 use std::fmt;
 use std::time::Duration;
@@ -47,19 +53,88 @@ pub(crate) fn wall_micros() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-#[cfg(unix)]
+#[cfg(any(target_os = "linux", target_os = "android"))]
+use linux::now as system_now;
+
+/// Linux: the raw monotonic clock, which no daemon slews, and the suspended time, which that
+/// clock lacks.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod linux {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use redquorum_protocol::Time;
+    use rustix::time::ClockId;
+
+    /// The three clocks, in nanoseconds since their origins, **read in this order**.
+    ///
+    /// `boot` is `monotonic` plus the suspended time, so their difference is not slewed.
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct Readings {
+        pub(super) boot: i64,
+        pub(super) monotonic: i64,
+        pub(super) raw: i64,
+    }
+
+    impl Readings {
+        fn take() -> Self {
+            let boot = nanos(ClockId::Boottime);
+            let monotonic = nanos(ClockId::Monotonic);
+            Self { boot, monotonic, raw: nanos(ClockId::MonotonicRaw) }
+        }
+    }
+
+    fn nanos(clock: ClockId) -> i64 {
+        i64::try_from(super::read(clock).as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    /// The time at `readings`, given the largest suspended time `seen` before; and the largest now.
+    ///
+    /// A thread can be preempted between the reads, by a gap of any length. Then
+    ///
+    /// - the suspended time is never overestimated: `boot` is read before `monotonic`, so the gap is
+    ///   subtracted. The largest one seen is therefore a lower bound of the true one.
+    /// - the time is never ahead of the true time at the end of the reads. An overestimate that
+    ///   later readings take back would make a lease end late.
+    /// - the time is not behind the true time at the start of the reads: `raw` is read last, and
+    ///   makes up for the gap. It falls short by the slew of the gap (at most a tenth of it), and
+    ///   only in the first readings after a suspend. A preemption that is longer by a tenth does
+    ///   the same between this call and the use of its result.
+    /// - it never runs backwards: neither `raw` nor `seen` does.
+    pub(super) fn compose(readings: Readings, seen: i64) -> (Time, i64) {
+        // Signed: in a time namespace the origins of the two clocks differ by any offset.
+        let suspended = readings.boot.saturating_sub(readings.monotonic).max(seen);
+        let nanos = readings.raw.saturating_add(suspended);
+        (Time::from_nanos(u64::try_from(nanos).unwrap_or(0)), suspended)
+    }
+
+    /// The largest suspended time that this process has seen. A property of the machine, and so
+    /// shared by all locks: deadlines of different locks are compared.
+    static SUSPENDED: AtomicI64 = AtomicI64::new(i64::MIN);
+
+    pub(super) fn now() -> Time {
+        let readings = Readings::take();
+        let seen = SUSPENDED.load(Ordering::Relaxed);
+        let (time, suspended) = compose(readings, seen);
+        if suspended == seen {
+            return time;
+        }
+        // Another thread may have seen more since.
+        let seen = SUSPENDED.fetch_max(suspended, Ordering::Relaxed);
+        compose(readings, seen).0
+    }
+}
+
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
 fn system_now() -> Time {
-    // Linux has a clock of its own for suspended time; on macOS CLOCK_MONOTONIC counts it.
-    // Elsewhere the monotonic clock is the best there is.
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    const ID: rustix::time::ClockId = rustix::time::ClockId::Boottime;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    const ID: rustix::time::ClockId = rustix::time::ClockId::Monotonic;
-    let now = rustix::time::clock_gettime(ID);
-    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
-    Time::ZERO
-        .plus(Duration::from_secs(seconds))
-        .plus(Duration::from_nanos(u64::try_from(now.tv_nsec).unwrap_or(0)))
+    Time::ZERO.plus(read(rustix::time::ClockId::Monotonic))
+}
+
+/// What a clock of the system shows, since its origin.
+#[cfg(unix)]
+fn read(clock: rustix::time::ClockId) -> Duration {
+    let time = rustix::time::clock_gettime(clock);
+    let nanos = Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0));
+    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or(0)).saturating_add(nanos)
 }
 
 #[cfg(not(unix))]
@@ -142,5 +217,124 @@ impl Ord for Deadline {
 impl fmt::Debug for Deadline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Deadline(in {:?})", self.remaining())
+    }
+}
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+mod tests {
+    use super::linux::{Readings, compose};
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    /// A machine whose `CLOCK_MONOTONIC` is slewed, by this many ppm, and that may be suspended.
+    #[derive(Clone, Copy, Default)]
+    struct Machine {
+        raw: i64,
+        monotonic: i64,
+        suspended: i64,
+        slew_ppm: i64,
+    }
+
+    impl Machine {
+        fn run(&mut self, nanos: i64) {
+            self.raw += nanos;
+            self.monotonic += nanos + nanos * self.slew_ppm / 1_000_000;
+        }
+
+        fn suspend(&mut self, nanos: i64) {
+            self.suspended += nanos;
+        }
+
+        /// Reads the clocks; it runs for a `gap` between two reads each.
+        fn readings(&mut self, gaps: [i64; 2]) -> Readings {
+            let boot = self.monotonic + self.suspended;
+            self.run(gaps[0]);
+            let monotonic = self.monotonic;
+            self.run(gaps[1]);
+            Readings { boot, monotonic, raw: self.raw }
+        }
+
+        const fn true_time(&self) -> i64 {
+            self.raw + self.suspended
+        }
+    }
+
+    fn composed(readings: Readings, seen: &mut i64) -> i64 {
+        let (time, suspended) = compose(readings, *seen);
+        *seen = suspended;
+        time.as_nanos().cast_signed()
+    }
+
+    #[test]
+    fn a_lease_lasts_as_long_on_a_clock_that_is_slewed() {
+        for slew_ppm in [-83_333, 0, 83_333] {
+            let (mut machine, mut seen) = (Machine { slew_ppm, ..Machine::default() }, i64::MIN);
+            let start = composed(machine.readings([0, 0]), &mut seen);
+            machine.run(10 * SECOND);
+            assert_eq!(composed(machine.readings([0, 0]), &mut seen) - start, 10 * SECOND);
+        }
+    }
+
+    #[test]
+    fn suspended_time_counts() {
+        let (mut machine, mut seen) = (Machine::default(), i64::MIN);
+        let start = composed(machine.readings([0, 0]), &mut seen);
+        machine.run(SECOND);
+        machine.suspend(9 * SECOND);
+        assert_eq!(composed(machine.readings([0, 0]), &mut seen) - start, 10 * SECOND);
+        // and before the first reading, where the origins of the clocks are apart
+        let shifted = Readings { boot: SECOND, monotonic: 5 * SECOND, raw: 5 * SECOND };
+        assert_eq!(composed(shifted, &mut i64::MIN.clone()), SECOND);
+    }
+
+    #[test]
+    fn preemption_between_the_reads_makes_no_lease_end_late_and_no_time_go_back() {
+        let mut random = 1_u64;
+        let mut below = |bound: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((random >> 33) % bound).cast_signed()
+        };
+        for slew_ppm in [-83_333, 0, 83_333] {
+            let (mut machine, mut seen) = (Machine { slew_ppm, ..Machine::default() }, i64::MIN);
+            let (mut last, mut late) = (0, 0);
+            for _ in 0..10_000 {
+                machine.run(below(1000));
+                if below(8) == 0 {
+                    machine.suspend(below(1_000_000));
+                }
+                let mut gap = || if below(4) == 0 { below(100_000) } else { 0 };
+                let (gaps, start) = ([gap(), gap()], machine.true_time());
+                let time = composed(machine.readings(gaps), &mut seen);
+                assert!(time >= last, "it went back by {}", last - time);
+                assert!(time <= machine.true_time(), "it is ahead");
+                let slewed = gaps[0] / 10;
+                assert!(time >= start - slewed, "{gaps:?}: late by {}", start - time);
+                late += i64::from(time < machine.true_time());
+                last = time;
+            }
+            assert!(late > 100, "no suspend came within the reads: {late}");
+        }
+    }
+
+    #[test]
+    fn the_system_clock_is_the_raw_clock_with_suspended_time() {
+        use rustix::time::ClockId;
+        let read = |clock| i64::try_from(read(clock).as_nanos()).unwrap();
+        // Of many readings one is not preempted, and knows the suspended time.
+        let mut last = (0..1000).map(|_| Clock::System.now()).max().unwrap();
+        for _ in 0..1000 {
+            let start = read(ClockId::MonotonicRaw);
+            let now = Clock::System.now();
+            // The suspended time is between these two, since it may be preempted between the reads.
+            let (before, boot) = (read(ClockId::Monotonic), read(ClockId::Boottime));
+            let most = boot - before;
+            let time = now.as_nanos().cast_signed();
+            assert!(now >= last);
+            assert!(time <= read(ClockId::MonotonicRaw) + most, "it is ahead");
+            let (boot, after) = (read(ClockId::Boottime), read(ClockId::Monotonic));
+            assert!(time >= start + (boot - after) - SECOND / 1000, "it is behind");
+            last = now;
+        }
     }
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, freed, is_unasked, parse};
-use redquorum_protocol::{Answer, Cause, Key, LinkInput, LinkState, Roster, Time};
+use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, is_unasked, parse, woken};
+use redquorum_protocol::{Answer, Cause, LinkInput, LinkState, Roster, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Sleep;
 
@@ -31,14 +31,18 @@ impl State {
         while let Some(epoch) = io.epoch()
             && used < io.unread()
         {
+            let skipped = io.skip(used);
+            if let Ok(length @ 1..) = skipped {
+                used += length;
+                continue;
+            }
             let oldest = self.link.oldest();
-            let answer = match io.first(used) {
+            let answer = match skipped.and_then(|_| io.first(used)) {
                 Ok(None) => break,
                 Ok(Some((frame, length))) if is_unasked(&frame) => {
                     used += length;
-                    if let Some((key, next)) = freed(&frame) {
-                        let key = Key::from(key);
-                        self.handle(now, LinkInput::Freed { epoch, key, next }, told);
+                    if let Some(ticket) = woken(&frame) {
+                        self.handle(now, LinkInput::Woken { epoch, ticket }, told);
                     }
                     continue;
                 }
@@ -114,10 +118,7 @@ impl LinkCell {
                 let mut state = self.lock();
                 match read {
                     Ok(()) => state.answer(&mut io, now, &mut told),
-                    Err(why) => {
-                        trace::disconnected(&self.name, &why);
-                        state.broken(&mut io, now, &why, &mut told);
-                    }
+                    Err(why) => state.broken(&mut io, now, &why, &mut told),
                 }
             }
             let now = self.clock.now();
@@ -127,6 +128,7 @@ impl LinkCell {
                 state.close(&mut io);
             }
             io.take(&mut state.queued);
+            self.log_change(&mut state, now);
             let shutting_down = state.shutting_down;
             let finished = state.is_finished(now);
             let wanted = state.next_timer(now);
@@ -158,6 +160,25 @@ impl LinkCell {
         }
     }
 
+    /// Logs whether the master is up, if that has changed.
+    fn log_change(&self, state: &mut State, now: Time) {
+        let down = match state.link.state() {
+            LinkState::Up => None,
+            LinkState::Stalled => Some("it leaves commands unanswered".into()),
+            // Not known yet.
+            LinkState::Down(_) if state.link.is_first_dial() => return,
+            LinkState::Down(why) => Some(why),
+            _ => return,
+        };
+        if state.logged_up.replace(down.is_none()) == Some(down.is_none()) {
+            return;
+        }
+        match down {
+            Some(why) => trace::master_down(&self.throttle, now, &self.name, &why),
+            None => trace::master_up(&self.throttle, now, &self.name),
+        }
+    }
+
     fn dialled(&self, epoch: u64, result: Dialled, roster: &Mutex<Roster>) {
         let mut told = Told::default();
         let now = self.clock.now();
@@ -178,17 +199,12 @@ impl LinkCell {
         });
         match result {
             Ok((connection, hello, greeting)) => {
-                trace::connected(&self.name);
                 state.tally.connected += 1;
                 state.handle(now, LinkInput::Connected { epoch, greeting }, &mut told);
                 state.close(&mut io);
                 io.open(epoch, connection, hello);
             }
             Err(why) => {
-                // Not again with every try.
-                if state.link.state() != LinkState::Down(why.as_str().into()) {
-                    trace::disconnected(&self.name, &why);
-                }
                 if state.link.epoch().is_none() {
                     roster.lock().unwrap_or_else(PoisonError::into_inner).leave(self.node);
                 }
@@ -207,7 +223,7 @@ impl LinkCell {
             tag.tell(self.node, answer);
         }
         for (key, word) in told.words {
-            self.rooms.heard(self.node, &key, word);
+            self.rooms.heard(self.clock.now(), self.node, &key, word);
         }
     }
 
@@ -249,7 +265,10 @@ impl Task {
         }
         if let Some(epoch) = state.dial.take() {
             let (node, limit) = (self.node.clone(), self.connect_timeout);
-            self.dialling = Some((epoch, Box::pin(dial(node, limit, guarded))));
+            // A second connection beside a stalled one: all clients of the master see it stall at about
+            // the same time, and must not dial in step.
+            let pause = state.link.epoch().map_or(Duration::ZERO, |_| jitter(limit / 10));
+            self.dialling = Some((epoch, Box::pin(dial(node, pause, limit, guarded))));
         }
     }
 
@@ -267,7 +286,15 @@ impl Task {
     }
 }
 
-async fn dial(node: Arc<dyn Node>, limit: Duration, guarded: bool) -> Dialled {
+/// A random pause, up to this.
+fn jitter(most: Duration) -> Duration {
+    Duration::from_nanos(number() % u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1))
+}
+
+async fn dial(node: Arc<dyn Node>, pause: Duration, limit: Duration, guarded: bool) -> Dialled {
+    if !pause.is_zero() {
+        tokio::time::sleep(pause).await;
+    }
     let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greet(&*node, guarded)));
     // Also a socket panics, in a runtime without I/O.
     match std::future::poll_fn(|cx| crate::io::guarded(|| greeted.as_mut().poll(cx).map(Ok))).await

@@ -1,11 +1,15 @@
 //! Endpoint: the node behind a Redis URL or a `redis::Client`.
 
 use std::fmt;
+use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
+use std::panic::resume_unwind;
 use std::time::Duration;
 
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 
 use crate::node::{Connecting, Connection, Hello, Node};
 
@@ -17,6 +21,8 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 pub(crate) struct Endpoint {
     address: Address,
     hello: Hello,
+    /// The connect timeout, set by the builder.
+    limit: Duration,
     /// Set by the builder, which knows the certificates.
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
@@ -59,19 +65,17 @@ impl Endpoint {
     }
 
     fn parse(url: &str) -> Result<Self, BadUrl> {
+        if is_list(url) {
+            // Some lists would pass for a host with a strange name.
+            return Err(BadUrl("several URLs in one: give each master a URL of its own".into()));
+        }
         match url.into_connection_info() {
             Ok(info) => Self::from_info(&info),
-            Err(error) => {
-                // Its detail is a part of the URL.
-                let mut why = error.to_string();
-                if let Some(detail) = error.detail().filter(|detail| !detail.is_empty()) {
-                    why = why.replace(detail, "…");
-                }
-                Err(BadUrl(format!(
-                    "not a Redis URL ({why}): write \
-                     redis://[[user]:password@]host[:port][/database], rediss://… or unix:///path"
-                )))
-            }
+            Err(_) => Err(BadUrl(format!(
+                "not a Redis URL: {}; write \
+                 redis://[[user]:password@]host[:port][/database], rediss://… or unix:///path",
+                fault(url)
+            ))),
         }
     }
 
@@ -88,6 +92,7 @@ impl Endpoint {
             return Err(BadUrl("a user without a password: write user:password@host".into()));
         }
         let address = match info.addr() {
+            ConnectionAddr::Tcp(_, 0) => return Err(BadUrl(BAD_PORT.into())),
             ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port),
             #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { insecure: true, .. } => return Err(insecure()),
@@ -108,9 +113,14 @@ impl Endpoint {
         Ok(Self {
             address,
             hello,
+            limit: Duration::ZERO,
             #[cfg(feature = "tls")]
             tls: None,
         })
+    }
+
+    pub(crate) const fn set_limit(&mut self, connect_timeout: Duration) {
+        self.limit = connect_timeout;
     }
 
     #[cfg(feature = "tls")]
@@ -125,18 +135,89 @@ impl Endpoint {
 
     async fn open(&self) -> io::Result<Box<dyn Connection>> {
         match &self.address {
-            Address::Tcp(host, port) => Ok(Box::new(tcp(host, *port).await?)),
+            Address::Tcp(host, port) => Ok(Box::new(tcp(host, *port, self.limit).await?)),
             #[cfg(feature = "tls")]
             Address::Tls(host, port) => {
                 let Some(tls) = &self.tls else {
                     unreachable!("the builder gives every TLS endpoint its certificates")
                 };
-                Ok(Box::new(tls.connect(host, tcp(host, *port).await?).await?))
+                Ok(Box::new(tls.connect(host, tcp(host, *port, self.limit).await?).await?))
             }
             #[cfg(unix)]
             Address::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
         }
     }
+}
+
+/// The parts of a URL: its scheme, what stands between that and the first `/`, `?` or `#`, and the
+/// rest.
+fn parts(url: &str) -> Option<(String, &str, &str)> {
+    let (scheme, rest) = url.split_once("://")?;
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at(end);
+    Some((scheme.to_lowercase(), authority, rest))
+}
+
+/// The host and the port behind the credentials.
+fn address(authority: &str) -> &str {
+    authority.rsplit_once('@').map_or(authority, |(_, address)| address)
+}
+
+fn is_list(url: &str) -> bool {
+    parts(url).is_some_and(|(scheme, authority, rest)| {
+        let separator = |c: char| c == ',' || c == ';' || c.is_whitespace();
+        !scheme.contains("unix")
+            && (rest.contains("://") || address(authority).trim().contains(separator))
+    })
+}
+
+const BAD_PORT: &str = "its port is not a number from 1 to 65535";
+
+/// What is wrong with a URL that was refused. It repeats no part of the URL, which may be a
+/// password in the wrong place.
+fn fault(url: &str) -> &'static str {
+    let Some((scheme, authority, rest)) = parts(url.trim()) else {
+        return if url.trim().is_empty() { "it is empty" } else { "it has no scheme" };
+    };
+    if scheme.contains("sentinel") {
+        return "this is a URL of Sentinels, which lead to one master and its replicas: give the \
+                addresses of masters that are independent";
+    }
+    if scheme.contains("cluster") {
+        return "this is a URL of a cluster: give the addresses of masters that are independent";
+    }
+    if scheme.ends_with("unix") {
+        return "it has no path, or a bad parameter";
+    }
+    if !["redis", "rediss", "valkey", "valkeys"].contains(&&*scheme) {
+        return "its scheme is unknown";
+    }
+    if !authority.contains('@') && rest.contains('@') {
+        return "a `/`, `?` or `#` in the user or password must be percent-encoded: %2F, %3F, %23";
+    }
+    let address = address(authority);
+    let behind_host = address.rfind(']').map_or(0, |end| end + 1);
+    let (host, port) = match address[behind_host..].rsplit_once(':') {
+        Some((_, port)) => (&address[..address.len() - port.len() - 1], Some(port)),
+        None => (address, None),
+    };
+    if host.is_empty() {
+        return "it has no host";
+    }
+    if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+        return BAD_PORT;
+    }
+    if ["0.0.0.0", "[::]"].contains(&host) {
+        return "its host is an address to listen on, not one to connect to";
+    }
+    let path = rest.split(['?', '#']).next().unwrap_or_default().trim_matches('/');
+    if !path.is_empty() && path.parse::<u32>().is_err() {
+        return "its database is not a number";
+    }
+    if rest.contains('?') {
+        return "a parameter behind the `?` is wrong";
+    }
+    "its host, or its user and password, cannot be read"
 }
 
 /// What follows the scheme of a URL for TLS. The `redis` crate reads such URLs only with a TLS
@@ -168,13 +249,56 @@ fn insecure() -> BadUrl {
     )
 }
 
-async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect((host, port)).await?;
+/// Connects to a host, to whichever of its addresses answers first; `limit` is the connect timeout.
+async fn tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+    let stream = first(&addresses, limit, TcpStream::connect).await?;
     // A vote that waits to be coalesced is a vote that comes late.
     stream.set_nodelay(true)?;
     let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
     socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     Ok(stream)
+}
+
+/// The longest that an address has to itself before the next one is tried beside it, as RFC 8305
+/// has it.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Connects to one of several addresses. Each next one is tried when those before it have failed or
+/// have had their share of the time, so that none that drops packets hides the others.
+async fn first<T, F>(
+    addresses: &[SocketAddr],
+    limit: Duration,
+    connect: impl Fn(SocketAddr) -> F,
+) -> io::Result<T>
+where
+    T: Send + 'static,
+    F: Future<Output = io::Result<T>> + Send + 'static,
+{
+    // The last one has twice the share.
+    let shares = u32::try_from(addresses.len()).unwrap_or(u32::MAX).saturating_add(1);
+    let share = (limit / shares).min(STAGGER);
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    let mut waiting = addresses.iter();
+    let mut tries = JoinSet::new();
+    loop {
+        let next = waiting.next();
+        if let Some(address) = next {
+            tries.spawn(connect(*address));
+        }
+        let tried = match next {
+            Some(_) => tokio::time::timeout(share, tries.join_next()).await,
+            None => Ok(tries.join_next().await),
+        };
+        match tried {
+            Ok(Some(Ok(Ok(connected)))) => return Ok(connected),
+            Ok(Some(Ok(Err(error)))) => failed = error,
+            // A socket panics in a runtime without I/O.
+            Ok(Some(Err(panic))) => resume_unwind(panic.into_panic()),
+            Ok(None) => return Err(failed),
+            Err(_) => {}
+        }
+    }
 }
 
 impl Node for Endpoint {
@@ -220,6 +344,57 @@ mod tests {
         assert_eq!(hello.password.as_deref(), Some("p/w"));
         assert_eq!(hello.database, 3);
         assert_eq!(endpoint("redis://:pw@db1").hello.username, None);
+    }
+
+    #[derive(Clone, Copy)]
+    enum Peer {
+        Answers,
+        Refuses,
+        /// Drops every packet.
+        Drops,
+    }
+
+    /// Which of these addresses was connected to, and after how long.
+    async fn tried(limit: Duration, peers: &'static [Peer]) -> (io::Result<usize>, Duration) {
+        let address = |index| SocketAddr::from(([127, 0, 0, 1], index));
+        let addresses: Vec<_> = (0..u16::try_from(peers.len()).unwrap()).map(address).collect();
+        let connect = |address: SocketAddr| async move {
+            let index = usize::from(address.port());
+            match peers[index] {
+                Peer::Answers => Ok(index),
+                Peer::Refuses => Err(io::ErrorKind::ConnectionRefused.into()),
+                Peer::Drops => std::future::pending().await,
+            }
+        };
+        let start = tokio::time::Instant::now();
+        let timeout = tokio::time::timeout(limit, first(&addresses, limit, connect)).await;
+        (timeout.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())), start.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_drops_packets_hides_none_behind_it() {
+        use Peer::{Answers, Drops, Refuses};
+        let ms = Duration::from_millis;
+        for (limit, peers, connected, after) in [
+            (ms(1000), &[Answers, Drops][..], 0, ms(0)),
+            (ms(1000), &[Drops, Answers], 1, ms(250)),
+            (ms(1000), &[Refuses, Answers], 1, ms(0)),
+            (ms(1000), &[Refuses, Drops, Refuses, Answers], 3, ms(200)),
+            // However short the timeout and however many they are, the last one has its share.
+            (ms(90), &[Drops, Answers], 1, ms(30)),
+            (ms(900), &[Drops, Drops, Drops, Drops, Drops, Drops, Drops, Answers], 7, ms(700)),
+        ] {
+            let (result, took) = tried(limit, peers).await;
+            assert_eq!(result.unwrap(), connected);
+            // Timers end with whole milliseconds.
+            assert!(took >= after && took <= after + ms(8), "{took:?} and not {after:?}");
+        }
+        let (refused, took) = tried(ms(1000), &[Refuses, Refuses]).await;
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert_eq!(took, ms(0), "no timeout is waited for");
+        assert!(tried(ms(1000), &[]).await.0.is_err());
+        let (silent, _) = tried(ms(1000), &[Drops, Refuses]).await;
+        assert_eq!(silent.unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
     #[cfg(unix)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redquorum_protocol::{Answer, BadOption, Loss, quorum};
+use redquorum_protocol::{BadOption, Loss};
 
 use crate::endpoint::BadUrl;
 use crate::report::Report;
@@ -34,7 +34,8 @@ pub enum BuildError {
     Tls(String),
     /// There is no Tokio runtime here, or one without timers.
     NoRuntime,
-    /// A quorum was asked for, and too few masters are reachable.
+    /// A quorum was asked for, and too few masters are usable: the report tells which do not
+    /// answer, and which refuse writes or are distrusted.
     NoQuorum(Report),
 }
 
@@ -52,7 +53,10 @@ impl fmt::Display for BuildError {
             Self::NoRuntime => {
                 f.write_str("no Tokio runtime with timers here: build the lock inside one")
             }
-            Self::NoQuorum(report) => write!(f, "no quorum of masters is reachable: {report}"),
+            Self::NoQuorum(report) => match report.why_no_quorum() {
+                Some(why) => write!(f, "no quorum: {why} ({report})"),
+                None => write!(f, "no quorum of masters is reachable: {report}"),
+            },
         }
     }
 }
@@ -72,7 +76,8 @@ pub enum AcquireError {
         /// [owner](crate::Owner) was under way all the while, or where others [came first](crate::Builder::fair).
         attempts: u32,
     },
-    /// Too few masters answered: the lock is unavailable, whoever holds it.
+    /// Too few masters answered, or those that did refuse writes or are distrusted: the lock is
+    /// unavailable, with or without a holder. The text says which.
     NoQuorum {
         /// What the masters said at the last attempt.
         report: Report,
@@ -112,6 +117,7 @@ impl AcquireError {
 
 impl fmt::Display for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why_not;
         let (what, report, attempts) = match self {
             Self::Taken { report, attempts: 0 } if !report.says_anything() => {
                 return f.write_str(
@@ -119,20 +125,9 @@ impl fmt::Display for AcquireError {
                 );
             }
             Self::Taken { report, attempts } => ("taken by another", report, attempts),
-            Self::NoQuorum { report, attempts } if is_of_another_fleet(report) => (
-                "no quorum: other locks use some of these masters and not all of them, so that both could be \
-                 granted",
-                report,
-                attempts,
-            ),
-            Self::NoQuorum { report, attempts } if is_for_distrust(report) => (
-                "no quorum: masters that may have forgotten leases, or ended them too early, are \
-                 distrusted until none of those can be alive; wait, or bless masters that are new",
-                report,
-                attempts,
-            ),
             Self::NoQuorum { report, attempts } => {
-                ("no quorum: too few masters answered", report, attempts)
+                why_not = format!("no quorum: {}", no_quorum(report, "too few masters answered"));
+                (&*why_not, report, attempts)
             }
             Self::TooLate { report, attempts } => {
                 ("granted too late, when nothing was left of the ttl", report, attempts)
@@ -152,18 +147,9 @@ impl fmt::Display for AcquireError {
     }
 }
 
-/// Whether a master has the marker of another set of masters, which refuses whatever the others say.
-fn is_of_another_fleet(report: &Report) -> bool {
-    let mut answers = report.masters().iter().map(|master| &master.answer);
-    answers.any(|answer| matches!(answer, Some(Answer::Unknown(cause)) if cause.refuses()))
-}
-
-/// Whether there would be a quorum if no master were distrusted.
-fn is_for_distrust(report: &Report) -> bool {
-    let unknown =
-        report.masters().iter().filter(|master| matches!(master.answer, Some(Answer::Unknown(_))));
-    let (masters, distrusted) = (report.masters().len(), report.distrusted());
-    masters + distrusted - unknown.count() >= quorum(masters) && distrusted > 0
+/// Why there was no quorum; `otherwise` where too few masters answered.
+fn no_quorum(report: &Report, otherwise: &str) -> String {
+    report.why_no_quorum().unwrap_or_else(|| otherwise.to_owned())
 }
 
 impl std::error::Error for AcquireError {}
@@ -174,10 +160,9 @@ impl std::error::Error for AcquireError {}
 pub enum ExtendError {
     /// Too few masters confirmed that the key is still ours. Trying again may help.
     NoQuorum(Report),
-    /// So many masters answered that the key is gone that no quorum holds it: somebody else may
-    /// hold the resource already. Trying again does not help. Stop, although the deadline has not
-    /// passed: a failed extension
-    /// changes nothing, so [`run`](crate::Lease::run) and [`lost`](crate::Lease::lost) do not
+    /// The answers to this extension and to earlier ones show that a quorum of masters lacked the key
+    /// at one time: a rival may hold the resource, or have held it. Trying again does not help. Stop,
+    /// although the deadline has not passed: a failed extension changes nothing, so [`run`](crate::Lease::run) and [`lost`](crate::Lease::lost) do not
     /// stop for you. The watchdog, which nobody reads the errors of, does take it for a loss.
     QuorumGone(Report),
     /// The lease was lost, before or meanwhile.
@@ -202,7 +187,8 @@ impl fmt::Display for ExtendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoQuorum(report) => {
-                write!(f, "not extended, the old deadline stands: no quorum confirmed ({report})")
+                let why = no_quorum(report, "no quorum confirmed");
+                write!(f, "not extended, the old deadline stands: {why} ({report})")
             }
             Self::QuorumGone(report) => {
                 write!(f, "not extended: the key is gone from a quorum of masters ({report})")
@@ -228,6 +214,28 @@ impl fmt::Display for Lost {
 }
 
 impl std::error::Error for Lost {}
+
+/// Why the work of [`Acquire::run`](crate::Acquire::run) was not done, or not to its end. Errors of
+/// the work itself are in its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunError {
+    /// There was no lease. The work was not started.
+    NotAcquired(AcquireError),
+    /// The lease was lost before the work was done. The work was dropped at one of its awaits.
+    Lost(Lost),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAcquired(error) => write!(f, "the work was not started: {error}"),
+            Self::Lost(lost) => write!(f, "the work was stopped halfway: {lost}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
 
 /// What a shutdown could not finish in its time. The keys expire by themselves within one TTL
 /// of when their master got them.

@@ -16,6 +16,7 @@ use crate::owner::Owners;
 use crate::rooms::Rooms;
 use crate::stats::Counters;
 use crate::tag::Tag;
+use crate::trace::Throttle;
 
 /// Longest key, prefix included.
 const MAX_KEY: usize = 1 << 20;
@@ -34,6 +35,8 @@ pub(crate) struct Fleet {
     pub(crate) prefix: Vec<u8>,
     pub(crate) retry: RetryPolicy,
     pub(crate) counters: Counters,
+    /// Of what is logged of leases.
+    pub(crate) throttle: Throttle,
     pub(crate) owners: Owners,
     pub(crate) shut_down: AtomicBool,
     /// Told whenever a link came up, went down, or was paid.

@@ -1,48 +1,60 @@
-//! Health: whether the masters answer now.
+//! Health: which masters answer now, and which of them would grant a lease.
 
 use std::fmt;
 
-use redquorum_protocol::{Answer, Ballot, LinkInput};
+use redquorum_protocol::{Answer, Ballot, Cause, LinkInput};
 use tokio::sync::oneshot;
 
 use crate::fleet::Fleet;
 use crate::report::Report;
 use crate::tag::Tag;
 
-/// Whether the masters of a lock answer now.
+/// Whether a lease can be had now, and what each master said. Made by
+/// [`Redlock::health`](crate::Redlock::health).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// How many masters answered.
+    /// How many masters answered, whatever the answer.
     pub alive: usize,
-    /// How many are needed.
+    /// How many of those take writes and, with a [guard](crate::Builder::guard), are trusted.
+    pub usable: usize,
+    /// How many usable masters a lease needs.
     pub quorum: usize,
-    /// What each of them said.
+    /// The answer of each master: [`Answer::Alive`] if it is usable, else an
+    /// [unknown vote](Answer::Unknown) with the reason.
     pub report: Report,
 }
 
 impl Health {
-    /// Whether enough masters answered to acquire a lease.
-    pub const fn has_quorum(&self) -> bool {
-        self.alive >= self.quorum
+    /// Whether a lease of a free resource can be had: a quorum of masters is usable, and none of
+    /// them has the marker of locks over [another set of masters](crate::Distrust::OtherFleet).
+    pub fn has_quorum(&self) -> bool {
+        self.usable >= self.quorum && !self.report.is_of_another_fleet()
     }
 }
 
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let masters = self.report.masters().len();
-        write!(
-            f,
-            "{} of {masters} masters alive, {} needed: {}",
-            self.alive, self.quorum, self.report
-        )
+        let Self { alive, usable, quorum, report } = self;
+        let masters = report.masters().len();
+        write!(f, "{usable} of {masters} masters usable, {alive} alive, {quorum} needed: ")?;
+        if !self.has_quorum()
+            && let Some(why) = report.why_no_quorum()
+        {
+            write!(f, "{why}; ")?;
+        }
+        report.fmt(f)
     }
 }
 
 pub(crate) async fn probe(fleet: &Fleet) -> Health {
     let ballot = ask(fleet, LinkInput::Probe).await;
-    let alive = ballot.which(|answer| *answer == Answer::Alive).len();
-    Health { alive, quorum: fleet.terms.quorum(), report: Report::new(&ballot, &fleet.names) }
+    let usable = ballot.which(|answer| *answer == Answer::Alive).len();
+    let refusing = ballot.which(|answer| {
+        matches!(answer, Answer::Unknown(Cause::Error(_) | Cause::Distrusted { .. }))
+    });
+    let report = Report::new(&ballot, &fleet.names);
+    Health { alive: usable + refusing.len(), usable, quorum: fleet.terms.quorum(), report }
 }
 
 /// Asks every master in one round trip; ends after one node timeout at the latest.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use redquorum_protocol::wire::{Frame, Hello, MAX_REPLY, Malformed, parse};
+use redquorum_protocol::wire::{Frame, Hello, MAX_REPLY, Malformed, Skip, parse};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::node::Connection;
@@ -26,6 +26,8 @@ pub(crate) struct Io {
     failed: Option<String>,
     incoming: Vec<u8>,
     filled: usize,
+    /// A push that is longer than any reply, and is passed over as it comes.
+    skip: Option<Skip>,
 }
 
 impl Io {
@@ -109,6 +111,17 @@ impl Io {
         Ok(first.map(|(frame, length)| (self.hello.conceal(frame), length)))
     }
 
+    /// How many of the bytes from there on belong to a push that is too long: nothing of it is kept.
+    pub(crate) fn skip(&mut self, from: usize) -> Result<usize, Malformed> {
+        let bytes = &self.incoming[from..self.filled];
+        let Some(mut skip) = self.skip.take().or_else(|| Skip::begin(bytes, MAX_REPLY)) else {
+            return Ok(0);
+        };
+        let (used, done) = skip.pass(bytes)?;
+        self.skip = Some(skip).filter(|_| !done);
+        Ok(used)
+    }
+
     /// How many bytes have come that nobody has taken.
     pub(crate) const fn unread(&self) -> usize {
         self.filled
@@ -141,6 +154,7 @@ impl Io {
         self.written = 0;
         self.failed = None;
         self.filled = 0;
+        self.skip = None;
         Some(epoch)
     }
 }

@@ -15,6 +15,7 @@ use crate::clock::Deadline;
 use crate::error::{ExtendError, Lost};
 use crate::owner::Place;
 use crate::report::Report;
+use crate::signal::LossSignal;
 use crate::stats::count;
 
 /// A resource, held until the [deadline](Lease::deadline) or until it is given back.
@@ -54,14 +55,16 @@ impl fmt::Display for Released {
 }
 
 impl Lease {
-    pub(crate) fn new(claim: Arc<ClaimCell>) -> Self {
+    /// The lease of a claim that was asked for so long ago.
+    pub(crate) fn new(claim: Arc<ClaimCell>, waited: Duration) -> Self {
         let counters = &claim.fleet.counters;
         count(&counters.acquired);
         if claim.hold(Hold::certifications) > 0 {
             count(&counters.certified);
         }
         let lease = Self { claim, place: None, given_back: false };
-        crate::trace::acquired(&lease.claim.key, lease.report());
+        lease.claim.granted.get_or_init(|| lease.claim.fleet.clock.now());
+        crate::trace::acquired(&lease.claim.key, waited, lease.report());
         lease
     }
 
@@ -104,10 +107,7 @@ impl Lease {
 
     /// Why the lease is lost, if it is. Lost is final.
     pub fn is_lost(&self) -> Option<Lost> {
-        // The deadline counts, not whether the alarm has come around to it yet.
-        if self.deadline().has_passed() {
-            self.claim.apply(Input::Wake);
-        }
+        self.claim.notice_deadline();
         self.claim.hold(Hold::lost).map(Lost)
     }
 
@@ -138,6 +138,12 @@ impl Lease {
         Lost(self.claim.until(|claim| holding(claim)?.lost()).await)
     }
 
+    /// A signal for tasks and threads that the lease is over. It borrows nothing, so that the lease
+    /// can be released while it is in use.
+    pub fn loss_signal(&self) -> LossSignal {
+        LossSignal::new(Arc::downgrade(&self.claim))
+    }
+
     /// Extends the lease by its TTL from now, in one round trip.
     ///
     /// Counted are only masters that have held the key without a gap. Masters that had lost it
@@ -146,7 +152,7 @@ impl Lease {
     ///
     /// # Errors
     /// * [`ExtendError::NoQuorum`]: the old deadline stands; try again.
-    /// * [`ExtendError::QuorumGone`]: no quorum holds the key any more; stop.
+    /// * [`ExtendError::QuorumGone`]: a quorum of masters lacked the key at one time; stop.
     /// * [`ExtendError::Lost`]: the lease was lost, before or meanwhile.
     /// * [`ExtendError::ShutDown`]: the lock was shut down.
     ///
@@ -248,9 +254,15 @@ impl Lease {
     /// Runs `work` while the lease lasts. At the deadline, or at an earlier loss, it is not
     /// polled again and is dropped.
     ///
-    /// The clock is read before each poll, so what `work` does between two awaits is the only
-    /// thing that can happen after the deadline. Extend the lease meanwhile by
-    /// [`keep_alive`](Lease::keep_alive).
+    /// The clock is read before each poll. So of `work` itself only what it does between two awaits
+    /// can happen after the deadline, and of a `work` that is done by then the result is returned.
+    ///
+    /// **What `work` has started elsewhere goes on**: tasks that it spawned, closures of
+    /// `spawn_blocking`, threads, and requests that were sent. Dropping their handles does not stop
+    /// them: give them a [`loss_signal`](Lease::loss_signal) to look at.
+    ///
+    /// Extend the lease meanwhile by [`keep_alive`](Lease::keep_alive).
+    /// [`Acquire::run`](crate::Acquire::run) does all of it in one call.
     ///
     /// # Errors
     /// [`Lost`] if the lease ended first.

@@ -2,15 +2,19 @@
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
-//! use redquorum::Redlock;
+//! use std::time::Duration;
 //!
+//! use redquorum::{Lease, Redlock};
+//!
+//! # async fn charge_once() -> Result<u64, std::io::Error> { Ok(1) }
 //! let lock = Redlock::builder()
 //!     .urls(["redis://db1", "redis://db2", "redis://db3", "redis://db4", "redis://db5"])
 //!     .build()
 //!     .await?;
-//! let lease = lock.acquire("invoice:42").await?;
-//! lease.run(async { /* what nobody else may do meanwhile */ }).await?;
-//! lease.release().await;
+//! // Acquires, extends for a minute at most while the work goes on, and releases on every way out.
+//! let at_most = Duration::from_secs(60);
+//! let charge = async |_lease: &Lease| charge_once().await;
+//! let receipt = lock.acquire("invoice:42").run(at_most, charge).await??;
 //! # Ok(()) }
 //! ```
 //!
@@ -50,14 +54,16 @@
 //!
 //! # Reading order
 //!
-//! [`Redlock`], [`Lease`], [`AcquireError`]; for several resources at once [`Redlock::acquire_all`]; then [`Builder`] for the options, and
-//! [`Redlock::shutdown`] before you put it into a service. For tests of your own code there is
-//! `memory` (feature `memory`): masters that live in the process and work under paused time.
+//! [`Redlock`], [`Acquire::run`], [`Lease`], [`AcquireError`]; for several resources at once
+//! [`Redlock::acquire_all`]; then [`Builder`] for the options, and [`Redlock::shutdown`] before you
+//! put it into a service. For tests of your own code there is `memory` (feature `memory`): masters
+//! that live in the process and work under paused time.
 //!
 //! # Features
 //!
-//! `tls` for `rediss://`, `redis-client` for masters given as `redis::Client`s, `memory`,
-//! `tracing`. None is on by default.
+//! `tls` for `rediss://`, `redis-client` for masters given as `redis::Client`s, `memory`, `tracing`
+//! (target `redquorum`: a warning where a master goes down or a lease is endangered or lost, debug
+//! for each grant and release). None is on by default.
 
 mod acquire;
 mod alarm;
@@ -82,9 +88,9 @@ mod redlock;
 mod reentry;
 mod report;
 pub mod resource;
-mod rhythm;
 mod rooms;
 mod several;
+mod signal;
 mod stats;
 mod tag;
 #[cfg(feature = "tls")]
@@ -95,7 +101,7 @@ pub use acquire::{Acquire, Acquiring, Granted, TryAcquire, TryAcquiring};
 pub use builder::Builder;
 pub use clock::Deadline;
 pub use endpoint::BadUrl;
-pub use error::{AcquireError, BuildError, ExtendError, Lost, Unfinished};
+pub use error::{AcquireError, BuildError, ExtendError, Lost, RunError, Unfinished};
 pub use fence::FencedLease;
 pub use health::Health;
 pub use lease::{Lease, Released};
@@ -112,6 +118,7 @@ pub use report::{MasterReport, Report};
 pub use several::{
     AcquireAll, AcquireAllError, AcquiringAll, Leases, LostOne, NotExtended, ReleasedAll,
 };
+pub use signal::LossSignal;
 pub use stats::{Latency, MasterStats, Stats};
 
 /// The snippets of a document compile.

@@ -18,6 +18,7 @@ use crate::io::Io;
 use crate::rooms::Rooms;
 use crate::stats::Tally;
 use crate::tag::Tag;
+use crate::trace::Throttle;
 
 /// One master's link, socket and counters.
 pub(crate) struct LinkCell {
@@ -30,6 +31,8 @@ pub(crate) struct LinkCell {
     pub(crate) changed: Arc<Notify>,
     pub(crate) rooms: Arc<Rooms>,
     pub(crate) io: Mutex<Io>,
+    /// Of what is logged of this master.
+    pub(crate) throttle: Throttle,
     state: Mutex<State>,
 }
 
@@ -51,6 +54,8 @@ pub(crate) struct State {
     pub(crate) shutting_down: bool,
     /// Nobody uses the lock any more.
     pub(crate) closing: bool,
+    /// Whether the master was up when that was logged last; nothing was logged yet.
+    pub(crate) logged_up: Option<bool>,
     pub(crate) tally: Tally,
 }
 
@@ -82,12 +87,12 @@ impl LinkCell {
         node: NodeId,
         name: Arc<str>,
         clock: Clock,
-        (bounds, guard): (Bounds, Option<Guard>),
+        (bounds, guard, inbox): (Bounds, Option<Guard>, u64),
         changed: Arc<Notify>,
         rooms: Arc<Rooms>,
     ) -> Self {
         let mut effects = Vec::new();
-        let link = Link::start(bounds, &mut effects).guarded_by(guard);
+        let link = Link::start(bounds, &mut effects).guarded_by(guard).woken_at(inbox);
         let mut state = State {
             link,
             effects,
@@ -99,11 +104,13 @@ impl LinkCell {
             driver: None,
             shutting_down: false,
             closing: false,
+            logged_up: None,
             tally: Tally::default(),
         };
         state.carry_out(&mut Told::default());
         let (io, state) = (Mutex::default(), Mutex::new(state));
-        Self { node, name, clock, guarded: guard.is_some(), changed, rooms, io, state }
+        let throttle = Throttle::default();
+        Self { node, name, clock, guarded: guard.is_some(), changed, rooms, io, throttle, state }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

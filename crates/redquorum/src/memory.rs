@@ -24,7 +24,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redquorum_protocol::wire::{Frame, Standing, parse};
+use redquorum_protocol::wire::{Frame, WaitQueue, parse};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
@@ -54,7 +54,7 @@ struct Master {
 struct State {
     keys: HashMap<Vec<u8>, Entry>,
     /// Who waits for each resource, in order.
-    lines: HashMap<Vec<u8>, Standing>,
+    queues: HashMap<Vec<u8>, WaitQueue>,
     connections: HashMap<u64, Line>,
     /// Who listens to each channel, for longest first, in which order they are told.
     channels: HashMap<Vec<u8>, Vec<u64>>,

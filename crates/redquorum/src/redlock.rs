@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redquorum_protocol::{LinkInput, LinkState};
+use redquorum_protocol::LinkInput;
 
 use crate::acquire::{Acquire, TryAcquire};
 use crate::builder::Builder;
@@ -49,7 +49,8 @@ impl Redlock {
     ///
     /// # Errors
     /// * [`Taken`](crate::AcquireError::Taken): somebody else held it for as long as was waited.
-    /// * [`NoQuorum`](crate::AcquireError::NoQuorum): too few masters answered.
+    /// * [`NoQuorum`](crate::AcquireError::NoQuorum): too few masters answered, or they refuse
+    ///   writes.
     /// * [`TooLate`](crate::AcquireError::TooLate): nothing was left of the TTL.
     /// * [`Options`](crate::AcquireError::Options): the resource or the TTL is out of bounds.
     /// * [`ShutDown`](crate::AcquireError::ShutDown): after [`shutdown`](Redlock::shutdown).
@@ -79,8 +80,13 @@ impl Redlock {
         TryAcquire::new(&self.fleet, resource.as_ref())
     }
 
-    /// Asks every master whether it is alive, in one round trip; ends after one node timeout at
-    /// the latest. For readiness probes.
+    /// Asks every master whether it would grant a lease, in one round trip; ends after one node
+    /// timeout at the latest. For readiness probes: see [`Health::has_quorum`].
+    ///
+    /// A master is usable if it takes writes (it is no replica, no node of a cluster, not out of
+    /// memory) and, with a [guard](crate::Builder::guard), is trusted. Nothing is written: masters
+    /// are asked to overwrite a key that does not exist. A user that may not touch that key,
+    /// `redquorum:probe`, is told only whether masters answer.
     ///
     /// # Cancel safety
     /// Nothing is lost by dropping the future.
@@ -156,6 +162,7 @@ impl Redlock {
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), Unfinished> {
         self.fleet.shut_down.store(true, Ordering::Release);
         self.fleet.links.iter().for_each(|link| link.shut_down());
+        self.fleet.rooms.wake_all();
         let paid = async {
             loop {
                 let mut changed = std::pin::pin!(self.fleet.changed.notified());
@@ -186,13 +193,6 @@ impl Redlock {
             }
             changed.await;
         }
-    }
-
-    pub(crate) fn connected(&self) -> usize {
-        let up = |cell: &&Arc<crate::link::LinkCell>| {
-            cell.view(|link, _| !matches!(link.state(), LinkState::Down(_)))
-        };
-        self.fleet.links.iter().filter(up).count()
     }
 }
 

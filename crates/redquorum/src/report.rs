@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redquorum_protocol::{Answer, Ballot, Cause, Holder, NodeId};
+use redquorum_protocol::{Answer, Ballot, Cause, Holder, NodeId, quorum};
 
 /// What each master said in one round, successful or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +67,51 @@ impl Report {
         self.masters.iter().filter(is).count()
     }
 
+    /// Whether a master has the marker of another set of masters, which refuses whatever the others
+    /// say.
+    pub(crate) fn is_of_another_fleet(&self) -> bool {
+        self.unknown().any(Cause::refuses)
+    }
+
+    fn unknown(&self) -> impl Iterator<Item = &Cause> {
+        self.masters.iter().filter_map(|master| match &master.answer {
+            Some(Answer::Unknown(cause)) => Some(cause),
+            _ => None,
+        })
+    }
+
+    /// Why there was no quorum though enough masters answered, and what to do about it; `None` if
+    /// too few answered.
+    pub(crate) fn why_no_quorum(&self) -> Option<String> {
+        if self.is_of_another_fleet() {
+            return Some(
+                "other locks use some of these masters and not all of them, so that both could be \
+                 granted: give all clients the same masters"
+                    .into(),
+            );
+        }
+        let codes: Vec<&str> = self.unknown().filter_map(error_code).collect();
+        let (masters, distrusted) = (self.masters.len(), self.distrusted());
+        let known = masters - self.unknown().count();
+        if distrusted > 0 && known + distrusted >= quorum(masters) {
+            return Some(
+                "masters that may have forgotten leases, or ended them too early, are distrusted \
+                 until none of those can be alive; wait, or bless masters that are new"
+                    .into(),
+            );
+        }
+        if codes.is_empty() || known + distrusted + codes.len() < quorum(masters) {
+            return None;
+        }
+        let mut each = codes.clone();
+        each.sort_unstable();
+        each.dedup();
+        let fixes: Vec<&str> = each.iter().filter_map(|code| fix(code)).collect();
+        let fixes = fixes.join("; ");
+        let colon = if fixes.is_empty() { "" } else { ": " };
+        Some(format!("masters answered but refuse writes ({}){colon}{fixes}", each.join(", ")))
+    }
+
     /// How many masters granted, kept or deleted the key, as they were asked to. (None in a report
     /// on health, where nothing was asked for.)
     pub fn in_favour(&self) -> usize {
@@ -84,6 +129,30 @@ impl Report {
         };
         self.masters.iter().filter(yes).count()
     }
+}
+
+/// The first word of an error, by which Redis tells its errors apart.
+fn error_code(cause: &Cause) -> Option<&str> {
+    let Cause::Error(text) = cause else { return None };
+    Some(text.split(' ').next().unwrap_or_default())
+}
+
+/// What to do about masters that answer with this error.
+fn fix(code: &str) -> Option<&'static str> {
+    Some(match code {
+        "READONLY" | "MASTERDOWN" => "give the addresses of masters, not of replicas",
+        "MOVED" | "ASK" | "CROSSSLOT" | "CLUSTERDOWN" | "TRYAGAIN" => {
+            "give independent masters, not nodes of a cluster"
+        }
+        "OOM" => "raise their maxmemory or delete what fills it",
+        "MISCONF" => "make room on their disks, so that they can save",
+        "NOREPLICAS" => "bring their replicas back or lower min-replicas-to-write",
+        "NOPERM" => "allow the user the commands and keys that docs/wire.md lists",
+        "NOAUTH" => "give their password in the URL",
+        "LOADING" => "wait until they have loaded their data",
+        "BUSY" => "wait for the script that they run, or end it by SCRIPT KILL",
+        _ => return None,
+    })
 }
 
 impl fmt::Display for Report {

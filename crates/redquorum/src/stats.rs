@@ -59,7 +59,7 @@ pub struct MasterStats {
     pub connected: u64,
     /// Keys that shall go and that it has not yet said to be gone.
     pub owed: usize,
-    /// Resources that it is to tell when they become free.
+    /// Waiters that it is to wake.
     pub listens: usize,
     /// Commands that it has not answered yet.
     pub unanswered: usize,

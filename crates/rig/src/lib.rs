@@ -60,7 +60,8 @@
 //! # Reading order
 //!
 //! `masters.rs` has the verbs, `cluster.rs` those that all backends have, `builder.rs` the options,
-//! `node.rs` one master, `keeper.rs` with `keeper.sh` the clean-up, `clock.rs` with `shim/shim.rs`
+//! `node.rs` one master, `keeper.rs` with `keeper.sh` the clean-up,
+//! `process.rs` any other program under a keeper, `clock.rs` with `shim/shim.rs`
 //! the clocks, `disk.rs` power losses, `replica.rs` replicas, `server.rs` finds the program, `trials.rs` (feature `trials`) runs tests that need
 //! it. `containers/` are the masters in containers. `network.rs` is a room of its own; it and
 //! `node.rs` read RESP by `resp.rs`.
@@ -77,6 +78,7 @@ mod masters;
 pub mod network;
 mod node;
 mod ports;
+mod process;
 mod replica;
 mod resp;
 mod server;
@@ -94,5 +96,6 @@ pub use containers::{
 pub use disk::Kept;
 pub use error::RigError;
 pub use masters::Masters;
+pub use process::Process;
 pub use resp::Reply;
 pub use server::{REQUIRE_VARIABLE, SERVER_VARIABLE, Server, find_server, required};

@@ -35,6 +35,8 @@ pub(super) struct Player {
     overdue: Ns,
     /// Its process stands still.
     paused: bool,
+    /// What it waits for takes any time, since its lease clock runs at another rate.
+    slow: bool,
     /// What it has sent to a register, and is not there yet.
     sent: Option<Sent>,
     /// The version that was read of each register.
@@ -89,6 +91,7 @@ impl Player {
             cancel: None,
             overdue: Ns::MAX,
             paused: false,
+            slow: false,
             sent: None,
             read: BTreeMap::new(),
             fences: BTreeMap::new(),
@@ -243,9 +246,9 @@ impl Player {
         self.give_time(now);
     }
 
-    /// Its process stops, or goes on: nothing can be asked of it until it has had its time again.
-    pub(super) fn is_paused(&mut self, now: Ns, paused: bool) {
-        self.paused = paused;
+    /// Its process stops, or its lease clock `is_slow`; or it goes on, and has its time again.
+    pub(super) fn is_delayed(&mut self, now: Ns, is_slow: bool, delayed: bool) {
+        *(if is_slow { &mut self.slow } else { &mut self.paused }) = delayed;
         self.give_time(now);
     }
 
@@ -254,7 +257,7 @@ impl Player {
             Some(Step::Acquire { wait, .. }) => wait.0,
             _ => Duration::ZERO,
         };
-        self.overdue = if self.paused {
+        self.overdue = if self.paused || self.slow {
             Ns::MAX
         } else {
             now.saturating_add(nanos(wait.saturating_add(ANSWER)))

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use rand::RngExt as _;
 use redis::Value;
-use redquorum_protocol::wire::{Command, GUARD_SCRIPTS, SCRIPTS, channel_of, counter_of};
-use redquorum_protocol::{Call, Fence, Key, Spot, TOKEN_LEN, Ticket, Token};
+use redquorum_protocol::wire::{
+    Command, ErrorKind, GUARD_SCRIPTS, SCRIPTS, channel_of, counter_of,
+};
+use redquorum_protocol::{Call, Fence, Key, Spot, TOKEN_LEN, Ticket, Token, Waiter};
 
 use super::finding::{Finding, Level};
 use super::said::{Asked, Unreached, Visit};
@@ -38,15 +40,13 @@ pub(super) enum What {
     Info,
     Hello,
     Subscribe,
-    Unsubscribe,
     Publish,
-    NumSub,
     Line,
 }
 
 /// What is lost without one of the commands of wake-ups, and how to allow them.
-const NOT_WOKEN: &str = "who waits is not woken by a release, and tries again and again";
-const ALLOW_WAKE_UPS: &str = "allow +hello +subscribe +unsubscribe +publish +pubsub|numsub and the channels &redquorum:free:*";
+const NOT_WOKEN: &str = "a waiter is not woken by a release, and tries again and again";
+const ALLOW_WAKE_UPS: &str = "allow +hello +subscribe +publish and the channels &redquorum:wake:*";
 
 impl What {
     /// The command, what does not work without it, and how to allow it.
@@ -95,7 +95,9 @@ impl What {
                 "what stands there is no master but something that spreads connections over several",
                 "give the address of the master itself",
             ),
-            Self::Ping => ("PING", "`health` reports this master as failing", "allow +ping"),
+            Self::Ping => {
+                ("PING", "the doctor cannot measure its latency; the lock works", "allow +ping")
+            }
             Self::Info => (
                 "INFO",
                 "a restart is not seen, nor one server under two URLs; a lock with a guard never trusts this master",
@@ -103,21 +105,11 @@ impl What {
             ),
             Self::Hello => ("HELLO 3", NOT_WOKEN, ALLOW_WAKE_UPS),
             Self::Subscribe => ("SUBSCRIBE", NOT_WOKEN, ALLOW_WAKE_UPS),
-            Self::Unsubscribe => (
-                "UNSUBSCRIBE",
-                "the master goes on to tell of resources that nobody waits for any more, until the connection ends",
-                ALLOW_WAKE_UPS,
-            ),
             Self::Publish => ("PUBLISH", NOT_WOKEN, ALLOW_WAKE_UPS),
-            Self::NumSub => (
-                "PUBSUB NUMSUB",
-                "a process hands its leases on among its own tasks without end while others wait",
-                ALLOW_WAKE_UPS,
-            ),
             Self::Line => (
-                "the script of lines",
-                "who waits for a lock that is fair is served in no order",
-                "if the lock is fair: allow +evalsha +time +hset +hgetall +hdel +pexpire +exists +get +pttl and the keys redquorum:line:*",
+                "the script of queues",
+                "a waiter is not woken by a release, and tries again and again; a lock that is fair keeps no order",
+                "allow +evalsha +time +zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zscore +zcard +pexpire +exists +get +pttl and the keys redquorum:queue:* and redquorum:lapse:*",
             ),
         }
     }
@@ -172,7 +164,7 @@ pub(super) fn attempt(
         refused => refused,
     };
     note(What::Guarded, guarded);
-    note_wake_ups(line, &keys.key, &mut note)?;
+    note_wake_ups(line, &mut note)?;
     Ok(trials)
 }
 
@@ -198,20 +190,15 @@ fn note_client(
     Ok(())
 }
 
-/// Listens on a connection of its own: by the older protocol, in which an answer is an answer. Then it
+/// Subscribes on a connection of its own: by the older protocol, in which an answer is an answer. Then it
 /// asks for the newer one.
 fn note_wake_ups(
     line: &mut Line<'_>,
-    key: &Key,
     note: &mut impl FnMut(What, Asked<()>) -> bool,
 ) -> Result<(), Unreached> {
-    let channel = String::from_utf8_lossy(&channel_of(key)).into_owned();
+    let channel = String::from_utf8_lossy(&channel_of(0)).into_owned();
     note(What::Publish, line.ask(&["PUBLISH", &channel, ""])?.map(drop));
-    note(What::NumSub, line.ask(&["PUBSUB", "NUMSUB", &channel])?.map(drop));
-    let mut ears = line.another()?;
-    note(What::Subscribe, ears.ask(&["SUBSCRIBE", &channel])?.map(drop));
-    note(What::Unsubscribe, ears.ask(&["UNSUBSCRIBE", &channel])?.map(drop));
-    // One that could not stop to listen could say nothing else.
+    note(What::Subscribe, line.another()?.ask(&["SUBSCRIBE", &channel])?.map(drop));
     note(What::Hello, line.another()?.ask(&["HELLO", "3"])?.map(drop));
     Ok(())
 }
@@ -236,7 +223,7 @@ impl Keys {
 
     fn delete(&self) -> Command {
         let (key, token, call) = (self.key.clone(), self.token, Call::Nobody);
-        Command::Delete { key, token, call }
+        Command::Delete { key, token, call, leave: None }
     }
 
     /// A look at the marker that begins no vigil, and a grant that relies on a marker that no master
@@ -281,12 +268,13 @@ fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<Asked<()>, Unreached> {
     Ok(Ok(()))
 }
 
-/// Two stand in line, and leave it. What is left where they cannot lapses in some seconds.
+/// Two waiters enter the queue and leave it. What is left where they cannot lapses in some seconds.
 fn stood(line: &mut Line<'_>, key: &Key) -> Result<Asked<()>, Unreached> {
-    let stand = |ticket| Command::Stand { key: key.clone(), ticket, number: Spot::Last };
-    let leave = |ticket| Command::StepOut { key: key.clone(), ticket, call: true };
-    let [first, second] = [1, 2].map(Ticket::new);
-    // Each its number, and how many come before it.
+    let stand = |waiter| Command::Stand { key: key.clone(), waiter, spot: Spot::Last };
+    let leave = |waiter| Command::StepOut { key: key.clone(), waiter, call: true };
+    let waiter = |number| Waiter { inbox: 0, ticket: Ticket::new(number) };
+    let [first, second] = [1, 2].map(waiter);
+    // Each its position, and how many are before it.
     let all =
         [(stand(first), "10"), (stand(second), "21"), (leave(first), "0"), (leave(second), "0")];
     for (command, wanted) in all {
@@ -344,7 +332,7 @@ fn mend_for(mend: &str, trial: &Trial) -> String {
     let text = trial.said.as_ref().err().map_or("", String::as_str);
     if trial.what == What::OneServer {
         mend.to_owned()
-    } else if !text.starts_with("NOPERM") {
+    } else if ErrorKind::of(text.as_bytes()) != ErrorKind::Forbidden {
         "mend what the master says, then look again".to_owned()
     } else if text.contains("keys") && trial.what == What::Acquire {
         "give the prefix of the lock by --prefix, or allow the keys of the lock".to_owned()
@@ -379,10 +367,8 @@ mod tests {
             (What::Ping, true, Level::Warn, "+ping"),
             (What::Hello, true, Level::Warn, "+hello"),
             (What::Subscribe, true, Level::Warn, "+subscribe"),
-            (What::Unsubscribe, true, Level::Warn, "+unsubscribe"),
-            (What::Publish, true, Level::Warn, "&redquorum:free:*"),
-            (What::NumSub, true, Level::Warn, "+pubsub|numsub"),
-            (What::Line, true, Level::Warn, "redquorum:line:*"),
+            (What::Publish, true, Level::Warn, "&redquorum:wake:*"),
+            (What::Line, true, Level::Warn, "redquorum:queue:*"),
             (What::OneServer, false, Level::Error, "address of the master itself"),
         ];
         for (what, guarded, level, part) in table {
@@ -399,6 +385,10 @@ mod tests {
             "NOPERM this user has no permissions to access one of the keys used as arguments";
         let found = check(&[refused(What::Acquire, text)], false);
         assert!(found[0].mend.as_deref().unwrap().contains("--prefix"));
+        // In a script.
+        let text = "ERR ACL failure in script: User u has no permissions to run the 'pttl' command";
+        let found = check(&[refused(What::Extend, text)], false);
+        assert!(found[0].mend.as_deref().unwrap().contains("docs/wire.md"));
         let full = check(&[refused(What::Acquire, "OOM command not allowed")], false);
         assert!(!full[0].mend.as_deref().unwrap().contains("allow"));
     }

@@ -8,6 +8,7 @@ use super::faults::{Faults, Strike};
 use super::keys::{Keys, Presence};
 use super::leases::{self, Lease};
 use super::maps::{Map, Numbers, count};
+use super::pace::Paces;
 use super::requests::{self, Request};
 use super::time::Span;
 use super::world::World;
@@ -16,6 +17,7 @@ pub(super) struct Case<'a> {
     pub(super) world: World<'a>,
     pub(super) faults: Faults<'a>,
     pub(super) clocks: Clocks,
+    pub(super) paces: Paces<'a>,
     pub(super) requests: Vec<Request<'a>>,
     pub(super) keys: Keys<'a>,
     pub(super) leases: Vec<Lease<'a>>,
@@ -55,7 +57,8 @@ impl<'a> Case<'a> {
         }
         looks.values_mut().for_each(|looks| looks.sort_unstable());
         let hollow = leases.iter().map(|lease| hollow(&world, &keys, lease)).collect();
-        Self { world, faults, clocks, requests, keys, leases, of_client, looks, hollow }
+        let paces = Paces::of(history);
+        Self { world, faults, clocks, paces, requests, keys, leases, of_client, looks, hollow }
     }
 
     /// m + q − N, of the masters that the lock of a process knows.

@@ -45,7 +45,7 @@ pub(super) fn of_loss(
         if supported(case, lease) {
             return None;
         }
-        if let Some(why) = stale(case, lease) {
+        if let Some(why) = stale(case, lease).or_else(|| by_own_clock(case, lease, key, ttl, by)) {
             return Some(why);
         }
         let until = lease.span().to;
@@ -60,12 +60,45 @@ pub(super) fn of_loss(
         return Some(Why { cause: Cause::Bug, text });
     }
     if key.life.expires.from <= by {
-        return Some(by_clock(case, owner, key, ttl, by));
+        let own = by_own_clock(case, lease, key, ttl, by);
+        return Some(own.unwrap_or_else(|| by_clock(case, lease, key, ttl, by)));
     }
     Some(match key.deleted.filter(|deleted| deleted.when.from <= by) {
         Some(deleted) => deletion(owner, deleted.process, deleted.when.from, "tried to delete"),
         None => unclear(owner),
     })
+}
+
+/// Whether the owner's clock was slow, and by that clock its lease ended before the key could.
+fn by_own_clock(
+    case: &Case<'_>,
+    lease: &Lease<'_>,
+    key: &Presence<'_>,
+    ttl: Ns,
+    by: Ns,
+) -> Option<Why> {
+    let (from, until) = (key.life.set.from, lease.span().to);
+    let lost = case.paces.lost(lease.process, from, until);
+    let allowed = case.world.deducted_from(ttl);
+    let believed = until.saturating_sub(from).saturating_sub(lost);
+    // A millisecond is the masters' resolution.
+    let in_time = believed.saturating_add(allowed) <= ttl.saturating_add(MS);
+    let gained = case.clocks.gain(key.node, from, by).map_or(0, |gain| gain.all);
+    // What the master's clock did counts if that was more.
+    if lost <= gained.max(0) || !in_time || lost.saturating_add(gained).saturating_add(MS) < allowed
+    {
+        return None;
+    }
+    let owner = lease.client;
+    let (strike, rate) = case.faults.lease_clock(lease.process, until)?;
+    let text = format!(
+        "{owner}'s clock runs at {rate} times the rate since {} ({}), and so {owner} counts on its \
+         lease for {} longer",
+        Ms(strike.at.from),
+        strike.name(),
+        Ms(lost)
+    );
+    Some(Why { cause: Cause::ClientRate, text })
 }
 
 /// Whether a client was told a length instead of a deadline, and was stopped before it heard it.
@@ -105,12 +138,15 @@ fn unclear(owner: &str) -> Why {
 }
 
 /// The master's clock was ahead of true time, as seen from when the key was given its TTL.
-fn by_clock(case: &Case<'_>, owner: &str, key: &Presence<'_>, ttl: Ns, by: Ns) -> Why {
+fn by_clock(case: &Case<'_>, lease: &Lease<'_>, key: &Presence<'_>, ttl: Ns, by: Ns) -> Why {
+    let owner = lease.client;
     let set = key.life.set;
     let Some(gain) = case.clocks.gain(key.node, set.from, by) else { return unclear(owner) };
     let allowed = case.world.deducted_from(ttl);
+    // The owner's clock may have lost as much as this one gained.
+    let lost = case.paces.lost(lease.process, set.from, lease.span().to).max(0);
     // A millisecond is the masters' resolution.
-    if gain.all.saturating_add(MS) < allowed {
+    if gain.all.saturating_add(lost).saturating_add(MS) < allowed {
         let text = format!(
             "its clock gained no more than {}, which the allowance of {} covers",
             Ms(gain.all),

@@ -142,6 +142,7 @@ pub(super) struct Faults<'a> {
     /// Which masters were asked to raise the counter of a key to that of others, and when.
     certified: Vec<(usize, &'a str, Ns)>,
     node_timeout: Ns,
+    drift_ppm: u32,
 }
 
 impl<'a> Faults<'a> {
@@ -200,6 +201,7 @@ impl<'a> Faults<'a> {
             forgets: world.scenario.cluster.persistence == Persistence::None,
             guards: Guards::of(world.scenario),
             node_timeout: world.node_timeout,
+            drift_ppm: world.scenario.lock.drift_ppm,
         }
     }
 
@@ -277,6 +279,33 @@ impl<'a> Faults<'a> {
             matches!(strike.harm, Harm::Client(ClientHarm::Clock { .. }))
                 && strike.hits_process(process)
                 && strike.at.from <= by
+        })
+    }
+
+    /// What made the lease clock of a client process run at another rate, up to an instant: the last
+    /// of it.
+    pub(super) fn lease_clock(&self, process: &str, by: Ns) -> Option<(&Strike<'a>, f64)> {
+        self.strikes.iter().rev().find_map(|strike| match strike.harm {
+            Harm::Client(ClientHarm::Rate { factor, .. })
+                if strike.hits_process(process) && strike.at.from <= by =>
+            {
+                Some((strike, *factor))
+            }
+            _ => None,
+        })
+    }
+
+    /// What keeps a client process from doing its part in time: it stands still, or its timers run at
+    /// another rate than drift allows.
+    pub(super) fn hinders(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
+        self.strikes.iter().filter(move |strike| {
+            let hinders = match strike.harm {
+                Harm::Client(ClientHarm::Rate { factor, .. }) => {
+                    (factor - 1.0).abs() * 1e6 > f64::from(self.drift_ppm)
+                }
+                harm => harm.pauses_clients(),
+            };
+            hinders && strike.hits_process(process)
         })
     }
 

@@ -1,9 +1,10 @@
 //! Progress: during the run, an acquire succeeds, and soon, where a majority of the masters can be
 //! reached and nothing is in the way.
 //!
-//! In the way is what a lock must respect, or cannot help: somebody else's lease, somebody else's
-//! request (two that ask at once may split the votes), and keys whose owner is dead, stopped or cut
-//! off. A key that a healthy client left behind is not: that is a leak.
+//! In the way is what a lock must respect, or cannot help: another client's lease, another client's
+//! request (two that ask at once may split the votes), keys whose owner is dead, stopped or cut off,
+//! and keys of a lost lease that its holder has not released. Any other key that a healthy client
+//! left behind is a leak.
 
 use crate::history::{Ns, Phase};
 use crate::name::Name;
@@ -16,7 +17,7 @@ use super::{Case, Finding, Seen};
 
 /// How much longer it may take where several wait for the same.
 const RESOLVES: Ns = 800 * MS;
-/// How long who waits may need to look, where keys are gone and no master says so.
+/// How long a waiter may need to look, where keys or earlier waiters are gone and no master wakes it.
 const LOOKS: Ns = 1_000 * MS;
 /// How long a client may need to clean up, besides one timeout of a master.
 const CLEANS_UP: Ns = 100 * MS;
@@ -134,7 +135,7 @@ fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
     };
     let span = Span::new(request.asked, ended);
     let dead = case.death(process).is_some_and(|at| at.from <= ended);
-    let paused = case.faults.pauses(process).any(|pause| {
+    let paused = case.faults.hinders(process).any(|pause| {
         let span_of = pause.span();
         Span::new(span_of.from, span_of.to.saturating_add(CLEANS_UP)).touches(span)
     });

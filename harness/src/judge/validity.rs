@@ -6,6 +6,7 @@ use crate::scenario::{Cause, Layer};
 
 use super::causes::{self, Why};
 use super::exclusion::believed;
+use super::keys::Presence;
 use super::leases::{Ending, Lease};
 use super::requests::Request;
 use super::time::{MS, Ms, Span};
@@ -21,6 +22,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     findings.extend(case.requests.iter().filter_map(|request| late(case, request)));
     for lease in &case.leases {
         findings.extend(untrue(case, lease));
+        findings.extend(over_a_gap(case, lease));
         findings.extend(untold(case, lease));
     }
     findings
@@ -94,6 +96,46 @@ fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
         }
     }
     found.then(|| bug(story, first.from, hollow[hollow.len() - 1].to))
+}
+
+/// A lease that was extended although a quorum of masters had lacked its key at one time, so that a
+/// rival may have held the resource, and although the replies to its own client showed that.
+fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
+    let keys: Vec<&Presence<'_>> = lease.keys(&case.keys).collect();
+    let lock = case.world.lock_of(lease.process);
+    lease.extensions.iter().find_map(|extension| {
+        let told = extension.at?;
+        let begun = extension.request.map_or(told, |request| case.requests[request].asked);
+        // A reply that came just before may not have been read yet.
+        let by = begun.saturating_sub(case.world.node_timeout / 2);
+        let lacked = |node: usize, at: Ns| {
+            let own = || keys.iter().filter(move |key| key.node == node);
+            let before = own().rfind(|key| key.possible.from <= at).map(|key| &key.life);
+            let there = own().any(|key| key.possible.from <= at && at < key.possible.to);
+            // A key that was made anew is known to have been gone, and before it expired by itself.
+            let known = before.is_none_or(|life| {
+                own().any(|key| {
+                    let anew = at <= key.made.from && key.made.to < life.expires.from;
+                    anew && key.delivered.is_some_and(|delivered| delivered <= by)
+                })
+            });
+            !there && known
+        };
+        let ends = keys.iter().map(|key| key.possible.to);
+        let at = ends
+            .filter(|at| lease.start.to < *at && *at < by)
+            .find(|at| lock.masters.iter().filter(|node| lacked(**node, *at)).count() >= lock.q)?;
+        let story = vec![
+            believed(lease),
+            format!(
+                "at {} a quorum of masters lacked its key, so that another may have held it; its \
+                 client was told so, and was told at {} that the lease is extended",
+                Ms(at),
+                Ms(told)
+            ),
+        ];
+        Some(bug(story, at, told))
+    })
 }
 
 /// A lease that ended at its deadline, and its owner was not told in time.

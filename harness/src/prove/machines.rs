@@ -39,11 +39,18 @@
 //!
 //! # Waiting
 //!
-//! A claim that waits hears what masters say on its connections: in order with their answers, late, or, as
-//! a fault, never. What masters say is left of another's key is one duration, since clocks are not compared:
-//! the TTL, or, where words are lost, longer than the sleep before a look. A key is *given back* when it is
-//! deleted and its token was on a quorum of masters at once, unless its own attempt was refused by its
-//! votes: that, and not who was called, is what must wake those who wait.
+//! Each master has a queue, in which a waiter keeps the position that it was given. A position is lost when the
+//! waiter leaves, when a wake-up reaches no connection, or, as a fault, at any moment: it lapses. A wake-up
+//! reaches its client in order with the answers on the connection, late, or, as a fault, never. Each client has
+//! one claim that waits, and one ticket.
+//!
+//! What masters report as left of another's key is one duration, since clocks are not compared: the TTL, or,
+//! where wake-ups are lost, longer than the sleep before a look. A key is *given back* when it is deleted and its
+//! token was on a quorum of masters at once, unless its own attempt was refused by its votes. That, and not
+//! which wake-ups were sent, is what must wake a waiter.
+//!
+//! Two waiters in one queue need a third process that holds the lease. It has no machines: its keys are
+//! there at the start, and masters execute its clean-ups one after the other ([`Start::Others`]).
 
 mod blunder;
 mod caller;
@@ -66,7 +73,7 @@ pub use blunder::Blunder;
 use caller::Caller;
 pub use event::{Act, Deed, Event, Thing};
 use local::{Known, Local};
-use master::Key;
+use master::{Key, Queue, STRANGER};
 use pool::Pool;
 pub use scope::{Scope, Spent, Start, Withheld};
 use side::{Entries, Side};
@@ -95,12 +102,18 @@ pub struct Machines {
 pub struct State {
     locals: [u32; CLIENTS],
     keys: [Option<Key>; MASTERS],
+    queues: [Queue; MASTERS],
     spent: Spent,
     /// Where claims are woken: the tokens of each client that were on a quorum of masters at once.
     held: [u8; CLIENTS],
     /// The masters on which such a key was deleted, unless its attempt was refused by what its votes said,
     /// and none was set since.
     given_back: u8,
+    /// The masters among these that each client has looked at while they were a quorum.
+    looked: [u8; CLIENTS],
+    /// The clients whose wake-up was lost, or may have been: it was lost itself, or another client that has died
+    /// or was cut off had it.
+    lossy: u8,
 }
 
 /// What a run has found.
@@ -142,6 +155,7 @@ impl Machines {
             Start::Nothing => &[],
             Start::Held => &[holds],
             Start::Awaited => &[holds, waits],
+            Start::Others => &[waits, waits],
         };
         for (client, done) in until.iter().enumerate() {
             let mut events = Vec::new();
@@ -188,10 +202,28 @@ impl Model for Machines {
 
     fn starts(&mut self) -> Vec<State> {
         let local = self.first_local();
-        let (locals, keys) = ([local; CLIENTS], [None; MASTERS]);
-        let (spent, held, given_back) = (Spent::default(), [0; CLIENTS], 0);
-        let nothing = State { locals, keys, spent, held, given_back };
-        vec![self.prepare(nothing)]
+        let (others, masters) = (self.scope.start == Start::Others, self.scope.masters);
+        let held = |master| (others && master < masters).then_some(STRANGER);
+        let nothing = State {
+            locals: [local; CLIENTS],
+            keys: std::array::from_fn(held),
+            queues: [Queue::default(); MASTERS],
+            spent: Spent::default(),
+            held: [0; CLIENTS],
+            given_back: 0,
+            looked: [0; CLIENTS],
+            lossy: 0,
+        };
+        let start = self.prepare(nothing);
+        // The first client is first in the first queue, and either in the others.
+        let turned = |which: usize| {
+            let mut start = start;
+            let others = (0..masters).filter(|master| which >> master & 1 == 1);
+            others.for_each(|master| start.queues[master].rotate());
+            start
+        };
+        let starts = if others { 1 << masters } else { 1 };
+        (0..starts).step_by(2).map(turned).collect()
     }
 
     fn events(&mut self, state: &State, out: &mut Vec<(Fate, Event)>) {
@@ -232,7 +264,7 @@ const fn holds(known: &Known) -> bool {
     known.believed.is_some()
 }
 
-/// Whether a claim sleeps, and masters have nothing more to say.
+/// Whether a claim sleeps, and nothing is under way between it and masters.
 fn waits(known: &Known) -> bool {
     known.sleeps.is_some() && known.quiet.count_ones() as usize == MASTERS
 }

@@ -32,6 +32,10 @@ mod net;
 pub(super) const NO_SUSPEND: &str =
     "a machine cannot be suspended from within: only the simulation does `client.suspend`";
 
+/// Why the clock of no real client runs at another rate.
+pub(super) const NO_RATE: &str = "the clock by which a lock measures its leases cannot be set from \
+                                  outside: only the simulation does `client.rate`";
+
 /// The client processes of a run, by name.
 pub(super) type Processes = BTreeMap<Name, Mutex<ClientProcess>>;
 
@@ -147,6 +151,7 @@ impl Injector {
             // The director's business.
             Harm::Resource(_) => Ok(()),
             Harm::Client(ClientHarm::Suspend { .. }) => Err(NO_SUSPEND.to_owned()),
+            Harm::Client(ClientHarm::Rate { .. }) => Err(NO_RATE.to_owned()),
             Harm::Client(ClientHarm::Pause { .. }) => self.clients(fault, ClientProcess::pause),
             Harm::Client(ClientHarm::Kill { .. }) => self.clients(fault, ClientProcess::kill),
             Harm::Client(ClientHarm::Clock { by, .. }) => {
@@ -165,7 +170,7 @@ impl Injector {
             Harm::Node(NodeHarm::Pause { .. }) => self.each(&nodes, |rig, node| rig.resume(node)),
             Harm::Node(NodeHarm::Full { .. }) => self.each_said(&nodes, memory::free),
             Harm::Clock(_) => self.set_clocks(&nodes, None, tell),
-            Harm::Client(ClientHarm::Suspend { .. }) => Ok(()),
+            Harm::Client(ClientHarm::Suspend { .. } | ClientHarm::Rate { .. }) => Ok(()),
             Harm::Client(ClientHarm::Pause { .. }) => self.clients(fault, ClientProcess::resume),
             Harm::Client(ClientHarm::Clock { .. }) => {
                 self.set_client_clocks(fault, ClockChange::Cure)

@@ -1,7 +1,7 @@
 //! The keys of a master, asked of itself and not through the network of faults. Only where nothing
 //! is to be judged any more, or yet: a read lets a master notice that a key has expired.
 
-use redquorum_protocol::wire::{RESERVED, line_of};
+use redquorum_protocol::wire::{RESERVED, queue_of};
 use redquorum_rig::{Cluster, Reply};
 
 /// A key on a master.
@@ -25,7 +25,8 @@ pub(crate) fn of(cluster: &dyn Cluster, node: usize) -> Result<Vec<Key>, String>
     let mut keys = Vec::new();
     for name in names {
         let Reply::Bulk(name) = name else { continue };
-        if name.starts_with(RESERVED) && !name.starts_with(&line_of(b"")) {
+        let is_queue = queue_of(b"").iter().any(|prefix| name.starts_with(prefix));
+        if name.starts_with(RESERVED) && !is_queue {
             continue;
         }
         let ttl_ms = match ask(&[b"PTTL", &name])? {

@@ -70,10 +70,10 @@ impl Scripts {
                 }
             }
             // Reads and housekeeping change nothing.
-            "GET" | "PTTL" | "TTL" | "EXISTS" | "PING" | "AUTH" | "SELECT" | "HELLO" | "CLIENT"
-            | "INFO" | "SCRIPT" | "COMMAND" | "CONFIG" | "TIME" | "ECHO" | "QUIT" | "SUBSCRIBE"
-            | "UNSUBSCRIBE" | "PSUBSCRIBE" | "PUBLISH" | "WATCH" | "UNWATCH" | "MULTI" | "EXEC"
-            | "DISCARD" | "WAIT" | "STRLEN" | "TYPE" => return None,
+            "GET" | "GETRANGE" | "PTTL" | "TTL" | "EXISTS" | "PING" | "AUTH" | "SELECT"
+            | "HELLO" | "CLIENT" | "INFO" | "SCRIPT" | "COMMAND" | "CONFIG" | "TIME" | "ECHO"
+            | "QUIT" | "SUBSCRIBE" | "UNSUBSCRIBE" | "PSUBSCRIBE" | "PUBLISH" | "WATCH"
+            | "UNWATCH" | "MULTI" | "EXEC" | "DISCARD" | "WAIT" | "STRLEN" | "TYPE" => return None,
             _ => Act::Other { key: words.first().map(|word| text_of(word)), command: name.into() },
         })
     }
@@ -210,7 +210,7 @@ fn kind_of(text: &[u8]) -> Kind {
         (wire::CERTIFY, Kind::Certify { compares: true }),
         (wire::GUARDED, Kind::Set),
         (wire::WATCH, Kind::Watch),
-        (wire::LINE, Kind::Line),
+        (wire::QUEUE, Kind::Line),
     ];
     if let Some((_, kind)) = ours.iter().find(|(script, _)| script.source.as_bytes() == text) {
         return *kind;
@@ -314,26 +314,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_a_line_is_no_act_and_a_release_beside_one_is() {
+    fn what_is_about_a_queue_is_no_act_and_a_release_beside_one_is() {
         let scripts = Scripts::default();
-        let (key, line) = ("L", "redquorum:line:L");
-        let channel = "redquorum:free:L";
-        let stand = format!("EVALSHA {} 2 {key} {line} 17 0 3000", wire::LINE.sha1);
-        assert_eq!(scripts.class(&words(&stand)), Class::Any, "a script that nobody has seen");
-        for script in [wire::LINE, wire::DELETE] {
+        let (key, waiter) = ("L", "00000000000000a100000000000000b2");
+        let stand = format!("EVALSHA {} 1 {key} {waiter} 0", wire::QUEUE.sha1);
+        assert_eq!(scripts.class(&words(&stand)), Class::Any, "an unknown script");
+        for script in [wire::QUEUE, wire::DELETE] {
             let load = [b"SCRIPT".to_vec(), b"LOAD".to_vec(), script.source.into()];
             scripts.learn(&load, &Reply::Bulk(script.sha1.into()));
         }
-        let leave = format!("EVALSHA {} 2 {key} {line} 17 0 0 {channel}", wire::LINE.sha1);
+        let leave = format!("EVALSHA {} 1 {key} {waiter} - 1", wire::QUEUE.sha1);
         for sent in [stand, leave] {
             assert_eq!(scripts.act(&words(&sent)), None);
             assert_eq!(scripts.class(&words(&sent)), Class::Line);
         }
-        let release = format!("EVALSHA {} 1 {key} t {channel} 1 {line}", wire::DELETE.sha1);
+        let release = format!("EVALSHA {} 1 {key} t 1 {waiter}", wire::DELETE.sha1);
         let act = Act::Delete { key: key.into(), token: Some("t".into()) };
         assert_eq!(scripts.act(&words(&release)), Some(act.clone()));
         assert_eq!(scripts.class(&words(&release)), Class::Release);
-        // One, and how many listen.
+        // One, and the number of waiters.
         assert_eq!(outcome(&act, &Reply::Integer(4)), Some(Outcome::Done));
     }
 

@@ -11,17 +11,7 @@ use redquorum_protocol::{
 use super::lie::Lie;
 use super::numbers::Numbers;
 use super::votes::{Theft, Votes};
-
-/// What the clocks of a client show at one instant.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Clocks {
-    /// The one that only goes forward.
-    pub monotonic: Time,
-    /// The same, but it stops while the machine is suspended.
-    pub awake: Time,
-    /// The one that can be set.
-    pub wall: Time,
-}
+use crate::client_machine::Clocks;
 
 /// A claim that lies.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -41,8 +31,6 @@ pub struct LyingClaim {
     voting: bool,
     /// The masters that have acknowledged the SET of an attempt.
     acknowledged: (u32, NodeSet),
-    /// The masters that have said what they have after an attempt.
-    looked: (u32, NodeSet),
 }
 
 /// What a claim leaves to chance, and the hint of its process's wall clock.
@@ -104,7 +92,6 @@ impl LyingClaim {
             numbers: Numbers::default(),
             voting: true,
             acknowledged: (0, NodeSet::EMPTY),
-            looked: (0, NodeSet::EMPTY),
         };
         if lie != Lie::None {
             let wanted: Vec<Effect> =
@@ -180,11 +167,7 @@ impl LyingClaim {
             Input::Abandon if self.lie == Lie::LeaksCancelled => Vec::new(),
             // It counts nothing; that there is one more is told all the same.
             Input::Reenter if self.lie == Lie::FirstReleaseFrees => Vec::new(),
-            Input::Heard { word: Word::Free | Word::Next(_), .. }
-                if self.lie == Lie::DeafForEver =>
-            {
-                Vec::new()
-            }
+            Input::Heard { word: Word::Free(_), .. } if self.lie == Lie::DeafForEver => Vec::new(),
             other => vec![other],
         }
     }
@@ -203,15 +186,10 @@ impl LyingClaim {
             }
             self.acknowledged.1.insert(node);
         }
-        if let Step::Cleanup(attempt) = step {
-            if self.looked.0 != attempt {
-                self.looked = (attempt, NodeSet::EMPTY);
-            }
-            let again = self.looked.1.contains(node);
-            self.looked.1.insert(node);
-            if again && self.lie == Lie::DeafForEver {
-                return Vec::new();
-            }
+        if let (Lie::DeafForEver, Step::Stand(_), Answer::Place { holder: None, .. }) =
+            (self.lie, step, &answer)
+        {
+            return Vec::new();
         }
         match self.lie {
             Lie::T0AfterFirstReply | Lie::ExtendsFromReply => {
@@ -340,7 +318,6 @@ impl LyingClaim {
             (Lie::ServerTwice, Effect::Send { node, .. } | Effect::Settle { node, .. }) => {
                 node.index() != 1
             }
-            (Lie::KeepsPlace, Effect::StepOut { .. }) => false,
             _ => true,
         }
     }
@@ -350,11 +327,15 @@ impl LyingClaim {
         match (self.lie, effect) {
             (
                 Lie::CallsAlways,
-                Effect::Settle { node, step: step @ Step::Cleanup(_), token, call: Call::Nobody },
-            ) => out.push(Effect::Settle { node, step, token, call: Call::Everybody }),
+                Effect::Settle { node, step: step @ Step::Cleanup(_), token, leave, .. },
+            ) => out.push(Effect::Settle { node, step, token, call: Call::Next, leave }),
+            (Lie::KeepsPlace, Effect::Settle { node, step, token, call, .. }) => {
+                out.push(Effect::Settle { node, step, token, call, leave: None });
+            }
+            (Lie::KeepsPlace, Effect::StepOut { .. }) => {}
             (Lie::LosesPlace, Effect::Stand { node, step, ticket, .. }) => {
                 out.push(Effect::StepOut { node, ticket, call: false });
-                out.push(Effect::Stand { node, step, ticket, number: Spot::Last });
+                out.push(Effect::Stand { node, step, ticket, spot: Spot::Last });
             }
             (_, effect) => out.push(effect),
         }
@@ -378,9 +359,14 @@ impl LyingClaim {
 
     /// The deadline of a hold of this claim, by the monotonic clock.
     pub fn deadline(&self, clocks: Clocks, hold: &Hold) -> Time {
-        let (now, deadline) = (self.now(clocks), hold.deadline());
-        let ahead = clocks.monotonic.plus(deadline.since(now));
-        Time::ZERO.plus(ahead.since(Time::ZERO.plus(now.since(deadline))))
+        self.by_now(clocks, hold.deadline())
+    }
+
+    /// An instant of its clock, by the monotonic clock.
+    pub(super) fn by_now(&self, clocks: Clocks, time: Time) -> Time {
+        let now = self.now(clocks);
+        let ahead = clocks.monotonic.plus(time.since(now));
+        Time::ZERO.plus(ahead.since(Time::ZERO.plus(now.since(time))))
     }
 
     /// Whether the holder is told that its lease is held.
@@ -395,20 +381,6 @@ impl LyingClaim {
             Lie::ReentersDead => true,
             Lie::FirstReleaseFrees => hold.lost().is_none(),
             _ => hold.handles() > before,
-        }
-    }
-
-    /// Whether a loss is told.
-    pub fn tells_loss(&self) -> bool {
-        self.lie != Lie::SilentLoss
-    }
-
-    /// The value of its keys on the masters.
-    pub fn value(&self) -> Option<Token> {
-        match &self.claim {
-            Claim::Acquiring(acquire) => Some(self.lie.on_the_wire(acquire.token())),
-            Claim::Holding(hold) => Some(self.lie.on_the_wire(hold.token())),
-            _ => None,
         }
     }
 }

@@ -11,15 +11,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redquorum_protocol::wire::{Command, Greeting, freed, is_unasked};
-use redquorum_protocol::{Answer, Backoff, Cause, Dice, Key, TOKEN_LEN, Time, Token};
+use redquorum_protocol::wire::{Command, Greeting, is_unasked, woken};
+use redquorum_protocol::{Answer, Backoff, Cause, Dice, TOKEN_LEN, Time, Token};
 
-use super::claim::Clocks;
 use super::lie::Lie;
-use super::process::{Around, Happening, Process, Wish};
 use super::wires::{Wire, dial, send_again};
 use crate::client::settings;
 use crate::client::voice::Voice;
+use crate::client_machine::{Around, Clocks, Happening, Process, Wish};
 use crate::stamp;
 use crate::talk::{Can, Notice, PROTOCOL};
 
@@ -42,7 +41,7 @@ struct Shell {
     lie: Lie,
     urls: Vec<String>,
     limit: Duration,
-    process: Process,
+    process: Process<Lie>,
     wires: Vec<Vec<Wire>>,
     events: Sender<Event>,
 }
@@ -56,7 +55,7 @@ impl Dice for SystemDice {
     }
 
     fn hint(&mut self) -> u64 {
-        unreachable!("the clocks of its process say: see `LyingClaim`")
+        unreachable!("the wall clock of its process is the hint")
     }
 
     fn pause(&mut self, attempt: u32) -> Duration {
@@ -216,10 +215,10 @@ impl Shell {
             let answer = match wire.first() {
                 Ok(None) => return,
                 Ok(Some((frame, length))) if is_unasked(&frame) => {
-                    let freed = freed(&frame).map(|(key, next)| (Key::from(key), next));
+                    let woken = woken(&frame);
                     wire.consume(length);
-                    if let Some((key, next)) = freed {
-                        self.tell(Happening::Freed { node, epoch, key, next });
+                    if let Some(ticket) = woken {
+                        self.tell(Happening::Woken { node, epoch, ticket });
                     }
                     continue;
                 }

@@ -9,6 +9,7 @@ use redquorum_protocol::{
 };
 
 use super::{Clocks, Lie, LyingClaim};
+use crate::client_machine::Conduct;
 
 const TTL: Duration = Duration::from_secs(1);
 /// TTL − 1 % − 2 ms.
@@ -225,7 +226,7 @@ fn ignored_drift_brings_the_deadline_to_the_ttl() {
 #[test]
 fn plain_del_and_blind_extend_do_not_look_whose_the_key_is() {
     let (key, token) = (b"r"[..].into(), Token::new([b'x'; 20]));
-    let delete = Command::Delete { key, token, call: Call::Nobody };
+    let delete = Command::Delete { key, token, call: Call::Nobody, leave: None };
     let keep =
         Command::Keep { key: b"r"[..].into(), token, ttl_ms: 1000, repair: true, fence: None };
     let bytes = |lie: Lie, command: &Command| {
@@ -325,6 +326,6 @@ fn a_silent_loss_is_no_loss() {
         let mut run = Run::granted(lie, 5);
         run.give(DEADLINE, Input::Wake);
         assert_eq!(run.seems_held(DEADLINE + 1), silent, "{lie}");
-        assert_eq!(run.claim.tells_loss(), !silent, "{lie}");
+        assert_eq!(lie.reports_loss(), !silent, "{lie}");
     }
 }

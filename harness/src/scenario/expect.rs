@@ -224,6 +224,9 @@ pub enum Cause {
     /// A client's wall clock was behind: counters that masters lost began anew at a smaller number.
     #[serde(rename = "client.clock")]
     ClientClock,
+    /// The clock by which a client measures its leases ran slower than the drift allowance.
+    #[serde(rename = "client.rate")]
+    ClientRate,
     /// A client was paused between its last look at the deadline and its write.
     #[serde(rename = "client.pause")]
     ClientPause,
@@ -262,6 +265,7 @@ impl Cause {
             Self::NodeFailover => "node.failover",
             Self::NodeCounter => "node.counter",
             Self::ClientClock => "client.clock",
+            Self::ClientRate => "client.rate",
             Self::ClientPause => "client.pause",
             Self::ResourceDelay => "resource.delay",
             Self::NodeLists => "node-lists",

@@ -101,6 +101,7 @@ impl Harm {
             Self::Client(ClientHarm::Suspend { .. }) => "client.suspend",
             Self::Client(ClientHarm::Kill { .. }) => "client.kill",
             Self::Client(ClientHarm::Clock { .. }) => "client.clock",
+            Self::Client(ClientHarm::Rate { .. }) => "client.rate",
             Self::Resource(ResourceHarm::Delay { .. }) => "resource.delay",
         }
     }

@@ -3,7 +3,7 @@
 //! Who locks what is drawn in `people.rs`, who waits in crowds in `waits.rs`, who wants several resources at
 //! once in `several.rs`, who acquires again what it has in `again.rs`, under fencing tokens or not in
 //! `fences.rs`, with which defences in `guards.rs`, what goes wrong in `trouble.rs` and `forgets.rs`, when and
-//! where in `aims.rs`, what is outside and no fault of masters and links in `beyond.rs`. Each family of faults
+//! where in `aims.rs`, whose lease clock runs at another rate in `paces.rs`, what is outside and no fault of masters and links in `beyond.rs`. Each family of faults
 //! is left out of every other scenario: where all happen at once nothing gets far enough to go wrong in an
 //! interesting way. Faults are cured in whatever order their times come, and many not before the end.
 //!
@@ -24,6 +24,7 @@ mod dice;
 mod fences;
 mod forgets;
 mod guards;
+mod paces;
 mod people;
 mod several;
 #[cfg(test)]
@@ -84,6 +85,7 @@ impl Space {
             // lists of masters, to which parts are cut down.
             forgets::add(&mut Dice::new(number ^ forgets::CHANCE), &mut scenario, self.inside);
         }
+        paces::add(&mut Dice::new(number ^ paces::CHANCE), &mut scenario, self.inside);
         if !self.inside {
             beyond::draw(&mut dice, &mut scenario);
         }

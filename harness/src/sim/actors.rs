@@ -8,12 +8,43 @@ use redquorum_protocol::Time;
 
 use super::PIPE;
 use super::wires::WireId;
-use super::world::{Actor, Instant, What, World};
+use super::world::{Actor, AnyProcess, Instant, What, World, signed};
+use crate::client_machine::{Around, Clocks, Happening, Honest, Process, Wish};
 use crate::director::Input;
 use crate::name::Name;
-use crate::sabotage::Clocks;
-use crate::sabotage::process::{Around, Happening, Process, Wish};
+use crate::sabotage::Lie;
 use crate::talk::{Notice, Options};
+use crate::wall::WallClock;
+
+impl AnyProcess {
+    fn start(options: Options, nodes: usize, lie: Lie, around: &mut Around<'_>) -> Self {
+        match lie {
+            Lie::None => Self::Honest(Process::start(options, nodes, Honest, around)),
+            lie => Self::Mutant(Process::start(options, nodes, lie, around)),
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        match self {
+            Self::Honest(process) => process.is_ready(),
+            Self::Mutant(process) => process.is_ready(),
+        }
+    }
+
+    fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
+        match self {
+            Self::Honest(process) => process.handle(happening, around),
+            Self::Mutant(process) => process.handle(happening, around),
+        }
+    }
+
+    fn next_wake(&self, clocks: Clocks) -> Time {
+        match self {
+            Self::Honest(process) => process.next_wake(clocks),
+            Self::Mutant(process) => process.next_wake(clocks),
+        }
+    }
+}
 
 impl World {
     /// Starts the processes.
@@ -21,13 +52,13 @@ impl World {
         let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
         for (number, name) in names.into_iter().enumerate() {
             let mut wishes = Vec::new();
-            let clocks = self.clocks(0, 0);
+            let clocks = self.clocks(&WallClock::REAL, 0, 0);
             let options = Options::of(&self.scenario, &name);
             let list = self.scenario.list_of(&name);
             let nodes: Arc<[usize]> = list.addresses().iter().map(|node| node - 1).collect();
             let mut dice = self.seed.of_process(number);
             let mut around = Around { clocks, dice: &mut dice.claims, out: &mut wishes };
-            let process = Process::start(options, nodes.len(), self.lie, &mut around);
+            let process = AnyProcess::start(options, nodes.len(), self.lie, &mut around);
             self.actors.push(Actor {
                 name,
                 process,
@@ -39,6 +70,7 @@ impl World {
                 asked: VecDeque::new(),
                 inbox: VecDeque::new(),
                 wall_ahead: 0,
+                lease_clock: WallClock::REAL,
                 suspended_at: None,
                 suspended: 0,
                 wake: Instant::MAX,
@@ -54,14 +86,16 @@ impl World {
 
     fn clocks_of(&self, number: usize) -> Clocks {
         let actor = &self.actors[number];
-        self.clocks(actor.wall_ahead, actor.suspended)
+        self.clocks(&actor.lease_clock, actor.wall_ahead, actor.suspended)
     }
 
-    fn clocks(&self, wall_ahead: i64, suspended: u64) -> Clocks {
+    fn clocks(&self, lease_clock: &WallClock, wall_ahead: i64, suspended: u64) -> Clocks {
+        let ahead = lease_clock.ahead(signed(self.now));
+        let monotonic = self.now.saturating_add_signed(ahead);
         let wall = super::EPOCH.saturating_add(self.now).saturating_add_signed(wall_ahead);
         Clocks {
-            monotonic: Time::from_nanos(self.now),
-            awake: Time::from_nanos(self.now - suspended),
+            monotonic: Time::from_nanos(monotonic),
+            awake: Time::from_nanos(monotonic.saturating_sub(suspended)),
             wall: Time::from_nanos(wall),
         }
     }
@@ -125,9 +159,13 @@ impl World {
         }
         let actor = &self.actors[number];
         let wake = actor.process.next_wake(self.clocks_of(number));
-        if wake != Time::NEVER && wake.as_nanos() < self.actors[number].wake {
-            self.actors[number].wake = wake.as_nanos();
-            self.enter(wake.as_nanos(), What::Wake(number));
+        if wake != Time::NEVER {
+            let at = actor.lease_clock.reaches(signed(wake.as_nanos()));
+            let at = Instant::try_from(at).unwrap_or(0);
+            if at < self.actors[number].wake {
+                self.actors[number].wake = at;
+                self.enter(at, What::Wake(number));
+            }
         }
         for (link, epoch, why) in refused {
             self.closed(number, link, epoch, why);
@@ -148,6 +186,16 @@ impl World {
         }
         actor.wake = Instant::MAX;
         self.happen(number, Happening::Wake);
+    }
+
+    /// The clock by which a process measures leases runs at another rate.
+    pub(super) fn pace(&mut self, number: usize, factor: f64) {
+        let now = signed(self.now);
+        let actor = &mut self.actors[number];
+        actor.lease_clock = actor.lease_clock.paced(now, factor);
+        // What it waits for comes at another time.
+        actor.wake = Instant::MAX;
+        self.grant(number, &mut Vec::new());
     }
 
     /// A process goes on, and finds at once all that came meanwhile; its timers before or after.
@@ -183,7 +231,7 @@ impl World {
         found.map(|(_, _, id)| *id)
     }
 
-    /// A stamp of a process, in nanoseconds of the run.
+    /// A stamp of a process, in nanoseconds of the run by its own lease clock.
     fn stamp(&self, stamp: i64) -> i64 {
         stamp.saturating_sub(i64::try_from(self.origin).unwrap_or(i64::MAX))
     }

@@ -157,7 +157,7 @@ impl Dice for ClientDice {
     }
 
     fn hint(&mut self) -> u64 {
-        unreachable!("the clocks of its process say: see `LyingClaim`")
+        unreachable!("the wall clock of its process is the hint")
     }
 
     fn pause(&mut self, attempt: u32) -> Duration {

@@ -1,6 +1,6 @@
 //! Faults, carried out in virtual time: the same enum as on real masters.
 
-use redquorum_protocol::wire::{LAPSE_MS, line_of};
+use redquorum_protocol::wire::{LAPSE_MS, queue_of};
 
 use super::rules::{Harm as Ill, Rule};
 use super::server::Wall;
@@ -110,6 +110,9 @@ impl World {
             Harm::Client(ClientHarm::Clock { by, .. }) => {
                 actors.iter().for_each(|actor| self.actors[*actor].wall_ahead += by.nanos());
             }
+            Harm::Client(ClientHarm::Rate { factor, .. }) => {
+                actors.iter().for_each(|actor| self.pace(*actor, *factor));
+            }
         }
         self.struck(fault, self.now);
     }
@@ -139,6 +142,9 @@ impl World {
             }
             Harm::Client(ClientHarm::Clock { .. }) => {
                 actors.iter().for_each(|actor| self.actors[*actor].wall_ahead = 0);
+            }
+            Harm::Client(ClientHarm::Rate { .. }) => {
+                actors.iter().for_each(|actor| self.pace(*actor, 1.0));
             }
             Harm::Node(NodeHarm::Slow { .. }) | Harm::Net(_) => {
                 rules.into_iter().for_each(|rule| self.heal(rule));
@@ -247,13 +253,13 @@ impl World {
             value: text_of(token.as_bytes()),
             ttl_ms: Some((expires - wall) / 1_000_000),
         });
-        let lines = server.lines(wall).map(|key| Left {
-            key: text_of(&line_of(key)),
+        let queues = server.queues(wall).flat_map(|key| queue_of(key)).map(|key| Left {
+            key: text_of(&key),
             value: text_of(b""),
-            // At most, whoever asked last.
+            // At most, from the last look of a waiter.
             ttl_ms: Some(LAPSE_MS),
         });
-        Some(left.chain(lines).collect())
+        Some(left.chain(queues).collect())
     }
 
     /// The masters look for keys that have expired.

@@ -19,7 +19,7 @@ mod words;
 use std::sync::Arc;
 
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Call, Key, RunId, Token};
+use redquorum_protocol::{Answer, Key, RunId, Token};
 
 use crate::scenario::{Ahead, Persistence};
 use keys::{Keys, Stored};
@@ -117,7 +117,7 @@ impl Server {
         if self.wires.at(index).is_ended() {
             // Nothing stands before its end, and so this turn finds it. What was said to it in the same turn
             // is still to be written, and never is.
-            out.retain(|said| !matches!(said, Event::Freed(to, ..) if *to == connection));
+            out.retain(|said| !matches!(said, Event::Woken(to, ..) if *to == connection));
             return self.wires.remove(index);
         }
         let (closed, mut room) = self.wires.at(index).end();
@@ -132,39 +132,14 @@ impl Server {
                 }
                 Request::Hello => self.greet(id),
                 Request::Lock(Command::Hello) => Reply::Answer(Answer::Alive),
-                Request::Lock(Command::Subscribe { key }) => {
-                    self.wires.at(index).subscribe(key);
+                Request::Lock(Command::Subscribe { inbox }) => {
+                    self.wires.at(index).subscribe(inbox);
                     Reply::Answer(Answer::Alive)
                 }
-                Request::Lock(Command::Unsubscribe { key }) => {
-                    self.wires.at(index).unsubscribe(&key);
-                    Reply::Answer(Answer::Alive)
+                request => {
+                    let mut publish = |waiter| self.wires.publish(waiter, out);
+                    self.keys.execute(wall, request, &mut publish)
                 }
-                Request::Lock(Command::Delete { key, token, call }) if call != Call::Nobody => {
-                    let delete = Command::Delete { key: key.clone(), token, call };
-                    match self.keys.execute(wall, Request::Lock(delete)) {
-                        Reply::Answer(Answer::Deleted) => {
-                            let by_line = call == Call::Next;
-                            let next = by_line.then(|| self.keys.first(wall, &key)).flatten();
-                            let told = call >= Call::Everybody;
-                            match self.wires.call(&key, told.then_some(next), out) {
-                                0 => Reply::Answer(Answer::Deleted),
-                                listeners => Reply::Answer(Answer::Freed { listeners }),
-                            }
-                        }
-                        reply => reply,
-                    }
-                }
-                Request::Lock(Command::StepOut { key, ticket, call }) => {
-                    Reply::Answer(match self.keys.step_out(wall, &key, ticket, call) {
-                        Ok(next) => {
-                            self.wires.call(&key, next, out);
-                            Answer::Alive
-                        }
-                        Err(refusal) => refusal,
-                    })
-                }
-                request => self.keys.execute(wall, request),
             };
             if closed != Some(Close::Reset) {
                 out.push(Event::Reply(connection, reply));
@@ -368,9 +343,9 @@ impl Server {
         self.keys.all().filter(|_| self.up)
     }
 
-    /// The keys of the resources in whose lines somebody stands.
-    pub fn lines(&self, wall: Wall) -> impl Iterator<Item = &Key> {
-        self.keys.lines(wall).filter(|_| self.up)
+    /// The keys of the resources that have waiters.
+    pub fn queues(&self, wall: Wall) -> impl Iterator<Item = &Key> {
+        self.keys.queues(wall).filter(|_| self.up)
     }
 }
 

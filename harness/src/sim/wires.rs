@@ -11,16 +11,16 @@
 
 use std::collections::VecDeque;
 
+use redquorum_protocol::Ticket;
 use redquorum_protocol::wire::{Command, Greeting};
-use redquorum_protocol::{Key, Ticket};
 
 use super::rules::{Fate, Harm};
 use super::server::{self, Connection};
 use super::world::{Instant, What, World};
+use crate::client_machine::Happening;
 use crate::director::Input;
 use crate::history::{Act, Event, Outcome};
 use crate::sabotage::Lie;
-use crate::sabotage::process::Happening;
 use crate::scenario::{Class, Side};
 use words::{answer_of, class_of, outcome, size_of};
 
@@ -283,9 +283,9 @@ impl World {
                         self.replied(*id, reply);
                     }
                 }
-                server::Event::Freed(connection, key, next) => {
+                server::Event::Woken(connection, ticket) => {
                     if let Some(id) = self.masters[node].wires.get(&connection) {
-                        self.freed(*id, key, next);
+                        self.woken(*id, ticket);
                     }
                 }
                 server::Event::Dropped(connection) => {
@@ -313,8 +313,8 @@ impl World {
         self.pass_down(id, Reply { to, reply, result });
     }
 
-    /// The master says unasked that a resource became free.
-    fn freed(&mut self, id: WireId, key: Key, next: Option<Ticket>) {
+    /// The master wakes a waiter.
+    fn woken(&mut self, id: WireId, ticket: Ticket) {
         let to = Pending {
             number: 0,
             class: Class::WakeUp,
@@ -322,7 +322,7 @@ impl World {
             sent: self.now,
             duplicate: false,
         };
-        let reply = server::Reply::Freed(key, next);
+        let reply = server::Reply::Woken(ticket);
         self.pass_down(id, Reply { to, reply, result: Outcome::Done });
     }
 
@@ -382,7 +382,7 @@ impl World {
                 let greeting = Greeting { client_id, run_id, boot, durable };
                 Happening::Connected { node, epoch, greeting }
             }
-            server::Reply::Freed(key, next) => Happening::Freed { node, epoch, key, next },
+            server::Reply::Woken(ticket) => Happening::Woken { node, epoch, ticket },
             other => Happening::Answered { node, epoch, answer: answer_of(other) },
         };
         self.record(id, to, result, Some(self.now));

@@ -9,11 +9,11 @@ use super::queue::Queue;
 use super::rules::Rules;
 use super::server::{self, Connection, Server};
 use super::wires::{Texts, WireId, Wires};
+use crate::client_machine::{Happening, Honest, Process, Wish};
 use crate::director::{Director, Input, Order};
 use crate::history::Ns;
 use crate::name::Name;
 use crate::sabotage::Lie;
-use crate::sabotage::process::{Happening, Process, Wish};
 use crate::scenario::Scenario;
 use crate::talk::Request;
 use crate::wall::WallClock;
@@ -93,7 +93,7 @@ pub(super) struct Master {
 #[derive(Clone, Debug)]
 pub(super) struct Actor {
     pub(super) name: Name,
-    pub(super) process: Process,
+    pub(super) process: AnyProcess,
     /// The master at the other end of each of its links: two may lead to one.
     pub(super) nodes: Arc<[usize]>,
     /// The wires that it has not closed: link, epoch, number.
@@ -107,11 +107,20 @@ pub(super) struct Actor {
     pub(super) inbox: VecDeque<Happening>,
     /// How far its wall clock is ahead.
     pub(super) wall_ahead: i64,
+    /// The clock by which it measures leases.
+    pub(super) lease_clock: WallClock,
     /// Since when its machine is suspended, and for how long it was, all together.
     pub(super) suspended_at: Option<Instant>,
     pub(super) suspended: u64,
     /// When it is to be woken next, as entered.
     pub(super) wake: Instant,
+}
+
+/// A client process, honest or not.
+#[derive(Clone, Debug)]
+pub(super) enum AnyProcess {
+    Honest(Process<Honest>),
+    Mutant(Process<Lie>),
 }
 
 /// The chance of each link, of a process to the masters that it knows.

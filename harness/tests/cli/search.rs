@@ -38,6 +38,17 @@ fn a_lie_is_found_and_the_file_can_be_run() {
 }
 
 #[test]
+fn a_find_that_blames_the_guard_of_the_only_client_can_be_run() {
+    let folder = folder("search-guard");
+    let words = ["search", "--outside", "--seed", "2443841125", "--runs", "1", "--out", "out"];
+    let (code, stdout, stderr) = ask(&folder, &words);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+    let file = "out/found/liveness-max-ttl.toml";
+    let (code, stdout, stderr) = ask(&folder, &["run", file, "--backend", "sim", "--seed", "0"]);
+    assert_eq!(code, 0, "{stdout}{stderr}");
+}
+
+#[test]
 fn a_program_reads_a_line_for_each_find() {
     let folder = folder("search-json");
     let words = ["search", "--outside", "--runs", "100", "--seed", "250", "--format", "json"];

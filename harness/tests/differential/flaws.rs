@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::{Close, Connection, Event, Reply, Request, Server, Wall};
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Answer, Call, Holder, Key, Spot};
+use redquorum_protocol::{Answer, Call, Holder, Key, Spot, Ticket, Waiter};
 
 use crate::model::{Master, right};
+use crate::plan::{INBOXES, waiter_of};
 use crate::run::Record;
 
 const MS: Wall = 1_000_000;
@@ -30,27 +31,39 @@ enum Flaw {
     PowerLossTakesNothing,
     /// `CLIENT KILL` only says that it did.
     KillSpares,
-    /// Listeners are told also where they are only to be counted.
-    CountingCalls,
-    /// Nobody is told, listeners are only counted.
-    CallsAreCounts,
-    /// Who listens no more is told, and counted.
-    ListensForEver,
-    /// Who deletes is not told, though it listens.
+    /// A waiter is woken also where waiters are only to be counted.
+    CountingWakes,
+    /// No waiter is woken, they are only counted.
+    WakesAreCounts,
+    /// A waiter for which no connection is subscribed keeps its position.
+    KeepsUnreachable,
+    /// A connection that wakes its own waiter is not told.
     DeafToItself,
-    /// Who deletes is told behind its answer.
+    /// It is told behind the answer.
     TellsBehindAnswer,
-    /// Listeners are not told who is first in the line.
-    NamesNobody,
-    /// Who leaves a line tells nobody.
+    /// The message names the waiter that asked last, not the first in the queue.
+    NamesLast,
+    /// A waiter that was woken keeps its position for as long as if it had asked again.
+    KeepsWoken,
+    /// A waiter that leaves wakes no other.
     LeavesInSilence,
-    /// Who leaves a line keeps its place.
-    KeepsPlaces,
-    /// Nobody gets a number behind those of the others.
+    /// A waiter that leaves keeps its position.
+    LeavesNot,
+    /// A waiter that leaves with a key keeps its position.
+    LeavesNotWithKey,
+    /// A waiter that leaves with a key is counted.
+    CountsLeaver,
+    /// All waiters get the same position.
     AllAtOne,
+    /// A position that another master gave comes before the last waiter.
+    NotBehindLast,
+    /// A look at a free resource wakes no waiter.
+    LooksInSilence,
+    /// A look wakes the first waiter also where the one that looks need not be first.
+    LooksAlwaysWake,
 }
 
-const ALL: [Flaw; 17] = [
+const ALL: [Flaw; 23] = [
     Flaw::ExpiryOffByOne,
     Flaw::RestartRemembers,
     Flaw::RepeatRenews,
@@ -59,16 +72,25 @@ const ALL: [Flaw; 17] = [
     Flaw::TtlRoundedUp,
     Flaw::PowerLossTakesNothing,
     Flaw::KillSpares,
-    Flaw::CountingCalls,
-    Flaw::CallsAreCounts,
-    Flaw::ListensForEver,
+    Flaw::CountingWakes,
+    Flaw::WakesAreCounts,
+    Flaw::KeepsUnreachable,
     Flaw::DeafToItself,
     Flaw::TellsBehindAnswer,
-    Flaw::NamesNobody,
+    Flaw::NamesLast,
+    Flaw::KeepsWoken,
     Flaw::LeavesInSilence,
-    Flaw::KeepsPlaces,
+    Flaw::LeavesNot,
+    Flaw::LeavesNotWithKey,
+    Flaw::CountsLeaver,
     Flaw::AllAtOne,
+    Flaw::NotBehindLast,
+    Flaw::LooksInSilence,
+    Flaw::LooksAlwaysWake,
 ];
+
+/// A waiter that is in no queue.
+const STRANGER: Waiter = Waiter { inbox: 0x77, ticket: Ticket::new(77) };
 
 struct Flawed {
     server: Server,
@@ -79,6 +101,8 @@ struct Flawed {
     held: BTreeMap<Connection, Vec<Request>>,
     /// [`Flaw::ExpiryIgnoresClock`]: the first instant, and how many looks there were since.
     looks: Option<(Wall, u64)>,
+    /// [`Flaw::NamesLast`]: the ticket of the waiter that asked last.
+    last: Ticket,
 }
 
 /// Every flaw makes a difference that is seen.
@@ -92,7 +116,8 @@ pub(crate) fn all_noticed(record: &Record) {
         let remembers = flaw == Flaw::RestartRemembers;
         let server = right(if remembers { Persistence::AofAlways } else { record.persistence });
         let (asked, held) = Default::default();
-        match record.judge(Flawed { server, flaw, asked, held, looks: None }) {
+        let last = STRANGER.ticket;
+        match record.judge(Flawed { server, flaw, asked, held, looks: None, last }) {
             Ok(()) => panic!("{flaw:?} was not noticed within {} replies", record.replies()),
             Err(difference) => {
                 println!("{flaw:?}: after {} replies", record.replies_until(difference.step));
@@ -105,21 +130,33 @@ impl Flawed {
     fn misunderstood(&self, request: Request) -> Request {
         let Request::Lock(command) = request else { return request };
         Request::Lock(match (self.flaw, command) {
-            (Flaw::KillSpares, Command::Kill { .. })
-            | (Flaw::ListensForEver, Command::Unsubscribe { .. }) => Command::Ping,
-            (Flaw::CountingCalls, Command::Delete { key, token, call: Call::Counted }) => {
-                Command::Delete { key, token, call: Call::Everybody }
+            (Flaw::KillSpares, Command::Kill { .. }) => Command::Probe,
+            (Flaw::CountingWakes, Command::Delete { key, token, call: Call::Counted, leave }) => {
+                Command::Delete { key, token, call: Call::Next, leave }
             }
-            (
-                Flaw::CallsAreCounts,
-                Command::Delete { key, token, call: Call::Everybody | Call::Next },
-            ) => Command::Delete { key, token, call: Call::Counted },
-            (Flaw::LeavesInSilence, Command::StepOut { key, ticket, .. }) => {
-                Command::StepOut { key, ticket, call: false }
+            (Flaw::WakesAreCounts, Command::Delete { key, token, call: Call::Next, leave }) => {
+                Command::Delete { key, token, call: Call::Counted, leave }
             }
-            (Flaw::KeepsPlaces, Command::StepOut { .. }) => Command::Ping,
-            (Flaw::AllAtOne, Command::Stand { key, ticket, number: Spot::Last }) => {
-                Command::Stand { key, ticket, number: Spot::At(1) }
+            (Flaw::LeavesInSilence, Command::StepOut { key, waiter, .. }) => {
+                Command::StepOut { key, waiter, call: false }
+            }
+            (Flaw::LeavesNot, Command::StepOut { key, call, .. }) => {
+                Command::StepOut { key, waiter: STRANGER, call }
+            }
+            (Flaw::LeavesNotWithKey, Command::Delete { key, token, call, leave: Some(_) }) => {
+                Command::Delete { key, token, call, leave: Some(STRANGER) }
+            }
+            (Flaw::AllAtOne, Command::Stand { key, waiter, spot: Spot::Last }) => {
+                Command::Stand { key, waiter, spot: Spot::At(1) }
+            }
+            (Flaw::NotBehindLast, Command::Stand { key, waiter, spot: Spot::NotBefore(at) }) => {
+                Command::Stand { key, waiter, spot: Spot::At(at) }
+            }
+            (Flaw::LooksInSilence, Command::Stand { key, waiter, spot: Spot::Last }) => {
+                Command::Stand { key, waiter, spot: Spot::Any }
+            }
+            (Flaw::LooksAlwaysWake, Command::Stand { key, waiter, spot: Spot::Any }) => {
+                Command::Stand { key, waiter, spot: Spot::Last }
             }
             (_, command) => command,
         })
@@ -128,9 +165,9 @@ impl Flawed {
     /// What one tells itself stands before its answer.
     fn tell_itself(&self, out: &mut Vec<Event>) {
         let mut from = 0;
-        while let Some(index) = out[from..].iter().position(|it| matches!(it, Event::Freed(..))) {
+        while let Some(index) = out[from..].iter().position(|it| matches!(it, Event::Woken(..))) {
             let index = from + index;
-            let Event::Freed(told, ..) = out[index] else { unreachable!("it is one") };
+            let Event::Woken(told, _) = out[index] else { unreachable!("it is one") };
             let answer = |it: &Event| matches!(it, Event::Reply(..));
             let next = out[index..].iter().position(answer).map(|next| index + next);
             from = index + 1;
@@ -153,8 +190,25 @@ impl Flawed {
         let holder = self.server.keys().find(|(it, ..)| *it == key).map(|(_, token, _)| token);
         let Some(token) = holder else { return };
         let keep = Command::Keep { key: key.clone(), token, ttl_ms, repair: false, fence: None };
-        self.server.deliver(ghost, Request::Lock(keep));
+        self.haunt(wall, ghost, keep);
+    }
+
+    fn haunt(&mut self, wall: Wall, ghost: Connection, command: Command) {
+        self.server.deliver(ghost, Request::Lock(command));
         self.server.serve(wall, ghost, &mut Vec::new());
+    }
+
+    /// A connection that is subscribed for all inboxes while others are served.
+    fn subscribed(&mut self, wall: Wall) -> Option<Connection> {
+        let runs = self.server.is_up() && !self.server.is_paused();
+        if self.flaw != Flaw::KeepsUnreachable || !runs {
+            return None;
+        }
+        let ghost = self.server.connect()?;
+        for inbox in INBOXES.into_iter().chain([waiter_of(Ticket::new(4)).inbox]) {
+            self.haunt(wall, ghost, Command::Subscribe { inbox });
+        }
+        Some(ghost)
     }
 }
 
@@ -165,6 +219,9 @@ impl Master for Flawed {
 
     fn deliver(&mut self, connection: Connection, request: Request) {
         self.asked.entry(connection).or_default().push_back(request.clone());
+        if let Request::Lock(Command::Stand { waiter, .. }) = &request {
+            self.last = waiter.ticket;
+        }
         if self.flaw == Flaw::SetLostWithClient && self.server.is_paused() {
             return self.held.entry(connection).or_default().push(request);
         }
@@ -196,37 +253,80 @@ impl Master for Flawed {
             }
         }
         let from = out.len();
+        let everywhere = self.subscribed(wall);
         self.server.turn(wall, connections, out);
-        self.tell_itself(out);
-        if self.flaw == Flaw::NamesNobody {
-            let names = out[from..].iter_mut().filter_map(|event| match event {
-                Event::Freed(_, _, next) => Some(next),
-                _ => None,
-            });
-            names.for_each(|next| *next = None);
+        if let Some(ghost) = everywhere {
+            out.retain(|event| !matches!(event, Event::Woken(of, _) if *of == ghost));
+            self.server.close(ghost, Close::Fin);
         }
-        let mut refused = Vec::new();
+        self.tell_itself(out);
+        let (mut refused, mut waking, mut woken) = (Vec::new(), Vec::new(), Vec::new());
         for event in &mut out[from..] {
-            let Event::Reply(of, reply) = event else { continue };
+            let (of, reply) = match event {
+                Event::Reply(of, reply) => (of, reply),
+                Event::Woken(_, ticket) => {
+                    waking.push(*ticket);
+                    if self.flaw == Flaw::NamesLast {
+                        *ticket = self.last;
+                    }
+                    continue;
+                }
+                Event::Dropped(_) => continue,
+            };
             let asked = self.asked.get_mut(of).and_then(VecDeque::pop_front);
-            if let Some(Request::Lock(Command::Set { key, ttl_ms, .. })) = asked
-                && *reply == Reply::Answer(Answer::Taken(Holder::NotAsked))
-            {
-                refused.push((key, ttl_ms));
+            match asked {
+                Some(Request::Lock(Command::Set { key, ttl_ms, .. }))
+                    if *reply == Reply::Answer(Answer::Taken(Holder::NotAsked)) =>
+                {
+                    refused.push((key, ttl_ms));
+                }
+                Some(Request::Lock(
+                    Command::Delete { key, leave: None, .. }
+                    | Command::Stand { key, .. }
+                    | Command::StepOut { key, .. },
+                )) => {
+                    // What follows in this turn may change the queue again.
+                    woken.retain(|(other, _)| *other != key);
+                    woken.extend(waking.drain(..).map(|ticket| (key.clone(), waiter_of(ticket))));
+                }
+                Some(Request::Lock(Command::Delete { key, leave: Some(_), .. })) => {
+                    if self.flaw == Flaw::CountsLeaver {
+                        let count = match reply {
+                            Reply::Answer(Answer::Deleted) => Some(0),
+                            Reply::Answer(Answer::Freed { listeners }) => Some(*listeners),
+                            _ => None,
+                        };
+                        if let Some(count) = count {
+                            *reply = Reply::Answer(Answer::Freed { listeners: count + 1 });
+                        }
+                    }
+                    woken.retain(|(other, _)| *other != key);
+                }
+                _ => {}
             }
+            waking.clear();
             if self.flaw == Flaw::TtlRoundedUp && !wall.is_multiple_of(MS) {
                 match reply {
                     Reply::Pttl(left) if *left >= 0 => *left += 1,
-                    Reply::Answer(Answer::Taken(Holder::Lease { left_ms, .. })) => *left_ms += 1,
+                    Reply::Answer(
+                        Answer::Taken(Holder::Lease { left_ms, .. })
+                        | Answer::Place { holder: Some(Holder::Lease { left_ms, .. }), .. },
+                    ) => *left_ms += 1,
                     _ => {}
                 }
             }
         }
-        if self.flaw == Flaw::RepeatRenews
+        if matches!(self.flaw, Flaw::RepeatRenews | Flaw::KeepsWoken)
             && let Some(ghost) = self.server.connect()
         {
-            for (key, ttl_ms) in refused {
-                self.renew(wall, &key, ttl_ms, ghost);
+            if self.flaw == Flaw::RepeatRenews {
+                for (key, ttl_ms) in refused {
+                    self.renew(wall, &key, ttl_ms, ghost);
+                }
+            } else {
+                for (key, waiter) in woken {
+                    self.haunt(wall, ghost, Command::Stand { key, waiter, spot: Spot::Any });
+                }
             }
             self.server.close(ghost, Close::Fin);
         }

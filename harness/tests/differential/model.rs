@@ -191,7 +191,7 @@ impl<M: Master> Model<M> {
     fn hear(&mut self, events: &[Event], heard: &mut Vec<Heard>) {
         for event in events {
             let (Event::Reply(connection, _)
-            | Event::Freed(connection, ..)
+            | Event::Woken(connection, _)
             | Event::Dropped(connection)) = event;
             let of = |line: &Line| line.connection == *connection;
             let index = self.open.iter().position(of).expect("an event of an open connection");
@@ -205,9 +205,7 @@ impl<M: Master> Model<M> {
                 heard.len() - 1
             });
             match event {
-                Event::Freed(_, key, next) => {
-                    heard[at].replies.push(Reply::Freed(key.clone(), *next));
-                }
+                Event::Woken(_, ticket) => heard[at].replies.push(Reply::Woken(*ticket)),
                 Event::Dropped(_) => {
                     heard[at].dropped = true;
                     line.slot = None;

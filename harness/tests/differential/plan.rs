@@ -7,10 +7,12 @@ use redquorum_harness::sabotage::Laxity;
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::Request;
 use redquorum_protocol::wire::Command;
-use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Spot, Ticket, Token};
+use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Spot, Ticket, Token, Waiter};
 
-/// Where tickets want to stand.
-const SPOTS: [Spot; 7] = [
+/// Where waiters want to be.
+const SPOTS: [Spot; 9] = [
+    Spot::Any,
+    Spot::Any,
     Spot::Last,
     Spot::Last,
     Spot::Last,
@@ -19,6 +21,27 @@ const SPOTS: [Spot; 7] = [
     Spot::At(1),
     Spot::At(3),
 ];
+
+/// The inboxes that connections subscribe for.
+pub(crate) const INBOXES: [u64; 2] = [1, u64::MAX];
+
+/// The waiters: inbox and ticket. Few, so that they meet; no two have the same ticket.
+const WAITERS: [(u64, u64); 7] = [
+    (0, 1),
+    (0, 9),
+    (INBOXES[0], 2),
+    (INBOXES[0], 10),
+    (INBOXES[1], 3),
+    (INBOXES[1], MAX_NUMBER),
+    (0x1f, 4), // No connection ever subscribes for it.
+];
+
+/// The waiter with this ticket.
+pub(crate) fn waiter_of(ticket: Ticket) -> Waiter {
+    let (inbox, _) =
+        WAITERS.into_iter().find(|(_, of)| Ticket::new(*of) == ticket).expect("it is one");
+    Waiter { inbox, ticket }
+}
 
 /// Connections that are used at the same time.
 pub(crate) const SLOTS: usize = 4;
@@ -132,25 +155,14 @@ fn lax(command: Command) -> Request {
 }
 
 fn call(random: &mut Random) -> Call {
-    random.of(&[
-        Call::Nobody,
-        Call::Counted,
-        Call::Everybody,
-        Call::Everybody,
-        Call::Next,
-        Call::Next,
-    ])
+    random.of(&[Call::Nobody, Call::Counted, Call::Counted, Call::Next, Call::Next, Call::Next])
 }
 
 /// What only a listener says. Each time with its greeting, so that any step can be left out: without it
 /// a connection that listens could say nothing else.
 fn listening(random: &mut Random) -> [Ask; 2] {
-    let key = key(random.below(KEYS));
-    let command = match random.below(3) {
-        0 => Command::Unsubscribe { key },
-        _ => Command::Subscribe { key },
-    };
-    [Command::Hello, command].map(|command| Ask::Say(Request::Lock(command)))
+    let subscribe = Command::Subscribe { inbox: random.of(&INBOXES) };
+    [Command::Hello, subscribe].map(|command| Ask::Say(Request::Lock(command)))
 }
 
 fn ask(random: &mut Random, slot: usize) -> Ask {
@@ -169,22 +181,26 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
             };
             Ask::Say(lax(Command::Certify { key, token, fence }))
         }
-        340..450 => lock(Command::Delete { key, token: token(random), call: call(random) }),
-        450..500 => lock(guards(random, key)),
-        500..600 => lock(waits(random, key)),
-        600..650 => lock(Command::Keep {
+        340..450 => {
+            let (token, call) = (token(random), call(random));
+            let leave = (random.below(3) == 0).then(|| waiter(random));
+            lock(Command::Delete { key, token, call, leave })
+        }
+        450..490 => lock(guards(random, key)),
+        490..650 => lock(waits(random, key)),
+        650..690 => lock(Command::Keep {
             key,
             token: token(random),
             ttl_ms: ttl(random),
             repair: random.below(3) == 0,
             fence: fence(random),
         }),
-        650..760 => Ask::Say(Request::Get(key)),
-        760..885 => Ask::Say(Request::Pttl(key)),
+        690..780 => Ask::Say(Request::Get(key)),
+        780..885 => Ask::Say(Request::Pttl(key)),
         885..890 => Ask::Say(Request::Del(key)),
         890..900 => Ask::Say(Request::PExpire(key, random.of(&[1, 20, 10_000]))),
         900..930 => Ask::Say(Request::Time),
-        930..945 => lock(Command::Ping),
+        930..945 => lock(Command::Probe),
         945..955 => Ask::Say(Request::FlushAll),
         955..960 => Ask::Say(Request::ScriptFlush),
         960..975 => {
@@ -196,12 +212,16 @@ fn ask(random: &mut Random, slot: usize) -> Ask {
     }
 }
 
-/// What those say who stand in line: few of them, so that they meet.
+fn waiter(random: &mut Random) -> Waiter {
+    let (inbox, ticket) = random.of(&WAITERS);
+    Waiter { inbox, ticket: Ticket::new(ticket) }
+}
+
 fn waits(random: &mut Random, key: Key) -> Command {
-    let ticket = Ticket::new(random.of(&[1, 2, 9, 10, MAX_NUMBER]));
+    let waiter = waiter(random);
     match random.below(10) {
-        0..7 => Command::Stand { key, ticket, number: random.of(&SPOTS) },
-        _ => Command::StepOut { key, ticket, call: random.below(2) == 0 },
+        0..7 => Command::Stand { key, waiter, spot: random.of(&SPOTS) },
+        _ => Command::StepOut { key, waiter, call: random.below(2) == 0 },
     }
 }
 
@@ -226,7 +246,9 @@ fn guards(random: &mut Random, key: Key) -> Command {
     }
 }
 
-fn asks(random: &mut Random, slot: usize) -> Vec<Ask> {
+/// What Redis reads at once is 16 KB, which all that is written at once has to fit in: what is behind that is executed
+/// after what others have written. A handshake is half of it, and a new connection begins with one.
+fn asks(random: &mut Random, slot: usize, is_paused: bool) -> Vec<Ask> {
     let count = random.of(&[1, 1, 1, 2, 3, 8]);
     let mut asks = Vec::new();
     for _ in 0..count {
@@ -236,14 +258,21 @@ fn asks(random: &mut Random, slot: usize) -> Vec<Ask> {
             asks.push(ask(random, slot));
         }
     }
+    let is_long =
+        |ask: &&mut Ask| matches!(ask, Ask::Say(Request::Hello | Request::Lock(Command::Load(_))));
+    for long in asks.iter_mut().filter(is_long).skip(usize::from(!is_paused)) {
+        *long = Ask::Say(Request::Time);
+    }
     asks
 }
 
-/// Nanoseconds: mostly so small that keys are met in their last milliseconds.
+/// Nanoseconds: mostly so small that keys are met in their last milliseconds; or what a waiter's position lasts,
+/// and the parts of that which make a difference.
 fn change(random: &mut Random) -> i64 {
     let size = match random.below(10) {
         0..6 => random.of(&[MS / 10, MS / 2, MS - 1, MS, MS + 1, 2 * MS, 4 * MS]),
-        6..9 => random.of(&[15 * MS, 990 * MS, 1000 * MS, 1010 * MS, 3000 * MS, 4990 * MS]),
+        6..8 => random.of(&[15 * MS, 990 * MS, 1000 * MS, 1010 * MS, 3000 * MS, 4990 * MS]),
+        8 => random.of(&[1000 * MS, 3000 * MS, 5000 * MS, 12_000 * MS, 15_000 * MS]),
         _ => random.of(&[9_999 * MS, 61_000 * MS, 3_600_000 * MS, 86_400_001 * MS]),
     };
     if random.below(3) == 0 { -size } else { size }
@@ -264,12 +293,12 @@ pub(crate) fn plan(seed: u64, steps: usize, persistence: Persistence) -> Vec<Ste
         plan.push(match random.below(1000) {
             0..620 => {
                 let slot = random.below(SLOTS);
-                Step::Say(slot, asks(&mut random, slot))
+                Step::Say(slot, asks(&mut random, slot, paused.is_some()))
             }
             620..700 => {
                 let how = random.of(&[Leave::Half, Leave::Whole, Leave::Reset]);
                 let slot = random.below(SLOTS);
-                Step::Leave(slot, asks(&mut random, slot), how)
+                Step::Leave(slot, asks(&mut random, slot, paused.is_some()), how)
             }
             700..910 => Step::Clock(change(&mut random)),
             910..920 => Step::Run(random.of(&[0.5, 1.0, 1.01, 20.0])),

@@ -172,7 +172,7 @@ impl Real {
         for ((_, slot, socket), heard) in self.open.iter_mut().zip(&mut heard) {
             while !heard.dropped {
                 match socket.overhear() {
-                    Ok(Some(freed)) => heard.replies.push(freed),
+                    Ok(Some(woken)) => heard.replies.push(woken),
                     Ok(None) => break,
                     Err(_) => heard.dropped = true,
                 }
@@ -225,22 +225,25 @@ impl Real {
         self.admin(&format!("CONFIG SET maxmemory {}", u8::from(short)));
     }
 
-    /// Lets Redis look for expired keys once. A key in another database, expired when it is
-    /// written, tells when it has.
+    /// Lets Redis look for expired keys. A key in another database, expired when it is written, tells when it has.
+    /// While it rehashes, Redis may look at some keys twice and miss others, so it looks several times.
     fn expire(&self) {
         let canary = format!("SET canary x PXAT {}", self.wall() / 1_000_000 - 1);
         let mut other = Talk::connect(self.port());
         other.ask("SELECT 1");
-        self.set_memory(false);
-        assert_eq!(other.ask(&canary), "+OK");
-        self.set_memory(self.short);
-        self.admin("DEBUG SET-ACTIVE-EXPIRE 1");
-        let began = Instant::now();
-        while other.ask("DBSIZE") != ":0" {
-            assert!(began.elapsed() < Duration::from_secs(20), "Redis looks for no expired keys");
-            sleep(Duration::from_micros(500));
+        for _ in 0..4 {
+            self.set_memory(false);
+            assert_eq!(other.ask(&canary), "+OK");
+            self.set_memory(self.short);
+            self.admin("DEBUG SET-ACTIVE-EXPIRE 1");
+            let began = Instant::now();
+            while other.ask("DBSIZE") != ":0" {
+                let patience = Duration::from_secs(20);
+                assert!(began.elapsed() < patience, "Redis looks for no expired keys");
+                sleep(Duration::from_micros(500));
+            }
+            self.admin("DEBUG SET-ACTIVE-EXPIRE 0");
         }
-        self.admin("DEBUG SET-ACTIVE-EXPIRE 0");
     }
 
     fn file(&self) -> Option<PathBuf> {

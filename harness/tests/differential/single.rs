@@ -7,7 +7,7 @@ use std::time::Duration;
 use redquorum_harness::scenario::Persistence;
 use redquorum_harness::sim::server::{Close, Event, Reply, Request, Server};
 use redquorum_protocol::wire::{Command, KEEP};
-use redquorum_protocol::{Answer, Call, Cause, Key, Spot, Ticket, Token};
+use redquorum_protocol::{Answer, Call, Cause, Key, Spot, Ticket, Token, Waiter};
 use redquorum_rig::trials::{Case, with_masters};
 use redquorum_rig::{ClockChange, Masters};
 
@@ -20,11 +20,13 @@ pub(crate) fn all() -> Vec<Case> {
         with_masters("of_a_long_queue_a_reset_leaves_one_read", one_read),
         with_masters("while_it_loads_the_same_is_refused", loading),
         with_masters("a_replica_has_absolute_expiry_and_no_scripts", replica),
-        with_masters("who_has_closed_its_end_listens_until_that_is_read", ends),
-        with_masters("who_deletes_hears_itself_before_the_answer", itself),
+        with_masters("a_connection_that_is_closed_is_subscribed_until_that_is_read", ends),
+        with_masters("a_connection_that_wakes_itself_is_told_before_the_answer", itself),
         with_masters("an_id_of_an_earlier_run_may_be_anyones", ids),
     ]
 }
+
+const WAITER: Waiter = Waiter { inbox: 7, ticket: Ticket::new(1) };
 
 const TOKEN: Token = Token::new([7; 20]);
 
@@ -122,15 +124,19 @@ fn loading() {
     let ear = server.connect().unwrap();
     let requests = [
         Request::Lock(Command::Hello),
-        Request::Lock(Command::Subscribe { key: key(0) }),
-        Request::Lock(Command::Unsubscribe { key: key(0) }),
+        Request::Lock(Command::Subscribe { inbox: WAITER.inbox }),
         set(key(0), 10),
-        Request::Lock(Command::Delete { key: key(0), token, call: Call::Everybody }),
-        Request::Lock(Command::Delete { key: key(0), token, call: Call::Nobody }),
+        Request::Lock(Command::Delete {
+            key: key(0),
+            token,
+            call: Call::Next,
+            leave: Some(WAITER),
+        }),
+        Request::Lock(Command::Delete { key: key(0), token, call: Call::Nobody, leave: None }),
         Request::Lock(Command::Keep { key: key(0), token, ttl_ms: 10, repair: true, fence: None }),
-        Request::Lock(Command::Stand { key: key(0), ticket: Ticket::new(1), number: Spot::Last }),
-        Request::Lock(Command::StepOut { key: key(0), ticket: Ticket::new(1), call: true }),
-        Request::Lock(Command::Ping),
+        stand(Spot::Last),
+        Request::Lock(Command::StepOut { key: key(0), waiter: WAITER, call: true }),
+        Request::Lock(Command::Probe),
         Request::Lock(Command::Load(KEEP)),
         Request::Lock(Command::Kill { client_id: u64::MAX >> 1 }),
         Request::Get(key(0)),
@@ -144,10 +150,7 @@ fn loading() {
     }
     for request in requests {
         // One that listens is greeted no more.
-        let listens = matches!(
-            request,
-            Request::Lock(Command::Hello | Command::Subscribe { .. } | Command::Unsubscribe { .. })
-        );
+        let listens = matches!(request, Request::Lock(Command::Hello | Command::Subscribe { .. }));
         let (socket, connection) =
             if listens { (&mut ears, ear) } else { (&mut socket, connection) };
         socket.write(vec![request.clone()]);
@@ -205,30 +208,38 @@ fn lock(command: Command) -> Request {
 }
 
 fn listen() -> Vec<Request> {
-    vec![lock(Command::Hello), lock(Command::Subscribe { key: key(0) })]
+    vec![lock(Command::Hello), lock(Command::Subscribe { inbox: WAITER.inbox })]
 }
 
 fn delete() -> Request {
-    lock(Command::Delete { key: key(0), token: TOKEN, call: Call::Everybody })
+    lock(Command::Delete { key: key(0), token: TOKEN, call: Call::Next, leave: None })
 }
 
-/// One that listens and one that deletes are with a master that is paused; the first closes its end,
-/// behind a command or behind nothing, before the other deletes or after.
+fn stand(spot: Spot) -> Request {
+    lock(Command::Stand { key: key(0), waiter: WAITER, spot })
+}
+
+/// One connection that is subscribed and one that deletes are with a master that is paused; the first is closed,
+/// behind a command or behind nothing, before the other deletes or after. A waiter that cannot be woken is dropped.
 fn ends() {
-    let masters = Masters::builder().count(1).config("protected-mode", "no").start().unwrap();
+    let masters = Masters::builder().count(1).clocks().config("protected-mode", "no");
+    let masters = masters.start().unwrap();
     for (behind, first, listeners) in [(1, true, 1), (1, false, 1), (0, true, 0), (0, false, 1)] {
         let mut ears = Socket::connect(masters.port(1)).unwrap();
         let mut deletes = Socket::connect(masters.port(1)).unwrap();
         greeting(&mut deletes);
         ears.write(listen());
         (0..2).for_each(|_| assert_eq!(reply(&mut ears), Reply::Answer(Answer::Alive)));
-        deletes.write(vec![set(key(0), 60_000)]);
+        deletes.write(vec![set(key(0), 60_000), stand(Spot::Last)]);
         assert_eq!(reply(&mut deletes), Reply::Answer(Answer::Created));
+        assert!(matches!(reply(&mut deletes), Reply::Answer(Answer::Place { ahead: 0, .. })));
+        // A waiter that has just asked would be kept.
+        masters.set_clock(1, ClockChange::forward(Duration::from_secs(2))).unwrap();
         // So that neither is still in the turn that comes first.
         Talk::connect(masters.port(1)).ask("PING");
         masters.pause(1).unwrap();
         let leave = |mut ears: Socket| {
-            ears.write(vec![lock(Command::Ping); behind]);
+            ears.write(vec![lock(Command::Probe); behind]);
             ears.close(Leave::Half).unwrap()
         };
         let mut left = if first {
@@ -247,23 +258,22 @@ fn ends() {
         let [ear, deleter] = [(); 2].map(|()| server.connect().unwrap());
         server.deliver(deleter, Request::Hello);
         server.deliver(deleter, set(key(0), 60_000));
+        server.deliver(deleter, stand(Spot::Last));
         listen().into_iter().for_each(|request| server.deliver(ear, request));
         server.turn(0, &[ear, deleter], &mut Vec::new());
         server.pause();
-        (0..behind).for_each(|_| server.deliver(ear, lock(Command::Ping)));
+        (0..behind).for_each(|_| server.deliver(ear, lock(Command::Probe)));
         server.close(ear, Close::Fin);
         server.deliver(deleter, delete());
         server.resume();
         assert_eq!(server.waiting().collect::<Vec<_>>(), [ear, deleter]);
         let (mut out, turn) = (Vec::new(), if first { [ear, deleter] } else { [deleter, ear] });
-        server.turn(0, &turn, &mut out);
+        server.turn(2_000_000_000, &turn, &mut out);
         assert!(!server.knows(ear) && server.waiting().next().is_none());
         let on = |of| {
             let said = out.iter().filter_map(move |event| match event {
                 Event::Reply(it, reply) => (*it == of).then(|| reply.clone()),
-                Event::Freed(it, key, next) => {
-                    (*it == of).then(|| Reply::Freed(key.clone(), *next))
-                }
+                Event::Woken(it, ticket) => (*it == of).then_some(Reply::Woken(*ticket)),
                 Event::Dropped(_) => None,
             });
             said.collect::<Vec<_>>()
@@ -283,7 +293,7 @@ fn until_it_ends(socket: &mut Socket) -> Vec<Reply> {
     }
     loop {
         match socket.overhear() {
-            Ok(Some(freed)) => heard.push(freed),
+            Ok(Some(woken)) => heard.push(woken),
             Ok(None) => sleep(Duration::from_millis(1)),
             Err(_) => return heard,
         }
@@ -295,9 +305,9 @@ fn itself() {
     let masters = Masters::start(1).unwrap();
     let mut socket = Socket::connect(masters.port(1)).unwrap();
     greeting(&mut socket);
-    let requests = [listen(), vec![set(key(0), 60_000), delete()]].concat();
+    let requests = [listen(), vec![stand(Spot::Last), set(key(0), 60_000), delete()]].concat();
     socket.write(requests.clone());
-    let real: Vec<Reply> = (0..5).map(|_| reply(&mut socket)).collect();
+    let real: Vec<Reply> = (0..6).map(|_| reply(&mut socket)).collect();
     let mut server = server();
     let connection = server.connect().unwrap();
     server.deliver(connection, Request::Hello);
@@ -309,14 +319,14 @@ fn itself() {
         .into_iter()
         .map(|event| match event {
             Event::Reply(_, reply) => reply,
-            Event::Freed(_, key, next) => Reply::Freed(key, next),
+            Event::Woken(_, ticket) => Reply::Woken(ticket),
             Event::Dropped(_) => panic!("it is dropped"),
         })
         .collect();
     assert_eq!(real, model);
     assert_eq!(
-        real[3..],
-        [Reply::Freed(key(0), None), Reply::Answer(Answer::Freed { listeners: 1 })]
+        real[4..],
+        [Reply::Woken(WAITER.ticket), Reply::Answer(Answer::Freed { listeners: 1 })]
     );
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redquorum_harness::sim::server::{Reply, Request};
 use redquorum_protocol::wire::{
-    Command, Expect, Frame, Greeting, Hello, freed, is_unasked, parse, write_command,
+    Command, Expect, Frame, Greeting, Hello, is_unasked, parse, woken, write_command,
 };
 use redquorum_protocol::{Answer, Token};
 
@@ -60,9 +60,9 @@ impl Socket {
             return self.read_hello();
         }
         self.fill()?;
-        if let Some(freed) = self.first(unasked) {
+        if let Some(woken) = self.first(unasked) {
             self.take(|_| ());
-            return Ok(Said::Reply(freed));
+            return Ok(Said::Reply(woken));
         }
         let request = self.asked.pop_front().expect("something was asked");
         Ok(self.take(|frame| Said::Reply(reply(&request, frame))))
@@ -199,11 +199,8 @@ fn reply(request: &Request, frame: &Frame<'_>) -> Reply {
 
 /// What a master says unasked.
 fn unasked(frame: &Frame<'_>) -> Option<Reply> {
-    let freed = || freed(frame).unwrap_or_else(|| panic!("unasked: {frame:?}"));
-    is_unasked(frame).then(|| {
-        let (key, next) = freed();
-        Reply::Freed(key.into(), next)
-    })
+    let woken = || woken(frame).unwrap_or_else(|| panic!("unasked: {frame:?}"));
+    is_unasked(frame).then(|| Reply::Woken(woken()))
 }
 
 fn read(command: &Command, frame: &Frame<'_>) -> Answer {

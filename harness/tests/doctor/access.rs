@@ -9,8 +9,8 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: a_user_who_may_load_no_scripts_is_told_what_to_allow,
         with_masters: the_least_permissions_that_the_docs_name_are_no_error,
-        with_masters: what_wakes_who_waits_is_asked_for_by_name,
-        with_masters: what_keeps_those_in_order_who_wait_is_asked_for,
+        with_masters: what_wakes_a_waiter_is_asked_for_by_name,
+        with_masters: what_keeps_waiters_in_order_is_asked_for,
         with_masters: a_wrong_and_a_missing_password_are_told_apart_and_not_repeated,
     ]
 }
@@ -43,12 +43,18 @@ fn a_user_who_may_load_no_scripts_is_told_what_to_allow() {
     assert_eq!(masters.ask(1, "DBSIZE").unwrap(), redquorum_rig::Reply::Integer(0));
 }
 
-/// The line of docs/wire.md: enough for a plain lock, with its prefix and not without.
+/// The permissions that docs/wire.md names.
+fn least() -> String {
+    let docs = include_str!("../../../docs/wire.md");
+    let lines = docs.lines().filter_map(|line| line.strip_prefix("ACL SETUSER locks "));
+    let words: Vec<&str> = lines.flat_map(|line| line.split(' ')).collect();
+    words.join(" ").strip_prefix("on >password ").expect("the first line").to_owned()
+}
+
+/// Those of docs/wire.md: enough for a plain lock, with its prefix and not without.
 fn the_least_permissions_that_the_docs_name_are_no_error() {
     let masters = masters(3);
-    let docs = include_str!("../../../docs/wire.md");
-    let line = docs.lines().find_map(|line| line.strip_prefix("ACL SETUSER locks on >password "));
-    let urls = urls(&masters, line.unwrap());
+    let urls = urls(&masters, &least());
     let (code, said) = examine(&urls, &["--prefix", "lock:"]);
     assert_eq!(code, 0, "{said:#?}");
     let (code, said) = examine(&urls, &[]);
@@ -67,39 +73,43 @@ fn warned(urls: &[String], options: &[&str]) -> Vec<String> {
     found.filter(|it| it.level == "warn").map(|it| it.text).collect()
 }
 
-/// The least that a plain lock needs, and what docs/wire.md says that a fair one needs besides.
-fn what_keeps_those_in_order_who_wait_is_asked_for() {
+/// Those of docs/wire.md without which the script of queues fails.
+const QUEUES: [&str; 8] = [
+    "+zadd",
+    "+zrem",
+    "+zrevrange",
+    "+zrank",
+    "+zscore",
+    "+exists",
+    "~redquorum:queue:lock:*",
+    "~redquorum:lapse:lock:*",
+];
+
+fn what_keeps_waiters_in_order_is_asked_for() {
     let masters = masters(1);
-    let docs = include_str!("../../../docs/wire.md");
-    let plain = docs.lines().find_map(|line| line.strip_prefix("ACL SETUSER locks on >password "));
-    let fair = ["~redquorum:line:lock:*", "+time +hset +hgetall +hdel +exists"];
-    assert!(docs.contains(&format!("a `fair` lock `{}` and `{}`", fair[0], fair[1])));
-    let all = format!("{} {}", plain.unwrap(), fair.join(" "));
-    let about_lines = |acl: &str| {
-        let warned = warned(&urls(&masters, &format!("resetkeys {acl}")), &["--prefix", "lock:"]);
-        let mut about = warned.into_iter().filter(|text| text.starts_with("the script of lines"));
-        about.next()
+    let least = least();
+    let all: Vec<&str> = least.split(' ').collect();
+    let about_queues = |acl: &[&str]| {
+        let acl = format!("reset on >hunter2 {}", acl.join(" "));
+        let warned = warned(&urls(&masters, &acl), &["--prefix", "lock:"]);
+        warned.into_iter().find(|text| text.starts_with("the script of queues"))
     };
-    assert_eq!(about_lines(&all), None);
-    for forbidden in ["-time", "-hset", "-hgetall", "-hdel", "-exists", "resetkeys ~lock:*"] {
-        let warned = about_lines(&format!("{all} {forbidden}"));
-        assert!(warned.is_some(), "{forbidden}");
+    assert_eq!(about_queues(&all), None);
+    for word in QUEUES {
+        let others: Vec<&str> = all.iter().copied().filter(|it| *it != word).collect();
+        assert_eq!(others.len() + 1, all.len(), "{word}");
+        assert!(about_queues(&others).is_some(), "{word}");
     }
 }
 
-fn what_wakes_who_waits_is_asked_for_by_name() {
+fn what_wakes_a_waiter_is_asked_for_by_name() {
     let masters = masters(1);
     let all = "resetchannels ~* +@all -config|get";
-    let urls = urls(&masters, &format!("{all} &redquorum:free:*"));
+    let urls = urls(&masters, &format!("{all} &redquorum:wake:*"));
     let warned = |urls: &[String]| warned(urls, &[]);
     assert_eq!(warned(&urls), Vec::<String>::new());
-    for (forbidden, command) in [
-        ("-subscribe", "SUBSCRIBE"),
-        ("-unsubscribe", "UNSUBSCRIBE"),
-        ("-publish", "PUBLISH"),
-        ("-pubsub", "PUBSUB NUMSUB"),
-    ] {
-        let urls = self::urls(&masters, &format!("{all} &redquorum:free:* {forbidden}"));
+    for (forbidden, command) in [("-subscribe", "SUBSCRIBE"), ("-publish", "PUBLISH")] {
+        let urls = self::urls(&masters, &format!("{all} &redquorum:wake:* {forbidden}"));
         let warned = warned(&urls);
         let named = format!("{command} is refused (NOPERM");
         assert!(warned.len() == 1 && warned[0].starts_with(&named), "{forbidden}: {warned:?}");

@@ -36,7 +36,7 @@ script = ["acquire B wait 2s", "read S", "work 30ms", "extend B", "write S", "re
 "#;
 
 /// What is done to the first of them alone.
-const HARMS: [&str; 11] = [
+const HARMS: [&str; 12] = [
     r#"net.cut = { client = "c1", nodes = [1, 2] }"#,
     r#"net.drop = { client = "c1", nodes = [1], what = "reply", index = 3, count = 2 }"#,
     r#"net.hold = { client = "c1", nodes = [2, 4] }"#,
@@ -48,6 +48,7 @@ const HARMS: [&str; 11] = [
     r#"client.pause = { client = "c1" }"#,
     r#"client.kill = { client = "c1" }"#,
     r#"client.clock = { client = "c1", by = "-1h" }"#,
+    r#"client.rate = { client = "c1", factor = 0.5 }"#,
 ];
 
 /// The second client's run, without what comes after the healing.

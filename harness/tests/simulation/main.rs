@@ -2,4 +2,5 @@
 //! never breaks it. That lies are caught is in `tests/lies.rs`.
 
 mod determinism;
+mod pace;
 mod support;

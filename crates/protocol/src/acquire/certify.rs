@@ -70,7 +70,7 @@ impl Acquire {
         match verdict(exactly, awaited, quorum) {
             Some(true) if now < self.deadline() => {
                 self.fencing_token = Some(number);
-                self.win(out);
+                self.win(now, out);
             }
             _ if now >= self.deadline() => self.fail(now, Failure::TooLate, dice, out),
             // A quorum holds the key and stands at other numbers: they are higher, and a quorum can

@@ -1,9 +1,11 @@
 //! Ledger: every key that may be on the master because of us, until the master says it is gone.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use crate::effect::{Call, Key};
+use crate::terms::Drift;
 use crate::time::Time;
 use crate::token::Token;
 
@@ -15,6 +17,8 @@ pub(super) struct Ledger {
     bytes: usize,
     /// When keys that are left alone are owed.
     ripe: BTreeSet<(Time, Token)>,
+    /// Keys whose clean-up met an error, in the order in which they are tried again.
+    refused: VecDeque<Token>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -23,6 +27,12 @@ struct Entry {
     state: State,
     /// When the key has expired by itself, if what was sent for it was executed at once.
     expires: Time,
+    /// How long a master keeps it from when it executes what was sent for it.
+    ttl: Duration,
+    /// When the key has expired by itself, whenever that was executed: known from the first error on.
+    gone: Option<Time>,
+    /// Whether it is among the refused.
+    queued: bool,
     /// Who is told when it is deleted.
     call: Call,
 }
@@ -37,20 +47,28 @@ enum State {
     Owed,
     /// The compare-and-delete is under way on the current connection.
     Paying,
+    /// The master answered the compare-and-delete with an error: it is sent again later.
+    Refused,
 }
 
 impl Entry {
+    const fn new(key: Key, state: State, expires: Time, ttl: Duration, call: Call) -> Self {
+        Self { key, state, expires, ttl, gone: None, queued: false, call }
+    }
+
     const fn is_owed(&self) -> bool {
-        matches!(self.state, State::Owed | State::Paying)
+        matches!(self.state, State::Owed | State::Paying | State::Refused)
     }
 }
 
 impl Ledger {
-    /// Enters a key that is about to be created or extended, and expires then.
-    pub(super) fn claim(&mut self, token: Token, key: Key, expires: Time) {
-        let entry =
-            self.enter(token, Entry { key, state: State::Claimed, expires, call: Call::Nobody });
+    /// Enters a key that is about to be created or extended, and lives so long from then on.
+    pub(super) fn claim(&mut self, now: Time, token: Token, key: Key, ttl: Duration) {
+        let expires = now.plus(ttl);
+        let new = Entry::new(key, State::Claimed, expires, ttl, Call::Nobody);
+        let entry = self.enter(token, new);
         entry.expires = entry.expires.max(expires);
+        entry.ttl = entry.ttl.max(ttl);
     }
 
     pub(super) fn contains(&self, token: Token) -> bool {
@@ -69,7 +87,7 @@ impl Ledger {
         {
             entry.state = State::Left;
             // It was a lease.
-            entry.call = Call::Everybody;
+            entry.call = Call::Next;
             self.ripe.insert((until, token));
         }
     }
@@ -105,7 +123,8 @@ impl Ledger {
     /// The key shall go, and the command that says so is being written. A key that was never
     /// entered is entered now: it is asked about all the same.
     pub(super) fn pay(&mut self, token: Token, key: Key, now: Time, call: Call) {
-        let entry = self.enter(token, Entry { key, state: State::Paying, expires: now, call });
+        let new = Entry::new(key, State::Paying, now, Duration::ZERO, call);
+        let entry = self.enter(token, new);
         entry.state = State::Paying;
         entry.call = entry.call.max(call);
     }
@@ -134,6 +153,42 @@ impl Ledger {
         .collect()
     }
 
+    /// The master answered the compare-and-delete with an error. What created the key was executed
+    /// before that, so the key is there for no longer than its TTL from now: until then it is tried
+    /// again, and if that fails later still, it is given up. Returns whether nothing is left to do.
+    pub(super) fn refuse(&mut self, now: Time, token: Token) -> bool {
+        let Some(entry) = self.entries.get_mut(&token) else { return true };
+        let ttl = entry.ttl;
+        let lasts = if ttl.is_zero() { ttl } else { ttl + Drift::default().of(ttl) };
+        let given_up = *entry.gone.get_or_insert(now.plus(lasts)) <= now;
+        if given_up {
+            self.clear(token);
+        } else {
+            entry.state = State::Refused;
+            if !core::mem::replace(&mut entry.queued, true) {
+                self.refused.push_back(token);
+            }
+        }
+        given_up
+    }
+
+    /// So many of the refused are being paid again, those first that have waited for longest: these
+    /// commands are to be written.
+    pub(super) fn retry(&mut self, count: usize) -> Vec<(Token, Key, Call)> {
+        let mut again = Vec::new();
+        while again.len() < count
+            && let Some(token) = self.refused.pop_front()
+        {
+            let Some(entry) = self.entries.get_mut(&token) else { continue };
+            entry.queued = false;
+            if entry.state == State::Refused {
+                entry.state = State::Paying;
+                again.push((token, entry.key.clone(), entry.call));
+            }
+        }
+        again
+    }
+
     /// The connection is gone: what was being paid is owed again.
     pub(super) fn unpay_all(&mut self) {
         for entry in self.entries.values_mut().filter(|entry| entry.state == State::Paying) {
@@ -141,7 +196,7 @@ impl Ledger {
         }
     }
 
-    /// The master said that the key is gone.
+    /// The key is gone.
     pub(super) fn clear(&mut self, token: Token) {
         if let Some(entry) = self.entries.remove(&token) {
             self.bytes -= entry.key.len();

@@ -4,6 +4,11 @@
 //! is how much the clock may have gained since any moment in that window; for that somebody must have
 //! looked at it before the window began. Until then the master is *not watched*, and what its clock is
 //! worth is told only beside others ([`acquire`](crate::Acquire)).
+//!
+//! Another process may run on another machine, with another clock and the keys of the one before: so a
+//! master is not watched any longer when its `run_id` has changed. Its readings are still compared with
+//! those from before. Keys are kept with the instant at which they expire, so what the clock is ahead
+//! of the one before ends leases too early, as a step does.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -22,6 +27,8 @@ pub(super) struct Offsets {
     bound: Duration,
     /// In their order. The first began before the window, where there is such a one.
     slots: Vec<Slot>,
+    /// When the first reading was kept that this process gave, and behind which none is missing.
+    watched: Option<Time>,
     stepped: Option<Stepped>,
 }
 
@@ -44,7 +51,12 @@ impl Offsets {
     /// `None` where the guard does not look at clocks.
     pub(super) fn new(guard: Guard) -> Option<Self> {
         let (window, bound) = (guard.window(), guard.clock_bound()?);
-        Some(Self { window, bound, slots: Vec::new(), stepped: None })
+        Some(Self { window, bound, slots: Vec::new(), watched: None, stepped: None })
+    }
+
+    /// Another process answers from now on.
+    pub(super) const fn restarted(&mut self) {
+        self.watched = None;
     }
 
     /// Takes down a reading. Says whether the clock can have ended no lease too early, as far as it was
@@ -61,7 +73,7 @@ impl Offsets {
         let (least, most) = (gains(Reading::lead_at_least), gains(Reading::lead_at_most));
         if least > self.bound {
             // What it was before says nothing about what it will be: the watch begins anew.
-            self.slots.clear();
+            self.clear();
             self.stepped = Some(Stepped { until: now.plus(self.window), by: least });
         }
         self.keep(now, reading);
@@ -87,8 +99,13 @@ impl Offsets {
     }
 
     fn unwatched(&self, now: Time) -> Duration {
-        let watched = self.slots.first().map_or(Duration::ZERO, |first| now.since(first.since));
+        let watched = self.watched.map_or(Duration::ZERO, |since| now.since(since));
         self.window.saturating_sub(watched)
+    }
+
+    fn clear(&mut self) {
+        self.slots.clear();
+        self.watched = None;
     }
 
     /// Forgets what the window has left behind, but for the last that began before it.
@@ -97,7 +114,7 @@ impl Offsets {
         let is_stale = |last: &Slot| now.since(last.until) > self.window.saturating_mul(2);
         if self.slots.last().is_some_and(is_stale) {
             // A rate that is within the drift allowance adds up to more than the bound in time.
-            self.slots.clear();
+            self.clear();
         }
         let before = self.slots.iter().rposition(|slot| now.since(slot.since) >= self.window);
         self.slots.drain(..before.unwrap_or(0));
@@ -108,6 +125,7 @@ impl Offsets {
         if reading.width() > self.bound / 4 {
             return;
         }
+        self.watched.get_or_insert(now);
         match self.slots.last_mut() {
             Some(last) if now.since(last.since) < self.window / PARTS => {
                 last.until = now;

@@ -56,6 +56,10 @@ impl Sentry {
 
     /// A new connection: to the same process or another, with all that it knew or nothing.
     pub(super) fn greeted(&mut self, now: Time, greeting: &Greeting) {
+        let is_same = self.run_id.is_some() && self.run_id == greeting.run_id;
+        if let Some(offsets) = self.offsets.as_mut().filter(|_| !is_same) {
+            offsets.restarted();
+        }
         self.run_id.clone_from(&greeting.run_id);
         self.durable = greeting.durable;
         self.trust = Trust::Distrusted(Distrust::Unmarked, None);
@@ -109,13 +113,22 @@ impl Sentry {
         Some(Command::Watch { run_id, marker, begin, vigil_ms, ended })
     }
 
-    /// The look at a master that is trusted: nothing of it is changed.
+    /// A look before its time at a master that is trusted; `None` at one that is not, which is
+    /// looked at anyway.
+    pub(super) fn look_again(&self) -> Option<Command> {
+        self.is_trusting().then(|| self.bare_look())
+    }
+
     fn look_at_clock(&self) -> Option<Command> {
-        self.offsets.as_ref()?;
+        self.offsets.is_some().then(|| self.bare_look())
+    }
+
+    /// The look at a master that is trusted: nothing of it is changed.
+    fn bare_look(&self) -> Command {
         let run_id = self.run_id.clone().unwrap_or_else(|| RunId(Arc::from("")));
         let marker = self.guard.marker(&run_id, self.durable);
         let vigil_ms = self.guard.vigil_ms();
-        Some(Command::Watch { run_id, marker, begin: None, vigil_ms, ended: None })
+        Command::Watch { run_id, marker, begin: None, vigil_ms, ended: None }
     }
 
     /// What an answer told of the master's clock, if that matters, and whether a grant that came with it

@@ -24,11 +24,12 @@ pub struct Bounds {
     pub ledger: usize,
     /// With keys of this many bytes owed or to be owed, no new votes.
     pub ledger_bytes: usize,
-    /// So many resources are listened for; who waits for more looks now and then.
+    /// So many waiters can be woken; more than these look now and then.
     pub listens: usize,
-    /// The shortest pause between two tries to connect, or to pay a debt that met an error.
+    /// The shortest pause between two tries to connect.
     pub retry_min: Duration,
-    /// The longest such pause; it doubles from one to the other.
+    /// The longest such pause; it doubles from one to the other. Also the first pause before clean-ups
+    /// are sent again that met an error; that one doubles up to 16 times this.
     pub retry_max: Duration,
 }
 
@@ -71,36 +72,43 @@ pub enum LinkInput<T> {
         key: Key,
         /// Whose key.
         token: Token,
-        /// Who is told when it is deleted.
+        /// Which waiter is woken when it is deleted.
         call: Call,
+        /// The waiter that leaves the queue with this.
+        leave: Option<Ticket>,
         /// Whom to tell.
         tag: T,
     },
-    /// Ask for a place in the master's line for a resource, or keep it.
+    /// Ask for a position in the master's queue for a resource, or keep it.
     Stand {
         /// The key of the resource.
         key: Key,
-        /// Whose place.
+        /// The waiter.
         ticket: Ticket,
-        /// At which number.
-        number: Spot,
+        /// Where.
+        spot: Spot,
         /// Whom to tell.
         tag: T,
     },
-    /// The place is wanted no more.
+    /// The position is not needed any more.
     StepOut {
         /// The key of the resource.
         key: Key,
-        /// Whose place.
+        /// The waiter.
         ticket: Ticket,
-        /// Whether the first in the line is told, if the resource is free.
+        /// Whether the first in the queue is woken, if the resource is free.
         call: bool,
     },
-    /// Somebody waits for a resource: listen for it, if it is not listened for already. What is heard is
-    /// said by [`LinkEffect::Hear`].
-    Listen(Key),
-    /// Nobody waits for it any more.
-    Unlisten(Key),
+    /// This waiter is to be woken: subscribe, if the link is not subscribed already. What comes of it is told by
+    /// [`LinkEffect::Hear`].
+    Listen {
+        /// The key of the resource.
+        key: Key,
+        /// The waiter.
+        ticket: Ticket,
+    },
+    /// This waiter waits no longer.
+    Unlisten(Ticket),
     /// A claim is over, and what it has under way gets a grace: its key shall go, if it is still there
     /// then. It is not owed until then, and nobody waits for it.
     Leave {
@@ -109,7 +117,8 @@ pub enum LinkInput<T> {
         /// Until when it is left alone.
         until: Time,
     },
-    /// Is the master alive?
+    /// Does the master answer, take writes, and, with a guard, count for grants? Nothing is
+    /// written.
     Probe(T),
     /// The master is new: mark it, unless it has a marker.
     Bless(T),
@@ -136,14 +145,12 @@ pub enum LinkInput<T> {
         /// What the master said.
         answer: Answer,
     },
-    /// The master said unasked that a resource became free there.
-    Freed {
+    /// The master woke a waiter of this process.
+    Woken {
         /// The connection's number.
         epoch: u64,
-        /// The key of the resource.
-        key: Key,
-        /// Who is the first in the master's line, if it said that.
-        next: Option<Ticket>,
+        /// The waiter.
+        ticket: Ticket,
     },
     /// [`Link::next_wake`](crate::Link::next_wake) has come.
     Wake,
@@ -161,9 +168,9 @@ pub enum LinkEffect<T> {
     Dial(u64),
     /// Give up the connection, or the try, with this number, by a reset.
     Close(u64),
-    /// Tell whoever asked.
+    /// Tell the machine that asked.
     Tell(T, Answer),
-    /// Tell whoever waits for this resource, or hands it on.
+    /// Tell the claims that wait for this resource, or hand it on.
     Hear(Key, Word),
 }
 

@@ -59,9 +59,27 @@ pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, M
     }
 }
 
+/// Whether `bytes` begin with a push that cannot become a value of at most `limit` bytes, and that is
+/// no confirmation of `SUBSCRIBE` or `UNSUBSCRIBE`.
+pub(super) fn long_push(bytes: &[u8], limit: usize) -> bool {
+    if bytes.first() != Some(&b'>') {
+        return false;
+    }
+    let is_long = match (Reader { bytes, at: 0, limit }).value(MAX_DEPTH) {
+        Err(Stop::TooLong) => true,
+        Err(Stop::Incomplete) => bytes.len() >= limit,
+        _ => false,
+    };
+    let mut reader = Reader { bytes, at: 0, limit };
+    let kind = reader.line().and_then(|_| reader.value(0));
+    is_long && !matches!(kind, Ok(Frame::Bulk(b"subscribe" | b"unsubscribe")))
+}
+
 enum Stop {
     Incomplete,
     Malformed,
+    /// It may be a value, but one that is too long, has too many elements or is nested too deep.
+    TooLong,
 }
 
 struct Reader<'a> {
@@ -99,8 +117,10 @@ impl<'a> Reader<'a> {
     fn elements(&mut self, count: i64, depth: usize) -> Result<Vec<Frame<'a>>, Stop> {
         if (0..=MAX_ELEMENTS).contains(&count) && depth > 0 {
             (0..count).map(|_| self.value(depth - 1)).collect()
-        } else {
+        } else if count < 0 {
             Err(Stop::Malformed)
+        } else {
+            Err(Stop::TooLong)
         }
     }
 
@@ -121,7 +141,7 @@ impl<'a> Reader<'a> {
 
     fn bulk(&mut self, length: usize) -> Result<Frame<'a>, Stop> {
         if length > self.limit {
-            return Err(Stop::Malformed);
+            return Err(Stop::TooLong);
         }
         let rest = &self.bytes[self.at..];
         if rest.len() < length + 2 {

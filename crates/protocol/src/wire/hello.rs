@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{Command, Expect, Frame, readable, write_command};
+use crate::guard::MAX_MARKER;
 use crate::link::RunId;
 use crate::vote::Answer;
 
@@ -120,7 +121,12 @@ impl Handshake<'_> {
                 }
                 Asked::ClientId => write_command(out, &[b"CLIENT", b"ID"]),
                 Asked::Info => write_command(out, &[b"INFO", b"server"]),
-                Asked::Boot => write_command(out, &[b"GET", super::BOOT]),
+                // One byte more than the longest marker: a longer value is none, and is not sent
+                // whole.
+                Asked::Boot => {
+                    let last = super::decimal(MAX_MARKER as u64, &mut [0; 20]).to_vec();
+                    write_command(out, &[b"GETRANGE", super::BOOT, b"0", &last]);
+                }
                 Asked::Durable => write_command(out, &[b"CONFIG", b"GET", b"*append*"]),
                 Asked::Origin => write_command(out, &[b"INFO", b"replication"]),
                 Asked::Load(script) => Command::Load(script).encode(out),

@@ -11,34 +11,55 @@ pub struct Script {
 }
 
 /// Those of every lock.
-pub const SCRIPTS: [Script; 5] = [DELETE, KEEP, GRANT, CERTIFY, LINE];
+pub const SCRIPTS: [Script; 5] = [DELETE, KEEP, GRANT, CERTIFY, QUEUE];
 
 /// Those that a lock with a guard needs besides.
 pub const GUARD_SCRIPTS: [Script; 2] = [GUARDED, WATCH];
 
-/// A line, as it is now: its tickets with their numbers, those that have lapsed, and who comes first. A ticket
-/// that was asked for after now was asked for before the clock was set back: whoever is alive asks again.
-macro_rules! line {
+/// The queue of waiters for the resource `KEYS[1]`: two sorted sets. One has each waiter's position, the other
+/// the millisecond of the master's clock at which the waiter is dropped unless it has asked again. One that
+/// would stay for longer than any waiter asks for was there before the clock was set back.
+///
+/// `wake` publishes to the first waiter that a connection subscribes for, and lets it keep its position for three
+/// seconds more; a waiter before it whose connection is gone is dropped. A waiter with the inbox 0 never subscribes: it
+/// looks by itself, and none behind it is woken. One that has asked within the last second may be about to subscribe,
+/// and keeps its position likewise. Commands may be forbidden here: the key of a lock must
+/// go all the same, so errors of the queue are passed over.
+macro_rules! queue {
     () => {
         "\
-local function line(key, now)
-  local said, places, gone, first = redis.pcall('HGETALL', key), {}, {}, ''
-  for i = 1, #said, 2 do
-    local ticket = said[i]
-    local number, asked, till = string.match(said[i + 1], '^(%d+) (%d+) (%d+)$')
-    if number and tonumber(ticket) and tonumber(asked) <= now and now < tonumber(till) then
-      places[ticket] = tonumber(number)
-      local other = places[first]
-      if not other or places[ticket] < other or places[ticket] == other and tonumber(ticket) < tonumber(first) then
-        first = ticket
-      end
+local queue, lapses = 'redquorum:queue:' .. KEYS[1], 'redquorum:lapse:' .. KEYS[1]
+local function drop(waiters)
+  redis.pcall('ZREM', queue, unpack(waiters))
+  redis.pcall('ZREM', lapses, unpack(waiters))
+end
+local function clock(time)
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function sweep(now)
+  for _, range in ipairs({{'-inf', now}, {string.format('(%.0f', now + 15000), '+inf'}}) do
+    local gone = redis.pcall('ZRANGEBYSCORE', lapses, range[1], range[2], 'LIMIT', 0, 100)
+    if #gone > 0 then drop(gone) end
+  end
+end
+local function wake(now, asker)
+  sweep(now)
+  local at = 0
+  for _ = 1, 100 do
+    local first = redis.pcall('ZRANGE', queue, at, at)[1]
+    if not first or first == asker then return end
+    local inbox, ticket = string.sub(first, 1, 16), string.sub(first, 17)
+    local looks = inbox == '0000000000000000'
+    local woken = not looks and redis.pcall('PUBLISH', 'redquorum:wake:' .. inbox, ticket) ~= 0
+    if woken or looks or (tonumber(redis.pcall('ZSCORE', lapses, first) or 0) or 0) > now + 14000 then
+      redis.pcall('ZADD', lapses, 'XX', 'LT', now + 3000, first)
+      if woken or looks then return end
+      at = at + 1
     else
-      table.insert(gone, ticket)
+      drop({first})
     end
   end
-  return places, gone, first
 end
-local function clock(time) return time[1] * 1000 + math.floor(time[2] / 1000) end
 "
     };
 }
@@ -46,70 +67,76 @@ local function clock(time) return time[1] * 1000 + math.floor(time[2] / 1000) en
 /// Compare-and-delete. Answers 1: deleted, 0: no such key, else what is left of the other
 /// key's TTL (−1: it has none) and the start of its value. A key of another type is an error.
 ///
-/// With a channel `ARGV[2]` those who listen to it are told (`ARGV[3]` is 1) or only counted, and the answer
-/// is 1 and their number. Where that is forbidden nobody listens. With a line `ARGV[4]` they are told who comes first
-/// there. It is no key of the script's: where it is forbidden the key of the lock must go all the same.
+/// With `ARGV[2]` the waiter `ARGV[3]`, if it is not empty, leaves the queue. Then, if the key is gone, the first waiter
+/// is woken (`ARGV[2]` is 1); and the answer of a deletion is 1 and the number of waiters.
 pub const DELETE: Script = Script {
     source: concat!(
-        line!(),
+        queue!(),
         "\
 local value = redis.pcall('GET', KEYS[1])
 if type(value) == 'table' then return value end
-if value == ARGV[1] then
-  redis.call('DEL', KEYS[1])
-  if not ARGV[2] then return 1 end
-  local time, first = ARGV[4] and redis.pcall('TIME'), nil
-  if time and not time.err then first = select(3, line(ARGV[4], clock(time))) end
-  local said = ARGV[3] == '1' and redis.pcall('PUBLISH', ARGV[2], first or '') or redis.pcall('PUBSUB', 'NUMSUB', ARGV[2])
-  if type(said) == 'table' then said = said[2] or 0 end
-  return 1 + said
+local ours = value == ARGV[1]
+if ours then redis.call('DEL', KEYS[1]) end
+local waiters = 0
+if ARGV[2] then
+  if ARGV[3] ~= '' then drop({ARGV[3]}) end
+  local time = ARGV[2] == '1' and (ours or not value) and redis.pcall('TIME')
+  if time and time[1] then wake(clock(time)) end
+  waiters = tonumber(redis.pcall('ZCARD', queue)) or 0
 end
+if ours then return 1 + waiters end
 if not value then return 0 end
 return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
 "
     ),
-    sha1: "8f64484ac6e74f557a11a37e99139698364bf61a",
+    sha1: "8e2635b251c3a2da2006dfeb5083ef4a256c9e7a",
 };
 
-/// Gives the ticket `ARGV[1]` a place in the line `KEYS[2]` for `ARGV[3]` milliseconds: the one that it has, but not
-/// before the number `ARGV[2]`, or, with `ARGV[4]`, at that; the one behind all others if it has none, and that is 0. Answers its number and how
-/// many come first, and, if the resource `KEYS[1]` is held, what is left of its TTL and the start of its value;
-/// without that of a key of another type.
+/// Gives the waiter `ARGV[1]` a position in the queue, or keeps it: the one that it has, but not before `ARGV[2]`;
+/// the one behind all others if it has none; or, with `ARGV[3]`, exactly `ARGV[2]`. Answers its position and how
+/// many waiters are before it, and, if the resource is held, what is left of its TTL and the start of its value;
+/// without that of a key of another type. Where the resource is free the first waiter is woken, unless it is this
+/// one, or this one need not be first (`ARGV[2]` is `=`, for the number 0).
 ///
-/// With 0 milliseconds it takes the place away, and tells those who listen to the channel `ARGV[4]`, if it is
-/// said and the resource is free, who is first now.
-pub const LINE: Script = Script {
+/// It writes nothing where the waiter has its position and two thirds of its time.
+///
+/// With `-` for `ARGV[2]` the waiter leaves, and, with `ARGV[3]`, the first is woken if the resource is free.
+pub const QUEUE: Script = Script {
     source: concat!(
-        line!(),
+        queue!(),
         "\
-local mine, lapse = ARGV[1], tonumber(ARGV[3])
-local now = clock(redis.call('TIME'))
-local places, gone = line(KEYS[2], now)
-for _, ticket in ipairs(gone) do redis.call('HDEL', KEYS[2], ticket) end
-if lapse == 0 then
-  redis.call('HDEL', KEYS[2], mine)
-  if ARGV[4] and redis.call('EXISTS', KEYS[1]) == 0 then
-    redis.pcall('PUBLISH', ARGV[4], select(3, line(KEYS[2], now)))
-  end
+local waiter, now = ARGV[1], clock(redis.call('TIME'))
+if ARGV[2] == '-' then
+  redis.call('ZREM', queue, waiter)
+  redis.call('ZREM', lapses, waiter)
+  if ARGV[3] and redis.call('EXISTS', KEYS[1]) == 0 then wake(now) end
   return 0
 end
-local number, ours, last, ahead = tonumber(ARGV[2]), places[mine], 0, 0
-places[mine] = nil
-for _, place in pairs(places) do last = math.max(last, place) end
-if not ARGV[4] then number = math.max(number, ours or 0) end
-if number == 0 then number = last + 1 end
-for ticket, place in pairs(places) do
-  if place < number or place == number and tonumber(ticket) < tonumber(mine) then ahead = ahead + 1 end
+sweep(now)
+local position, ours = tonumber(ARGV[2]) or 0, tonumber(redis.call('ZSCORE', queue, waiter) or nil)
+if not ARGV[3] then
+  local last = ours or (redis.call('ZREVRANGE', queue, 0, 0, 'WITHSCORES')[2] or 0) + 1
+  position = math.max(position, last)
 end
-redis.call('HSET', KEYS[2], mine, string.format('%.0f %.0f %.0f', number, now, now + lapse))
-redis.call('PEXPIRE', KEYS[2], ARGV[3])
+local lapse = tonumber(redis.call('ZSCORE', lapses, waiter) or 0)
+if position ~= ours or lapse < now + 10000 then
+  redis.call('ZADD', queue, position, waiter)
+  redis.call('ZADD', lapses, now + 15000, waiter)
+  redis.call('PEXPIRE', queue, 15000)
+  redis.call('PEXPIRE', lapses, 15000)
+end
 local left, value = redis.call('PTTL', KEYS[1]), redis.pcall('GET', KEYS[1])
-if type(value) == 'table' then return {number, ahead, left} end
-if not value then return {number, ahead} end
-return {number, ahead, left, string.sub(value, 1, 64)}
+local before = redis.call('ZRANK', queue, waiter)
+if value == false and before > 0 and ARGV[2] ~= '=' then
+  wake(now, waiter)
+  before = redis.call('ZRANK', queue, waiter)
+end
+if type(value) == 'table' then return {position, before, left} end
+if not value then return {position, before} end
+return {position, before, left, string.sub(value, 1, 64)}
 "
     ),
-    sha1: "e79b03e0496c237aee32b5fbcb4c30192e08fbb7",
+    sha1: "10fde650a2b94faf38978cc225a95f66ed547c51",
 };
 
 /// Raises the counter `KEYS[2]` by `step`, and to `least`; `nil`, and nothing changed, if it holds

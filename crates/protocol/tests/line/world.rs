@@ -5,48 +5,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redquorum_protocol::wire::{LAPSE_MS, Standing};
+use redquorum_protocol::wire::WaitQueue;
 use redquorum_protocol::{
-    Answer, Ask, Backoff, Call, Claim, Dice, Drift, Effect, Holder, Input, NodeId, Patience, Spot,
-    Step, TOKEN_LEN, Terms, Ticket, Time, Token, Turn, Word, quorum,
+    Answer, Ask, Call, Claim, Drift, Effect, Holder, Input, NodeId, Patience, Spot, Step, Terms,
+    Ticket, Time, Token, Turn, Waiter, Word, quorum,
 };
+
+use crate::chance::Random;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const TTL: Duration = Duration::from_secs(2);
-
-/// splitmix64.
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
-    }
-}
-
-impl Dice for Random {
-    fn token(&mut self) -> Token {
-        let mut bytes = [0; TOKEN_LEN];
-        bytes[..8].copy_from_slice(&self.below(u64::MAX).to_le_bytes());
-        Token::new(bytes)
-    }
-
-    fn hint(&mut self) -> u64 {
-        1
-    }
-
-    fn random(&mut self) -> u64 {
-        self.below(u64::MAX)
-    }
-
-    fn pause(&mut self, attempt: u32) -> Duration {
-        let random = self.below(u64::MAX);
-        Backoff::default().pause(attempt, random)
-    }
-}
 
 /// What a world is like.
 #[derive(Clone, Copy, Debug)]
@@ -84,8 +53,8 @@ struct Process {
 #[derive(Default)]
 struct Master {
     key: Option<(Token, Time)>,
-    line: Standing,
-    /// Processes that listen.
+    queue: WaitQueue,
+    /// Processes that it can wake.
     listeners: Vec<usize>,
 }
 
@@ -97,9 +66,9 @@ enum Event {
 #[derive(Clone, Copy)]
 enum What {
     Set(Step, Token, u64),
-    Delete(Step, Token, Call),
-    Stand(Step, Ticket, Spot),
-    StepOut(Ticket, bool),
+    Delete(Step, Token, Call, Option<Waiter>),
+    Stand(Step, Waiter, Spot),
+    StepOut(Waiter, bool),
     Listen,
 }
 
@@ -164,12 +133,12 @@ impl World {
     /// Whether a process waits, and comes first on a quorum.
     pub(crate) fn is_first(&mut self, process: usize) -> bool {
         let Some(ticket) = self.processes[process].ticket else { return false };
-        let now = self.millis();
+        let waiter = self.waiter(process, ticket);
         let waits = matches!(&self.processes[process].claim, Some(Claim::Acquiring(_)));
-        let first = |master: &mut Master| master.line.first(now) == Some(ticket);
-        waits
-            && self.masters.iter_mut().filter_map(|it| first(it).then_some(())).count()
-                >= quorum(self.sort.nodes)
+        let first = |master: &&Master| {
+            master.queue.number(waiter).is_some() && master.queue.before(waiter) == 0
+        };
+        waits && self.masters.iter().filter(first).count() >= quorum(self.sort.nodes)
     }
 
     pub(crate) fn is_done(&self) -> bool {
@@ -223,6 +192,7 @@ impl World {
         let of = &mut self.processes[process];
         (of.claim, of.acquires, of.left) = (Some(claim), of.acquires + 1, of.left - 1);
         (of.ticket, of.overtaken, of.next, of.asked) = (None, None, Time::NEVER, self.now);
+        of.numbers.clear();
         self.send(process, out);
     }
 
@@ -281,16 +251,17 @@ impl World {
                 Effect::Send { node, step, ask: Ask::Set { token, ttl_ms, .. } } => {
                     (node, What::Set(step, token, ttl_ms))
                 }
-                Effect::Settle { node, step, token, call } => {
-                    (node, What::Delete(step, token, call))
+                Effect::Settle { node, step, token, call, leave } => {
+                    let leave = leave.map(|ticket| self.waiter(process, ticket));
+                    (node, What::Delete(step, token, call, leave))
                 }
-                Effect::Stand { node, step, ticket, number } => {
+                Effect::Stand { node, step, ticket, spot } => {
                     let of = &mut self.processes[process];
                     of.ticket = Some(ticket);
                     if let Step::Stand(round) = step {
                         of.round = round;
                     }
-                    (node, What::Stand(step, ticket, number))
+                    (node, What::Stand(step, self.waiter(process, ticket), spot))
                 }
                 Effect::StepOut { node, ticket, call } => {
                     let of = &mut self.processes[process];
@@ -298,9 +269,9 @@ impl World {
                     // What is on its way is of no interest.
                     of.numbers.clear();
                     of.round = u32::MAX;
-                    (node, What::StepOut(ticket, call))
+                    (node, What::StepOut(self.waiter(process, ticket), call))
                 }
-                Effect::Listen => {
+                Effect::Listen { .. } => {
                     for node in NodeId::all(self.sort.nodes) {
                         self.ask(process, node, What::Listen);
                     }
@@ -376,26 +347,32 @@ impl World {
                 (step, Answer::Created)
             }
             (What::Set(step, ..), Some(_)) => (step, Answer::Taken(Holder::NotAsked)),
-            (What::Delete(step, token, call), _) if master.key.is_some_and(|it| it.0 == token) => {
-                master.key = None;
-                let first = master.line.first(millis);
-                match call {
-                    Call::Next => self.tell(at, first),
-                    Call::Everybody => self.tell(at, None),
-                    _ => {}
+            (What::Delete(step, token, call, leave), holder) => {
+                let ours = master.key.is_some_and(|it| it.0 == token);
+                leave.iter().for_each(|waiter| _ = master.queue.leave(*waiter));
+                let others = holder.filter(|_| !ours);
+                if ours {
+                    master.key = None;
                 }
-                (step, Answer::Deleted)
+                if call == Call::Next && others.is_none() {
+                    self.wake_first(at, None);
+                }
+                let answer = if ours { Answer::Deleted } else { Answer::Absent };
+                (step, others.map_or(answer, Answer::Taken))
             }
-            (What::Delete(step, ..), Some(holder)) => (step, Answer::Taken(holder)),
-            (What::Delete(step, ..), None) => (step, Answer::Absent),
-            (What::Stand(step, ticket, number), holder) => {
-                let (number, ahead) = master.line.stand(millis, ticket, number, LAPSE_MS);
+            (What::Stand(step, waiter, spot), holder) => {
+                master.queue.sweep(millis);
+                let (number, mut ahead) = master.queue.enqueue(millis, waiter, spot);
+                if holder.is_none() && ahead > 0 && spot != Spot::Any {
+                    self.wake_first(at, Some(waiter));
+                    ahead = self.masters[at].queue.before(waiter);
+                }
                 (step, Answer::Place { number, ahead, holder })
             }
-            (What::StepOut(ticket, call), holder) => {
-                let first = master.line.step_out(millis, ticket);
+            (What::StepOut(waiter, call), holder) => {
+                master.queue.leave(waiter);
                 if call && holder.is_none() {
-                    self.tell(at, first);
+                    self.wake_first(at, None);
                 }
                 return None;
             }
@@ -409,14 +386,28 @@ impl World {
         Some(Input::Answered { node, step, answer })
     }
 
-    fn tell(&mut self, at: usize, next: Option<Ticket>) {
-        let word = next.map_or(Word::Free, Word::Next);
-        for process in self.masters[at].listeners.clone() {
-            if self.random.below(100) >= self.sort.lost {
-                let arrives = self.travels(process, at, false);
-                let input = Input::Heard { node: NodeId::new(at), word };
-                self.put(arrives, Event::Heard { process, acquire: None, input });
-            }
+    /// A process as masters know it: its number is its inbox, and 0 is none.
+    fn waiter(&self, process: usize, ticket: Ticket) -> Waiter {
+        let wakes = self.sort.wake_ups;
+        Waiter { inbox: if wakes { process as u64 + 1 } else { 0 }, ticket }
+    }
+
+    fn wake_first(&mut self, at: usize, asker: Option<Waiter>) {
+        let millis = self.millis();
+        let master = &mut self.masters[at];
+        let mut woken = None;
+        master.queue.wake(millis, asker, true, |first| {
+            let process = usize::try_from(first.inbox).expect("it fits") - 1;
+            let reaches = master.listeners.contains(&process);
+            woken = reaches.then_some((process, first.ticket));
+            reaches
+        });
+        if let Some((process, ticket)) = woken
+            && self.random.below(100) >= self.sort.lost
+        {
+            let arrives = self.travels(process, at, false);
+            let input = Input::Heard { node: NodeId::new(at), word: Word::Free(ticket) };
+            self.put(arrives, Event::Heard { process, acquire: None, input });
         }
     }
 }

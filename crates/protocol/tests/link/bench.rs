@@ -13,6 +13,9 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 
 pub(crate) type Said = LinkEffect<u32>;
 
+/// The number of the process.
+pub(crate) const INBOX: u64 = 7;
+
 /// A link, the time, and what it said since one looked last.
 pub(crate) struct Bench {
     pub(crate) link: Link<u32>,
@@ -27,7 +30,7 @@ impl Bench {
 
     pub(crate) fn with(bounds: Bounds) -> Self {
         let mut said = Vec::new();
-        let link = Link::start(bounds, &mut said);
+        let link = Link::start(bounds, &mut said).woken_at(INBOX);
         Self { link, now: Time::from_millis(1_000), said }
     }
 
@@ -70,7 +73,8 @@ impl Bench {
     }
 
     pub(crate) fn settle(&mut self, number: u8, tag: u32) {
-        self.tell(LinkInput::Settle { key: key(), token: token(number), call: Call::Nobody, tag });
+        let (token, call) = (token(number), Call::Nobody);
+        self.tell(LinkInput::Settle { key: key(), token, call, leave: None, tag });
     }
 
     pub(crate) fn answer(&mut self, epoch: u64, answer: Answer) {
@@ -105,14 +109,17 @@ pub(crate) fn write_set(number: u8) -> Said {
     LinkEffect::Write(Command::Set { key: key(), token: token(number), ttl_ms: 1_000, fence: None })
 }
 
-/// The clean-up of what was a lease: whoever waits is told.
+/// The clean-up of what was a lease: the first waiter is woken.
 pub(crate) fn write_call(number: u8) -> Said {
-    let (token, call) = (token(number), Call::Everybody);
-    LinkEffect::Write(Command::Delete { key: key(), token, call })
+    write_clean_up(number, Call::Next)
 }
 
 pub(crate) fn write_delete(number: u8) -> Said {
-    LinkEffect::Write(Command::Delete { key: key(), token: token(number), call: Call::Nobody })
+    write_clean_up(number, Call::Nobody)
+}
+
+fn write_clean_up(number: u8, call: Call) -> Said {
+    LinkEffect::Write(Command::Delete { key: key(), token: token(number), call, leave: None })
 }
 
 pub(crate) fn write_kill(client_id: u64) -> Said {

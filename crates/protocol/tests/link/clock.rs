@@ -23,6 +23,10 @@ struct Master {
     bench: Bench,
     ahead: Duration,
     tags: u32,
+    /// The connection that there is.
+    epoch: u64,
+    /// The marker that it shows.
+    boot: &'static str,
 }
 
 impl Master {
@@ -31,14 +35,27 @@ impl Master {
         let mut bench = Bench::with(Bounds::for_node_timeout(S));
         bench.look();
         bench.link = bench.link.clone().guarded_by(Some(guard()));
-        let mut master = Self { bench, ahead: 1_000_000 * S, tags: 0 };
+        let mut master = Self { bench, ahead: 1_000_000 * S, tags: 0, epoch: 0, boot: MARKER };
         master.greet(1);
         master
     }
 
     fn greet(&mut self, epoch: u64) {
+        self.epoch = epoch;
         let greeting = Greeting { boot: Some(Arc::from(MARKER)), ..greeting(epoch, "a") };
         self.bench.greet(epoch, greeting);
+    }
+
+    /// It is restarted and shows the marker of process "a", which synced every write, as it does.
+    fn restart(&mut self, run_id: &str) {
+        self.bench.close(self.epoch);
+        self.bench.pass(100 * MS);
+        self.bench.look();
+        self.epoch += 1;
+        self.boot = "a 3000 always clock=500";
+        let boot = Some(Arc::from(self.boot));
+        let greeting = Greeting { boot, durable: true, ..greeting(self.epoch, run_id) };
+        self.bench.greet(self.epoch, greeting);
     }
 
     fn micros(&self) -> u64 {
@@ -48,7 +65,7 @@ impl Master {
 
     fn answer(&mut self, answer: Answer) {
         let stamped = answer.stamped(self.micros());
-        self.bench.answer(1, stamped);
+        self.bench.answer(self.epoch, stamped);
     }
 
     /// Whether a look was written. It is answered after so long.
@@ -59,7 +76,7 @@ impl Master {
             other => panic!("{other:?}"),
         }
         self.bench.now = self.bench.now.plus(after);
-        self.answer(Answer::Marked { boot: Some(Arc::from(MARKER)), vigil: None });
+        self.answer(Answer::Marked { boot: Some(Arc::from(self.boot)), vigil: None });
         true
     }
 
@@ -146,6 +163,47 @@ fn a_master_is_watched_once_its_first_reading_is_as_old_as_a_lease_can_be() {
         matches!(&told[..], [LinkEffect::Tell(99, Answer::Timed { reading, .. })]
         if reading.unwatched().is_zero()),
         "{told:?}"
+    );
+}
+
+#[test]
+fn the_clock_of_another_process_is_not_watched_yet() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    master.pass(5 * S);
+    // It is on another machine, whose clock is behind the one before.
+    master.ahead -= 10 * S;
+    master.restart("b");
+    // A holder comes and its key goes before this client looks: the clock gains 9 s, and is still
+    // behind the one before.
+    master.ahead += 9 * S;
+    assert!(master.looked(MS));
+    let (answer, reading) = master.grant();
+    assert_eq!(answer, Answer::Created);
+    assert_eq!(reading.unwrap().unwatched(), guard().window() - MS, "for others to compare with");
+    // Watched for as long as any other from now on, and not again over the end of a connection.
+    master.pass(4 * S);
+    master.restart("b");
+    assert!(master.looked(MS));
+    assert_eq!(master.grant().1.unwrap().unwatched(), Duration::ZERO);
+}
+
+#[test]
+fn what_the_clock_of_another_process_is_ahead_of_the_one_before_is_a_step() {
+    let mut master = Master::greeted();
+    assert!(master.looked(MS));
+    master.pass(5 * S);
+    // It has the keys of the process before, and expires them by its own clock.
+    master.ahead += BOUND + 10 * MS;
+    master.restart("b");
+    assert!(master.looked(MS));
+    assert!(matches!(why(&master.grant().0), Some(Distrust::ClockStepped { .. })));
+    // A restart gives back no key that went too early.
+    master.restart("c");
+    let distrust = master.bench.link.distrust(master.bench.now);
+    assert!(
+        matches!(distrust, Some(Cause::Distrusted { why: Distrust::ClockStepped { .. }, .. })),
+        "{distrust:?}"
     );
 }
 

@@ -259,3 +259,32 @@ fn a_master_of_another_fleet_is_looked_at_and_never_watched_until_its_marker_is_
     let why = Distrust::OtherFleet { marked: Some(theirs), ours };
     assert!(bench.look().contains(&unknown(2, Cause::Distrusted { why, left: None })));
 }
+
+#[test]
+fn a_probe_looks_at_the_marker_once_more_and_counts_only_where_it_is_there() {
+    let mut bench = greeted(Some(MARKER));
+    let probe = |bench: &mut Bench, tag| {
+        bench.tell(LinkInput::Probe(tag));
+        match &bench.look()[..] {
+            [LinkEffect::Write(look), LinkEffect::Write(Command::Probe)] => {
+                let Command::Watch { begin: None, ended: None, .. } = look else {
+                    panic!("it changes something: {look:?}")
+                };
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    probe(&mut bench, 1);
+    bench.answer(1, shows(MARKER, "").stamped(1));
+    bench.answer(1, Answer::Alive);
+    assert_eq!(bench.look(), [LinkEffect::Tell(1, Answer::Alive)]);
+    probe(&mut bench, 2);
+    bench.answer(1, shows("", "").stamped(2));
+    bench.answer(1, Answer::Alive);
+    assert_eq!(bench.look(), [distrusted(2, Distrust::Forgot, guard().quarantine())]);
+    // Now it is looked at anyway, and the probe asks for no more.
+    bench.tell(LinkInput::Probe(3));
+    assert_eq!(bench.look(), [LinkEffect::Write(Command::Probe)]);
+    bench.answer(1, Answer::Unknown(Cause::Error(Arc::from("READONLY"))));
+    assert_eq!(bench.look(), [unknown(3, Cause::Error(Arc::from("READONLY")))]);
+}

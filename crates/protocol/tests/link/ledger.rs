@@ -132,7 +132,7 @@ fn a_full_ledger_takes_no_new_token_but_extends_those_that_it_has() {
     bench.keep(2, 5);
     assert!(matches!(bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
     bench.tell(LinkInput::Probe(6));
-    assert_eq!(bench.look(), [LinkEffect::Write(Command::Ping)]);
+    assert_eq!(bench.look(), [LinkEffect::Write(Command::Probe)]);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 mod bench;
 mod clock;
-mod ears;
 mod guard;
+mod inbox;
 mod ledger;
 mod replacement;
 mod trouble;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Expect};
-use redquorum_protocol::{Answer, Cause, LinkEffect, LinkInput, LinkState, Time};
+use redquorum_protocol::{Answer, Ask, Bounds, Cause, LinkEffect, LinkInput, LinkState, Time};
 
 use crate::bench::*;
 
@@ -80,6 +80,96 @@ fn a_debt_that_met_an_error_is_paid_again_after_a_pause() {
     bench.pass(MS);
     assert_eq!(bench.look(), [write_delete(1)]);
     bench.answer(1, Answer::Absent);
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+/// So many clean-ups that each meet an error.
+fn refused(count: u8) -> Bench {
+    let mut bench = Bench::connected();
+    for number in 1..=count {
+        bench.set(number, 0);
+        bench.settle(number, 0);
+        bench.answer(1, Answer::Created);
+        bench.answer(1, error());
+    }
+    bench.look();
+    bench
+}
+
+fn error() -> Answer {
+    Answer::Unknown(Cause::Error(Arc::from("NOPERM")))
+}
+
+/// How many clean-ups the link sends until it waits for its timer, each of them answered like this.
+fn sent(bench: &mut Bench, answer: &Answer) -> usize {
+    let mut sent = 0;
+    loop {
+        let said = bench.look();
+        sent += said.iter().filter(|said| matches!(said, LinkEffect::Write(_))).count();
+        if bench.link.unanswered() == 0 {
+            return sent;
+        }
+        bench.answer(1, answer.clone());
+    }
+}
+
+#[test]
+fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time() {
+    let mut bench = Bench::with(Bounds::for_node_timeout(50 * MS));
+    bench.connect(1);
+    for number in 1..=200 {
+        let ask = Ask::Set { token: token(number), ttl_ms: 1_000_000, fence: None };
+        bench.tell(LinkInput::Send { key: key(), ask, tag: 0 });
+        bench.settle(number, 0);
+        bench.answer(1, Answer::Created);
+        bench.answer(1, error());
+    }
+    bench.look();
+    let mut pauses = Vec::new();
+    for _ in 0..7 {
+        let wake = bench.link.next_wake();
+        pauses.push(wake.since(bench.now).as_millis());
+        bench.pass(wake.since(bench.now));
+        assert_eq!(bench.look().len(), 64, "after {pauses:?}");
+        (0..64).for_each(|_| bench.answer(1, error()));
+    }
+    assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 16_000, 16_000]);
+    // All have their turn, and one that is paid lets the others follow at once.
+    bench.pass(16_000 * MS);
+    assert_eq!(sent(&mut bench, &Answer::Absent), 200);
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+#[test]
+fn a_clean_up_that_meets_errors_for_longer_than_its_key_lives_is_given_up() {
+    let mut bench = refused(200);
+    // The keys live for 1 s, and 12 ms of drift.
+    bench.pass(1_000 * MS);
+    assert_eq!(sent(&mut bench, &error()), 64);
+    assert_eq!(bench.link.owed(), 200);
+    bench.pass(2_000 * MS);
+    assert_eq!(sent(&mut bench, &error()), 200, "one after the other, 64 at a time");
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+#[test]
+fn a_new_connection_tries_again_at_once_what_met_errors_on_the_old_one() {
+    let mut bench = refused(100);
+    bench.close(1);
+    bench.look();
+    bench.connect(2);
+    assert_eq!(bench.look().len(), 64);
+    for _ in 0..100 {
+        bench.answer(2, Answer::Deleted);
+    }
+    assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
+}
+
+#[test]
+fn a_question_about_a_key_that_was_never_set_is_not_asked_again_after_an_error() {
+    let mut bench = Bench::connected();
+    bench.settle(1, 0);
+    bench.answer(1, error());
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
@@ -213,10 +303,20 @@ fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answ
         let dials = |said: &Said| matches!(said, LinkEffect::Dial(_));
         assert!(!bench.look().iter().any(dials), "at answer {number}");
     }
-    // and when it falls silent again, it is
+    // When it falls silent again, it is; but it was only slow the last time, so it gets twice as long.
     bench.set(51, 51);
     bench.pass(100 * MS);
-    assert_eq!(bench.look(), [write_set(51), LinkEffect::Dial(3)]);
+    assert_eq!(bench.look(), [write_set(51)]);
+    bench.pass(100 * MS);
+    assert_eq!(bench.look(), [LinkEffect::Dial(3)]);
+    // Answers in time make up for it.
+    bench.answer(1, Answer::Created);
+    (52..=55).for_each(|number| bench.set(number, number.into()));
+    (52..=55).for_each(|_| bench.answer(1, Answer::Created));
+    bench.look();
+    bench.set(56, 56);
+    bench.pass(100 * MS);
+    assert_eq!(bench.look(), [write_set(56), LinkEffect::Dial(4)]);
 }
 
 #[test]

@@ -24,7 +24,12 @@ fn check_acquire(masters: usize) {
                 // An early verdict is final: what comes behind it changes nothing.
                 expected = expected.or(stands(yes, masters - heard, masters));
                 assert_eq!(play.verdict(), expected, "{said:?} {order:?} after {heard}");
-                let wake = if expected.is_some() { Time::NEVER } else { START.plus(50 * MS) };
+                let wake = match expected {
+                    None => START.plus(50 * MS),
+                    // It is to be collected before its deadline.
+                    Some(true) => START.plus(988 * MS),
+                    Some(false) => Time::NEVER,
+                };
                 assert_eq!(play.claim.next_wake(), wake, "{said:?} {order:?}");
             }
             play.wake_at(START.plus(50 * MS));

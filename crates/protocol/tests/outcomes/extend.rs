@@ -5,19 +5,20 @@ use std::time::Duration;
 use redquorum_protocol::{Answer, Ask, Claim, Effect, Extension, Input, Loss, Step, Time};
 
 use crate::play::*;
+use Answer::{Absent, Created, Kept};
 
 /// How a round of extending must stand, from those that were heard.
 fn extended(said: &[Said], heard: &[usize], members: &[usize]) -> Option<Extension> {
     let in_time: Vec<usize> = heard.iter().copied().filter(|at| members.contains(at)).collect();
     let yes = count(said, &in_time, &[Granted]);
-    let made_anew =
-        |at: &&usize| kept(said[**at], **at, members.contains(at)) == Some(Answer::Created);
-    let without = count(said, heard, &[Refused]) + heard.iter().filter(made_anew).count();
+    // A rival may have had a majority of the masters: of those that never granted the key and of
+    // those that had lost it when they were asked.
+    let free = said.len() - members.len() + count(said, &in_time, &[Refused]);
+    if 2 * free > said.len() {
+        return Some(Extension::QuorumGone);
+    }
     match stands(yes, members.len() - in_time.len(), said.len())? {
         true => Some(Extension::Extended),
-        // A majority is out of reach once half of the masters had no key of ours when asked: they
-        // said so, or made one anew.
-        false if 2 * without >= said.len() => Some(Extension::QuorumGone),
         false => Some(Extension::NoQuorum),
     }
 }
@@ -242,15 +243,16 @@ fn a_gap_in_the_quorum_is_not_hidden_by_what_is_repaired_behind_it() {
 }
 
 #[test]
-fn a_gap_is_seen_by_what_was_repaired_and_also_after_the_verdict() {
+fn a_gap_is_seen_also_after_the_verdict_and_not_hidden_by_repairs() {
     // Won on the first three; the other two were down. Then the third one forgets.
     let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
     play.tell(Input::Extend(terms(5)));
-    play.hear(Step::Extend(1), 2, Some(Answer::Absent));
-    assert_eq!(play.extension(), Extension::NoQuorum, "the verdict waits for nobody");
     (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
-    // They had none before this round made them anew: three of five were free for another.
     (3..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Created)));
+    play.wake_at(play.claim.next_wake());
+    assert_eq!(play.extension(), Extension::NoQuorum);
+    // They had none before this round made them anew: three of five were free for another.
+    play.hear(Step::Extend(1), 2, Some(Answer::Absent));
     play.tell(Input::Extend(terms(5)));
     assert_eq!(play.extension(), Extension::QuorumGone);
 }
@@ -267,4 +269,76 @@ fn keys_that_were_made_anew_in_an_earlier_round_are_no_gap_in_a_later_one() {
     assert_eq!(play.extension(), Extension::Pending);
     (2..5).for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Kept)));
     assert_eq!(play.extension(), Extension::Extended);
+}
+
+/// One round: what the masters answer that are heard, in this order.
+fn round(play: &mut Play, number: u32, answers: &[(usize, Answer)]) {
+    play.tell(Input::Extend(terms(5)));
+    for (at, answer) in answers {
+        play.hear(Step::Extend(number), *at, Some(answer.clone()));
+    }
+    play.wake_at(play.now.plus(50 * MS));
+}
+
+#[test]
+fn a_gap_is_seen_over_rounds() {
+    // Masters 1 to 3 granted, 4 and 5 are cut off. Master 1 is flushed, a rival takes 1, 4 and 5,
+    // and releases. In no single round do three masters lack the key.
+    for fifth in [Some(Created), None] {
+        let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
+        let deadline = play.deadline();
+        play.now = play.now.plus(100 * MS);
+        round(&mut play, 1, &[(0, Absent), (1, Kept), (2, Kept), (3, Created)]);
+        let mut second = vec![(0, Created), (1, Kept), (2, Kept), (3, Kept)];
+        second.extend(fifth.map(|answer| (4, answer)));
+        round(&mut play, 2, &second);
+        assert_eq!((play.extension(), play.deadline()), (Extension::QuorumGone, deadline));
+    }
+}
+
+#[test]
+fn silence_is_no_gap_and_a_late_denial_is() {
+    // While 4 and 5 are made anew, the third is silent: it keeps its key until it says otherwise.
+    let hold = || {
+        let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
+        round(&mut play, 1, &[(0, Kept), (1, Kept), (3, Created), (4, Created)]);
+        round(&mut play, 2, &[(0, Kept), (1, Kept), (3, Kept), (4, Kept)]);
+        assert_eq!(play.extension(), Extension::Extended);
+        play
+    };
+    let mut play = hold();
+    round(&mut play, 3, &[(2, Kept), (0, Absent), (1, Absent), (3, Kept), (4, Kept)]);
+    assert_eq!(play.extension(), Extension::Extended, "it held the key all the time");
+    let mut play = hold();
+    round(&mut play, 3, &[(2, Absent), (0, Kept), (1, Kept), (3, Kept), (4, Kept)]);
+    assert_eq!(play.extension(), Extension::QuorumGone);
+}
+
+#[test]
+fn a_key_that_expired_by_itself_is_no_gap_before_that() {
+    let all = |answer: &dyn Fn(usize) -> Option<Answer>| -> Vec<(usize, Answer)> {
+        (0..5).filter_map(|at| answer(at).map(|answer| (at, answer))).collect()
+    };
+    let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
+    // The third falls silent, and the others are made anew and kept until its key has expired.
+    round(&mut play, 1, &[(0, Kept), (1, Kept), (3, Created), (4, Created)]);
+    for number in 2..5 {
+        play.now = play.now.plus(400 * MS);
+        round(&mut play, number, &all(&|at| (at != 2).then_some(Kept)));
+        assert_eq!(play.extension(), Extension::Extended, "{number}");
+    }
+    round(&mut play, 5, &all(&|at| Some(if at == 2 { Absent } else { Kept })));
+    assert_eq!(play.extension(), Extension::Extended);
+}
+
+#[test]
+fn a_key_that_must_have_expired_is_not_taken_for_one_that_is_held() {
+    let mut play = Play::hold(&[Granted; 5]);
+    for number in 1..4 {
+        play.now = play.now.plus(400 * MS);
+        round(&mut play, number, &[(0, Kept), (1, Kept), (2, Kept)]);
+    }
+    // 4 and 5 have been silent for longer than their keys live, so that one that forgets is enough.
+    round(&mut play, 4, &[(0, Absent), (1, Kept), (2, Kept)]);
+    assert_eq!(play.extension(), Extension::QuorumGone);
 }

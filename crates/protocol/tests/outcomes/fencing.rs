@@ -1,9 +1,9 @@
 //! Acquires with a fencing token: every product of what masters grant, and of what becomes of their
 //! keys before the number is certified.
 
-use redquorum_protocol::{Answer, Ask, Claim, Failure, Input, Step, Token};
+use redquorum_protocol::{Answer, Ask, Claim, Drift, Effect, Failure, Input, Step, Terms, Token};
 
-use crate::play::*;
+use crate::play::{Error, Granted, Late, Never, Refused, *};
 
 /// What a master says to the grant.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -243,4 +243,50 @@ fn whoever_extends_a_fenced_lease_tells_the_masters_its_token() {
         })
         .collect();
     assert_eq!(fences, [(Some(7), false), (Some(7), false), (Some(7), true)]);
+}
+
+/// Whether a driver that sleeps until the last `next_wake` must look again.
+fn wakes(before: &Claim, after: &Claim) -> bool {
+    let over = |claim: &Claim| matches!(claim, Claim::Acquiring(acquire) if acquire.is_won() || acquire.failure().is_some());
+    over(after) && !over(before) || after.next_wake() < before.next_wake()
+}
+
+fn hear_and_check(play: &mut Play, step: Step, at: usize, answer: Option<Answer>) {
+    let before = play.claim.clone();
+    play.said.clear();
+    play.hear(step, at, answer.clone());
+    let told = play.said.contains(&Effect::Decided);
+    assert!(told || !wakes(&before, &play.claim), "{answer:?} of {at}: {before:?}");
+}
+
+#[test]
+fn every_answer_that_ends_the_wait_or_brings_its_end_nearer_wakes_the_caller() {
+    // Of 97 ms that a lease is valid, 60 are left for the last round that certifies a number.
+    let fenced = Terms::new(5, 100 * MS, Drift::default(), 60 * MS).unwrap();
+    let fenced = fenced.with_fencing(60_000 * MS).unwrap();
+    let grant = |said: Said, at: usize| match said {
+        Granted | Late => {
+            Some(Answer::Granted { number: if said == Granted { 7 } else { 8 + at as u64 } })
+        }
+        other => vote(other, at),
+    };
+    let certify = |said: Said, at: usize| match said {
+        Granted | Late => Some(Answer::Certified { number: if said == Granted { 10 } else { 11 } }),
+        Refused => Some(refusal(at)),
+        Error => Some(unknown(at)),
+        Never => None,
+    };
+    for said in product(5) {
+        let mut play = Play::acquire_on(fenced, ONCE);
+        (0..5).for_each(|at| hear_and_check(&mut play, Step::Attempt(1), at, grant(said[at], at)));
+    }
+    for said in product(5) {
+        for late in [10 * MS, 96 * MS, 97 * MS] {
+            let mut play = Play::acquire_on(fenced, ONCE);
+            (0..5).for_each(|at| play.hear(Step::Attempt(1), at, grant(Late, at)));
+            play.now = START.plus(late);
+            let step = Step::Certify { attempt: 1, round: 1 };
+            (0..5).for_each(|at| hear_and_check(&mut play, step, at, certify(said[at], at)));
+        }
+    }
 }

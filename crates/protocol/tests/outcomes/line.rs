@@ -1,4 +1,4 @@
-//! Who waits in line: when it attempts, what it asks, and how it leaves.
+//! A waiter in a fair queue: when it attempts, what it asks, and how it leaves.
 
 use std::time::Duration;
 
@@ -24,10 +24,11 @@ fn held(number: u64, ahead: u64) -> Answer {
 }
 
 impl Play {
-    /// The round in which masters were asked for a place since the last look, and for which number.
+    /// The round in which all masters were asked for a position since the last look, and for
+    /// which one.
     fn stands(&mut self) -> Option<(u32, Spot)> {
         let stand = |effect: &Effect| match effect {
-            Effect::Stand { step: Step::Stand(round), number, .. } => Some((*round, *number)),
+            Effect::Stand { step: Step::Stand(round), spot, .. } => Some((*round, *spot)),
             _ => None,
         };
         let asked = self.said.iter().filter_map(stand).collect::<Vec<_>>();
@@ -45,7 +46,7 @@ impl Play {
         self.hear(Step::Stand(round), at, Some(answer));
     }
 
-    fn told(&mut self, at: usize, word: Word) {
+    fn heard(&mut self, at: usize, word: Word) {
         self.tell(Input::Heard { node: NodeId::new(at), word });
     }
 
@@ -64,7 +65,7 @@ impl Play {
         self.said.iter().find_map(ticket).unwrap()
     }
 
-    /// Whoever left the line told those behind it, or nobody.
+    /// Whether it left the queues of all masters, and whether they wake the next waiter.
     fn stepped_out(&self) -> Option<bool> {
         let call = |effect: &Effect| match effect {
             Effect::StepOut { call, .. } => Some(*call),
@@ -79,11 +80,31 @@ impl Play {
     fn behind() -> (Self, Ticket) {
         let mut play = Self::acquire(5, patience());
         let ticket = play.ticket();
+        (0..5).for_each(|at| play.heard(at, Word::Listening));
         play.placed(1, &held(2, 1));
-        (0..5).for_each(|at| play.told(at, Word::Listening));
-        play.placed(2, &held(2, 1));
         play.said.clear();
         (play, ticket)
+    }
+
+    /// One master has woken it, and it asks all of them a moment later: round 2.
+    fn looking() -> (Self, Ticket) {
+        let (mut play, ticket) = Self::behind();
+        play.heard(4, Word::Free(ticket));
+        let moment = play.claim.next_wake();
+        assert!(moment <= START.plus(10 * MS), "{moment:?}");
+        play.wake_at(moment);
+        assert_eq!(play.stands(), Some((2, Spot::At(2))));
+        (play, ticket)
+    }
+
+    /// The one master that is looked at next, of which it asks to keep its position.
+    fn looked_at(&mut self) -> usize {
+        self.wake_at(self.claim.next_wake());
+        let [Effect::Stand { node, spot: Spot::At(2), .. }] = self.said[..] else {
+            panic!("{:?}", self.said)
+        };
+        self.said.clear();
+        node.index()
     }
 }
 
@@ -92,24 +113,28 @@ fn other() -> Ticket {
 }
 
 #[test]
-fn who_comes_first_on_a_quorum_and_finds_it_free_attempts() {
+fn a_waiter_that_is_first_on_a_quorum_and_finds_the_resource_free_attempts() {
     let mut play = Play::acquire(5, patience());
+    let ticket = play.ticket();
     assert_eq!((play.asked().len(), play.stands()), (0, Some((1, Spot::Last))));
     [3, 1].into_iter().for_each(|at| play.place(1, at, free(1, 0)));
     assert_eq!(play.attempts(), 0);
     play.place(1, 0, free(1, 0));
     assert_eq!(play.attempts(), 5, "all masters at once");
     (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
-    assert_eq!(play.stepped_out(), Some(false), "out of the line, and the resource is not free");
+    assert_eq!(play.stepped_out(), None, "it keeps its positions");
     play.said.clear();
     play.tell(Input::Collect);
     play.tell(Input::Release);
-    let calls = |effect: &Effect| matches!(effect, Effect::Settle { call: Call::Next, .. });
-    assert_eq!(play.said.iter().filter(|effect| calls(effect)).count(), 5);
+    let leave = |effect: &Effect| match effect {
+        Effect::Settle { call: Call::Next, leave, .. } => *leave,
+        _ => None,
+    };
+    assert_eq!(play.said.iter().filter_map(leave).collect::<Vec<_>>(), [ticket; 5]);
 }
 
 #[test]
-fn nobody_attempts_where_others_come_first_or_hold_it_on_too_many_masters() {
+fn no_waiter_attempts_where_others_are_first_or_hold_the_resource_on_too_many_masters() {
     for (said, goes) in [
         ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(2, 1)], false),
         ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(1, 0)], true),
@@ -126,17 +151,19 @@ fn nobody_attempts_where_others_come_first_or_hold_it_on_too_many_masters() {
 }
 
 #[test]
-fn who_does_not_come_first_listens_before_it_looks_again() {
+fn a_waiter_subscribes_before_it_enqueues_and_one_round_is_enough() {
     let mut play = Play::acquire(5, patience());
+    assert_eq!(play.said[0], Effect::Listen { ticket: play.ticket() });
     play.said.clear();
     play.placed(1, &held(2, 1));
-    assert_eq!(play.said[0], Effect::Listen);
-    assert_eq!(play.stands(), Some((2, Spot::At(2))), "with the number that it was given");
-    play.placed(2, &held(2, 1));
     assert_eq!((play.stands(), play.verdict()), (None, None));
-    // What masters answered before they were listened to may be out of date.
-    play.told(4, Word::Listening);
-    assert!(matches!(play.said[..], [Effect::Stand { number: Spot::At(2), .. }]));
+    // The master may have dropped a waiter that it could not wake.
+    play.heard(4, Word::Listening);
+    assert!(matches!(play.said[..], [Effect::Stand { node, spot: Spot::At(2), .. }]
+        if node == NodeId::new(4)));
+    // A master would drop a waiter that it cannot wake, and the next one would go first.
+    let hurried = Play::acquire(5, Patience { wait: Duration::ZERO, ..patience() });
+    assert_eq!(hurried.said[0], Effect::Listen { ticket: hurried.ticket() });
 }
 
 #[test]
@@ -148,65 +175,63 @@ fn the_largest_number_is_told_to_all_masters() {
     }
     assert_eq!(play.stands(), Some((2, Spot::NotBefore(7))));
     play.placed(2, &free(7, 1));
-    assert_eq!(play.stands(), None, "it stands in line");
-    assert_eq!(play.claim.next_wake(), START.plus(5 * MS), "free, and others come first");
+    assert_eq!(play.stands(), None, "a quorum keeps it");
+    assert_eq!(play.claim.next_wake(), START.plus(5 * MS), "free, and others are first");
     play.wake_at(START.plus(5 * MS));
     assert_eq!(play.stands(), Some((3, Spot::At(7))));
 }
 
 #[test]
-fn who_is_named_by_a_quorum_attempts_at_once_and_nobody_else() {
+fn a_waiter_that_a_quorum_wakes_attempts_at_once_and_no_other() {
     let (mut play, ticket) = Play::behind();
-    (0..5).for_each(|at| play.told(at, Word::Next(other())));
+    (0..5).for_each(|at| play.heard(at, Word::Free(other())));
     assert_eq!((play.attempts(), play.stands()), (0, None));
-    let (mut play, _) = Play::behind();
-    [4, 2].into_iter().for_each(|at| play.told(at, Word::Next(ticket)));
+    [4, 2].into_iter().for_each(|at| play.heard(at, Word::Free(ticket)));
     assert_eq!(play.attempts(), 0);
-    play.told(0, Word::Next(ticket));
+    play.heard(0, Word::Free(ticket));
     assert_eq!(play.attempts(), 5);
 }
 
 #[test]
-fn where_words_are_lost_it_looks_a_moment_after_the_first() {
-    for word in [Word::Next(Play::behind().1), Word::Free] {
-        let (mut play, _) = Play::behind();
-        play.told(4, word);
-        let moment = play.claim.next_wake();
-        assert!(moment <= START.plus(10 * MS), "{moment:?}");
-        play.wake_at(moment);
-        assert_eq!(play.stands(), Some((3, Spot::At(2))));
-        play.placed(3, &free(2, 0));
-        assert_eq!(play.attempts(), 5);
-    }
+fn where_wake_ups_are_lost_all_masters_are_asked_a_moment_after_the_first() {
+    let (mut play, _) = Play::looking();
+    play.placed(2, &free(2, 0));
+    assert_eq!(play.attempts(), 5);
 }
 
 #[test]
-fn a_word_between_the_answers_of_a_round_counts() {
-    let (mut play, ticket) = Play::behind();
+fn a_wake_up_between_the_answers_of_a_round_counts() {
+    let (mut play, ticket) = Play::looking();
+    play.place(2, 4, held(2, 1));
+    [0, 1].into_iter().for_each(|at| play.heard(at, Word::Free(ticket)));
+    assert_eq!(play.attempts(), 0);
+    play.place(2, 2, free(2, 0));
+    assert_eq!(play.attempts(), 5);
+}
+
+#[test]
+fn a_waiter_that_others_are_before_looks_at_one_master_about_every_second() {
+    let (mut play, _) = Play::behind();
+    let (mut last, mut looked) = (START, Vec::new());
+    while play.now < START.plus(6_000 * MS) {
+        looked.push(play.looked_at());
+        let after = play.now.since(last);
+        assert!(after >= 500 * MS && after <= 1_000 * MS, "{after:?}");
+        last = play.now;
+        // That the resource is free concerns the waiter before it.
+        play.place(1, looked[looked.len() - 1], free(2, 1));
+    }
+    assert_eq!(looked[..6], [1, 2, 3, 4, 0, 1]);
+}
+
+#[test]
+fn a_look_that_finds_it_first_and_the_resource_free_asks_all_masters() {
+    let (mut play, _) = Play::behind();
+    let at = play.looked_at();
+    play.place(1, at, free(2, 0));
     play.wake_at(play.claim.next_wake());
-    assert_eq!(play.stands(), Some((3, Spot::At(2))));
-    [0, 1].into_iter().for_each(|at| play.place(3, at, held(2, 1)));
-    [0, 1].into_iter().for_each(|at| play.told(at, Word::Next(ticket)));
-    assert_eq!(play.attempts(), 0);
-    play.place(3, 2, free(2, 0));
-    assert_eq!(play.attempts(), 5);
-}
-
-#[test]
-fn a_place_is_asked_for_again_about_every_second() {
-    let (mut play, _) = Play::behind();
-    let (mut last, mut rounds) = (START, 0);
-    while play.now < START.plus(8_000 * MS) {
-        if let Some((round, _)) = play.stands() {
-            let after = play.now.since(last);
-            assert!(after >= 500 * MS && after <= 1_000 * MS, "{after:?}");
-            (last, rounds) = (play.now, rounds + 1);
-            play.placed(round, &held(2, 1));
-        } else {
-            play.wake_at(play.claim.next_wake());
-        }
-    }
-    assert!(rounds >= 8);
+    assert!(play.now < START.plus(510 * MS), "{:?}", play.now);
+    assert_eq!(play.stands(), Some((2, Spot::At(2))));
 }
 
 /// What is asked of the policy for pauses.
@@ -233,7 +258,7 @@ impl Dice for Asked {
 }
 
 #[test]
-fn who_does_not_hear_asks_as_the_policy_has_it_and_keeps_its_place() {
+fn a_waiter_that_masters_do_not_wake_asks_as_the_policy_has_it_and_keeps_its_position() {
     let (mut dice, mut out) = (Asked::default(), Vec::new());
     let terms = crate::play::terms(5);
     let patience = Patience { wake_ups: false, ..patience() };
@@ -255,7 +280,7 @@ fn who_does_not_hear_asks_as_the_policy_has_it_and_keeps_its_place() {
 }
 
 #[test]
-fn who_gives_up_leaves_the_line_and_tells_those_behind_it() {
+fn a_waiter_that_gives_up_leaves_and_wakes_the_next() {
     let (mut dropped, _) = Play::behind();
     dropped.tell(Input::Abandon);
     assert_eq!(dropped.stepped_out(), Some(true));
@@ -267,14 +292,14 @@ fn who_gives_up_leaves_the_line_and_tells_those_behind_it() {
     let Claim::Acquiring(acquire) = &over.claim else { panic!() };
     assert_eq!((acquire.failure(), acquire.attempt()), (Some(Failure::Taken), 0));
     assert!(over.asked().is_empty() && over.claim.next_wake() == Time::NEVER);
-    // What is heard after that is nobody's.
+    // Answers that arrive after that change nothing.
     over.said.clear();
     (0..5).for_each(|at| over.place(round, at, free(2, 0)));
     assert_eq!(over.said, []);
 }
 
 #[test]
-fn one_attempt_without_a_wait_is_made_only_by_who_comes_first() {
+fn one_attempt_without_a_wait_is_made_only_by_the_first_waiter() {
     let once = Patience { wait: Duration::ZERO, ..patience() };
     let mut play = Play::acquire(5, once);
     play.said.clear();
@@ -287,19 +312,21 @@ fn one_attempt_without_a_wait_is_made_only_by_who_comes_first() {
 }
 
 #[test]
-fn where_no_quorum_keeps_lines_attempts_are_made_without() {
+fn where_no_quorum_keeps_queues_attempts_are_made_without() {
     let mut play = Play::acquire(5, patience());
     play.said.clear();
     (0..2).for_each(|at| play.place(1, at, free(9, 8)));
-    (2..4).for_each(|at| play.place(1, at, Answer::NoLine));
+    (2..4).for_each(|at| play.place(1, at, Answer::NoQueue));
     assert_eq!(play.attempts(), 0, "one more may answer");
-    play.place(1, 4, Answer::NoLine);
+    play.place(1, 4, Answer::NoQueue);
     assert_eq!((play.stepped_out(), play.asked().len()), (Some(true), 5));
     play.said.clear();
-    // From then on it waits as if there were none.
+    // From then on it waits without queues.
     (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
-    assert_eq!((play.stepped_out(), play.said.contains(&Effect::Listen)), (None, true));
-    // One that cannot tell just now may keep one all the same.
+    assert_eq!((play.stepped_out(), play.stands()), (None, None));
+    play.wake_at(START.plus(5 * MS));
+    assert_eq!(play.attempts(), 5);
+    // A master that reports another error may keep a queue all the same.
     let loading = Answer::Unknown(Cause::Error("LOADING".into()));
     let mut play = Play::acquire(5, patience());
     play.said.clear();
@@ -308,27 +335,42 @@ fn where_no_quorum_keeps_lines_attempts_are_made_without() {
 }
 
 #[test]
-fn where_no_quorum_answers_nobody_attempts_and_it_is_asked_again() {
+fn with_one_queue_forbidden_and_one_master_down_the_only_queue_decides() {
+    let attempts = |said: [Answer; 3]| {
+        let mut play = Play::acquire(3, patience());
+        play.said.clear();
+        said.into_iter().enumerate().for_each(|(at, answer)| play.place(1, at, answer));
+        play.attempts()
+    };
+    let down = || Answer::Unknown(Cause::Disconnected);
+    assert_eq!(attempts([Answer::NoQueue, down(), free(1, 0)]), 3);
+    assert_eq!(attempts([Answer::NoQueue, down(), free(2, 1)]), 0, "others are before it");
+    assert_eq!(attempts([Answer::NoQueue, down(), held(1, 0)]), 0, "another holds it");
+    assert_eq!(attempts([down(), down(), free(1, 0)]), 0, "attempts would find no quorum either");
+}
+
+#[test]
+fn where_no_quorum_answers_a_waiter_lets_others_pass_and_asks_again() {
     let mut play = Play::acquire(5, patience());
     play.said.clear();
     (0..2).for_each(|at| play.place(1, at, free(1, 0)));
     assert_eq!(play.claim.next_wake(), START.plus(50 * MS));
     play.wake_at(START.plus(50 * MS));
-    // Others may come first there meanwhile.
+    // Others may be first there meanwhile.
     assert_eq!((play.stepped_out(), play.asked().len()), (Some(true), 0));
     play.said.clear();
     play.place(1, 4, free(1, 0));
-    assert_eq!(play.attempts(), 0, "it keeps no place");
+    assert_eq!(play.attempts(), 0, "it keeps no position");
     play.wake_at(play.claim.next_wake());
-    assert_eq!(play.stands(), Some((3, Spot::NotBefore(1))), "it is the one that it had");
-    // Who comes first nowhere keeps nobody from it.
+    assert_eq!(play.stands(), Some((3, Spot::NotBefore(1))), "the position that it had");
+    // A waiter that is first nowhere is in no other waiter's way.
     let mut play = Play::acquire(5, patience());
     play.said.clear();
     (0..2).for_each(|at| play.place(1, at, held(2, 1)));
     play.wake_at(START.plus(50 * MS));
     assert_eq!(play.stepped_out(), None);
     (0..3).for_each(|at| play.place(1, at, free(2, 0)));
-    assert_eq!(play.attempts(), 5, "what comes late is heard");
+    assert_eq!(play.attempts(), 5, "late answers count");
     let mut down = Play::acquire(5, Patience { wait: Duration::ZERO, ..patience() });
     down.said.clear();
     down.placed(1, &Answer::Unknown(Cause::Disconnected));
@@ -337,17 +379,7 @@ fn where_no_quorum_answers_nobody_attempts_and_it_is_asked_again() {
 }
 
 #[test]
-fn who_was_served_just_now_listens_before_it_asks_for_a_place() {
-    let play = Play::acquire(5, Patience { turn: Turn::Guest, ..patience() });
-    assert_eq!(play.said[0], Effect::Listen);
-    let mut play = Play::acquire(5, Patience { turn: Turn::Guest, ..patience() });
-    play.said.clear();
-    play.placed(1, &held(3, 2));
-    assert_eq!(play.stands(), None, "one round is enough");
-}
-
-#[test]
-fn who_comes_first_and_finds_no_quorum_goes_to_the_end() {
+fn a_first_waiter_that_finds_no_quorum_goes_to_the_end() {
     let mut play = Play::acquire(5, patience());
     play.placed(1, &free(4, 0));
     play.said.clear();
@@ -355,13 +387,13 @@ fn who_comes_first_and_finds_no_quorum_goes_to_the_end() {
     (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(lost.clone())));
     assert_eq!(play.stepped_out(), Some(true));
     play.said.clear();
-    // What it was told before is over.
+    // Its earlier positions are void.
     (0..5).for_each(|at| play.hear(Step::Cleanup(1), at, Some(Answer::Absent)));
     assert_eq!(play.asked().len(), 0);
     play.wake_at(play.claim.next_wake());
     let round = play.stands();
     assert_eq!(round, Some((3, Spot::Last)));
-    // Nor is what was on its way.
+    // So are answers about them.
     (0..5).for_each(|at| play.place(1, at, free(4, 0)));
     assert_eq!(play.asked().len(), 0);
 }
@@ -384,13 +416,13 @@ fn a_round_lasts_for_a_node_timeout_also_after_an_attempt_that_asked_for_a_numbe
 }
 
 #[test]
-fn who_finds_it_taken_though_it_comes_first_keeps_its_place() {
+fn a_first_waiter_that_finds_the_resource_taken_keeps_its_position() {
     let mut play = Play::acquire(5, patience());
     play.placed(1, &free(1, 0));
     play.said.clear();
     (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
     assert_eq!(play.stepped_out(), None);
-    // That the clean-up finds nothing more says no more than that: it is not tried again in the same instant.
+    // That the clean-up finds no key is no reason for another attempt in the same instant.
     (0..3).for_each(|at| play.hear(Step::Cleanup(1), at, Some(Answer::Absent)));
     assert_eq!(play.asked().len(), 0);
     play.said.clear();
@@ -403,14 +435,31 @@ fn a_number_that_a_quorum_keeps_does_not_change() {
     let mut play = Play::acquire(5, Patience { wake_ups: false, ..patience() });
     play.said.clear();
     (0..4).for_each(|at| play.place(1, at, held(5, 1)));
-    // It got there late, behind others who came later.
+    // It got there late, behind waiters that came later.
     play.place(1, 4, held(9, 3));
     assert_eq!(play.stands(), Some((2, Spot::At(5))));
 }
 
 #[test]
-fn who_is_behind_and_hears_sleeps_until_it_keeps_its_place_though_the_resource_is_free() {
-    let (mut play, _) = Play::behind();
-    (0..5).for_each(|at| play.told(at, Word::Next(other())));
-    assert!(play.claim.next_wake() >= START.plus(500 * MS), "{:?}", play.claim.next_wake());
+fn a_waiter_that_yields_or_does_not_collect_goes_to_the_end() {
+    let (mut waiting, _) = Play::behind();
+    waiting.tell(Input::Yield);
+    let (mut standing, _) = Play::looking();
+    standing.tell(Input::Yield);
+    let mut won = Play::acquire(5, patience());
+    let ticket = won.ticket();
+    won.placed(1, &free(1, 0));
+    (0..5).for_each(|at| won.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    won.said.clear();
+    won.wake_at(won.claim.next_wake());
+    let by_itself = (vec![], Some(true));
+    let with_clean_up = (vec![Some(ticket); 5], None);
+    for (mut play, left) in
+        [(waiting, by_itself.clone()), (standing, by_itself), (won, with_clean_up)]
+    {
+        assert_eq!((play.left_with(), play.stepped_out()), left);
+        play.said.clear();
+        play.wake_at(play.claim.next_wake().max(play.now));
+        assert!(matches!(play.stands(), Some((_, Spot::Last))));
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redquorum_protocol::{
     Answer, Ask, Cause, Claim, Dice, Drift, Effect, Extension, Holder, Input, Loss, NodeId,
-    Patience, Step, TOKEN_LEN, Terms, Time, Token, Turn,
+    Patience, Step, TOKEN_LEN, Terms, Ticket, Time, Token, Turn,
 };
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -143,6 +143,15 @@ impl Play {
             self.said.iter().filter(told).count()
         };
         (0..masters).map(of).collect()
+    }
+
+    /// Which waiter leaves the queue of each master with the clean-up there.
+    pub(crate) fn left_with(&self) -> Vec<Option<Ticket>> {
+        let leave = |effect: &Effect| match effect {
+            Effect::Settle { leave, .. } => Some(*leave),
+            _ => None,
+        };
+        self.said.iter().filter_map(leave).collect()
     }
 
     pub(crate) fn asked(&self) -> Vec<(usize, Ask)> {

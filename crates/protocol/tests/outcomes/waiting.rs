@@ -1,26 +1,38 @@
-//! From an attempt that failed to the next one: how long a waiter sleeps, what wakes it, whom it asks.
+//! From an attempt that failed to the next one: how long a waiter sleeps, what wakes it, and which
+//! masters it asks.
 
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Call, Cause, Claim, Effect, Holder, Input, NodeId, Patience, Step, TOKEN_LEN, Time,
-    Token, Turn, Word,
+    Answer, Call, Cause, Claim, Drift, Effect, Failure, Holder, Input, NodeId, Patience, Spot,
+    Step, TOKEN_LEN, Terms, Ticket, Time, Token, Turn, Word,
 };
 
-use crate::play::{MS, Play, START};
+use crate::play::{MS, ONCE, Play, START};
 
 const TAKEN: Answer = Answer::Taken(Holder::NotAsked);
+const FREE: Answer = Answer::Place { number: 2, ahead: 1, holder: None };
+const ALL: [usize; 5] = [0, 1, 2, 3, 4];
 
 fn patience(turn: Turn) -> Patience {
     Patience { wait: 20_000 * MS, explain: true, wake_ups: true, fair: false, turn }
 }
 
 fn held(by: u8, left_ms: u64) -> Answer {
-    Answer::Taken(Holder::Lease { token: Token::new([by; TOKEN_LEN]), left_ms })
+    held_by(Holder::Lease { token: Token::new([by; TOKEN_LEN]), left_ms })
+}
+
+fn held_by(holder: Holder) -> Answer {
+    Answer::Place { number: 2, ahead: 1, holder: Some(holder) }
+}
+
+/// The ticket of every waiter here.
+fn ticket() -> Ticket {
+    Ticket::new(0)
 }
 
 impl Play {
-    /// Refused by a quorum in its latest attempt.
+    /// Its latest attempt is refused by all masters that it asks.
     fn refused(&mut self) {
         let attempt = self.attempt();
         (0..5).for_each(|at| self.hear(Step::Attempt(attempt), at, Some(TAKEN)));
@@ -31,11 +43,17 @@ impl Play {
         acquire.attempt()
     }
 
+    /// All masters answer the look that follows a refused attempt.
     fn looks(&mut self, answer: &Answer) {
         (0..5).for_each(|at| self.look(at, answer.clone()));
     }
 
     fn look(&mut self, at: usize, answer: Answer) {
+        // Here each attempt before it was refused, so that there were as many rounds of looks.
+        self.hear(Step::Stand(self.attempt()), at, Some(answer));
+    }
+
+    fn cleaned(&mut self, at: usize, answer: Answer) {
         self.hear(Step::Cleanup(self.attempt()), at, Some(answer));
     }
 
@@ -43,11 +61,22 @@ impl Play {
         self.tell(Input::Heard { node: NodeId::new(at), word });
     }
 
-    /// It waits, all masters listen for it, and all say that another holds it for so long.
-    fn waiting(left_ms: u64) -> Self {
-        let mut play = Self::acquire(5, patience(Turn::First));
+    fn woken(&mut self, at: usize) {
+        self.word(at, Word::Free(ticket()));
+    }
+
+    /// It is refused, and all masters wake it.
+    fn subscribed(patience: Patience) -> Self {
+        let mut play = Self::acquire(5, patience);
         play.refused();
         (0..5).for_each(|at| play.word(at, Word::Listening));
+        play.said.clear();
+        play
+    }
+
+    /// It waits, and all masters say that another holds the resource for so long.
+    fn waiting(left_ms: u64) -> Self {
+        let mut play = Self::subscribed(patience(Turn::First));
         play.looks(&held(9, left_ms));
         play.said.clear();
         play
@@ -60,12 +89,34 @@ impl Play {
         asked
     }
 
-    fn calls(&self) -> Vec<Call> {
-        let call = |effect: &Effect| match effect {
-            Effect::Settle { call, .. } => Some(*call),
+    /// Which masters were asked for a position, of which none wakes another waiter for that.
+    fn enqueues(&self) -> Vec<usize> {
+        let stand = |effect: &Effect| match effect {
+            Effect::Stand { node, spot, ticket: of, .. } => {
+                assert_eq!((*spot, *of), (Spot::Any, ticket()));
+                Some(node.index())
+            }
             _ => None,
         };
-        self.said.iter().filter_map(call).collect()
+        self.said.iter().filter_map(stand).collect()
+    }
+
+    /// Which masters clean up, and which waiter each wakes.
+    fn cleans_up(&self) -> Vec<(usize, Call)> {
+        let clean_up = |effect: &Effect| match effect {
+            Effect::Settle { node, call, .. } => Some((node.index(), *call)),
+            _ => None,
+        };
+        self.said.iter().filter_map(clean_up).collect()
+    }
+
+    /// Which masters it leaves the queues of, and whether they wake the next waiter.
+    fn leaves(&self) -> Vec<(usize, bool)> {
+        let step_out = |effect: &Effect| match effect {
+            Effect::StepOut { node, call, .. } => Some((node.index(), *call)),
+            _ => None,
+        };
+        self.said.iter().filter_map(step_out).collect()
     }
 }
 
@@ -74,31 +125,36 @@ fn after(ms: u64) -> Time {
 }
 
 #[test]
-fn links_listen_before_the_clean_up_looks_and_only_once() {
+fn links_subscribe_once_before_the_clean_up_and_the_waiter_enqueues_behind_it() {
     let mut play = Play::acquire(5, patience(Turn::First));
+    play.said.clear();
     play.refused();
-    let listen = play.said.iter().position(|effect| *effect == Effect::Listen).unwrap();
-    let look = play.said.iter().position(|it| matches!(it, Effect::Settle { .. })).unwrap();
-    assert!(listen < look);
+    assert_eq!(play.said[0], Effect::Listen { ticket: ticket() });
+    assert!(matches!(play.said[1..6], [Effect::Settle { .. }, .., Effect::Settle { .. }]));
+    assert!(matches!(play.said[6..11], [Effect::Stand { .. }, .., Effect::Stand { .. }]));
     play.said.clear();
     play.wake_at(play.claim.next_wake());
     play.refused();
-    assert!(!play.said.contains(&Effect::Listen));
-    let mut deaf = Play::acquire(5, Patience { wake_ups: false, ..patience(Turn::First) });
-    deaf.refused();
-    assert!(!deaf.said.contains(&Effect::Listen), "and not without wake-ups");
+    assert_eq!(play.enqueues(), ALL);
+    assert!(!play.said.iter().any(|effect| matches!(effect, Effect::Listen { .. })));
+}
+
+#[test]
+fn without_wake_ups_no_queue_is_used() {
+    let mut play = Play::acquire(5, Patience { wake_ups: false, ..patience(Turn::First) });
+    play.said.clear();
+    play.refused();
+    assert_eq!(play.cleans_up(), ALL.map(|at| (at, Call::Nobody)));
+    assert_eq!(play.said.len(), 6, "the clean-up, and what wakes the driver");
 }
 
 #[test]
 fn a_waiter_sleeps_until_the_keys_of_a_quorum_have_expired() {
-    let mut play = Play::acquire(5, patience(Turn::First));
-    play.refused();
-    (0..5).for_each(|at| play.word(at, Word::Listening));
-    for (at, left) in [300, 100, 500, 200, 400].into_iter().enumerate() {
+    let mut play = Play::subscribed(patience(Turn::First));
+    for (at, left) in [300, 100, 450, 200, 400].into_iter().enumerate() {
         play.look(at, held(9, left));
     }
     assert_eq!(play.claim.next_wake(), after(300));
-    play.said.clear();
     play.wake_at(after(299));
     assert_eq!(play.asks(), []);
     play.wake_at(after(300));
@@ -106,45 +162,122 @@ fn a_waiter_sleeps_until_the_keys_of_a_quorum_have_expired() {
 }
 
 #[test]
-fn it_wakes_when_a_quorum_is_told_free_and_a_moment_after_the_first_word() {
+fn a_waiter_that_a_quorum_wakes_asks_all_masters_at_once() {
     let mut play = Play::waiting(10_000);
     play.now = after(40);
-    [3, 1].into_iter().for_each(|at| play.word(at, Word::Free));
-    assert_eq!((play.asks(), play.claim.next_wake()), (vec![], after(46).plus(MS / 4)));
-    play.word(2, Word::Free);
-    assert_eq!(play.asks(), [0]);
-    let mut play = Play::waiting(10_000);
-    play.now = after(40);
-    play.word(4, Word::Free);
-    play.wake_at(after(46).plus(MS / 4));
-    assert_eq!(play.asks(), [0], "the other words may be lost");
-}
-
-#[test]
-fn what_a_master_says_before_it_has_answered_the_look_is_about_an_earlier_lease() {
-    let mut play = Play::acquire(5, patience(Turn::First));
-    play.refused();
-    (0..5).for_each(|at| play.word(at, Word::Listening));
-    play.said.clear();
-    (0..5).for_each(|at| play.word(at, Word::Free));
+    [3, 1].into_iter().for_each(|at| play.woken(at));
     assert_eq!(play.asks(), []);
-    play.looks(&held(9, 10_000));
-    play.wake_at(after(5));
-    assert_eq!(play.asks(), [], "it sleeps");
+    play.woken(2);
+    assert_eq!(play.asks(), ALL);
 }
 
 #[test]
-fn a_link_that_listens_only_now_looks_again() {
+fn a_waiter_that_fewer_masters_wake_asks_the_first_master_a_moment_later() {
+    let mut play = Play::waiting(10_000);
+    play.now = after(40);
+    play.woken(4);
+    let moment = after(46).plus(MS / 4);
+    assert_eq!(play.claim.next_wake(), moment);
+    play.wake_at(moment);
+    assert_eq!(play.asks(), [0], "the other messages may be lost");
+    // A quorum is free, but others may have been woken by a part of it.
+    let mut play = Play::waiting(10_000);
+    [0, 1].into_iter().for_each(|at| play.look(at, FREE));
+    play.woken(4);
+    assert_eq!(play.asks(), [0]);
+}
+
+#[test]
+fn a_wake_up_of_another_waiter_is_ignored() {
+    let mut play = Play::waiting(10_000);
+    let before = play.claim.clone();
+    (0..5).for_each(|at| play.word(at, Word::Free(Ticket::new(8))));
+    assert_eq!(play.claim, before);
+    assert_eq!(play.asks(), []);
+}
+
+#[test]
+fn a_wake_up_before_the_answer_to_the_look_is_about_an_earlier_lease() {
+    let mut play = Play::waiting(10);
+    for _ in 0..2 {
+        play.wake_at(play.claim.next_wake());
+        play.refused();
+        play.said.clear();
+        (0..5).for_each(|at| play.woken(at));
+        assert_eq!(play.asks(), []);
+        play.looks(&held(9, 10_000));
+        play.wake_at(play.now.plus(5 * MS));
+        assert_eq!(play.asks(), [], "it sleeps");
+        (0..5).for_each(|at| play.woken(at));
+        assert_eq!(play.asks(), ALL);
+        play.refused();
+        play.looks(&held(9, 10));
+    }
+}
+
+#[test]
+fn a_master_that_wakes_it_only_from_now_on_is_looked_at_again() {
     let mut play = Play::acquire(5, patience(Turn::First));
     play.refused();
     play.looks(&held(9, 10_000));
     play.said.clear();
     play.word(2, Word::Listening);
-    assert_eq!(play.calls(), [Call::Nobody], "one look, at one master");
-    // It was given back in between: that master knows.
+    assert_eq!(play.enqueues(), [2]);
     (0..5).for_each(|at| play.word(at, Word::Listening));
-    (0..3).for_each(|at| play.look(at, Answer::Absent));
+    // The resource was given back in between.
+    (0..3).for_each(|at| play.look(at, FREE));
     assert_eq!(play.asks(), [0]);
+}
+
+#[test]
+fn a_master_that_subscribes_late_is_asked_again_unless_it_is_over() {
+    // It may have dropped a waiter that it could not wake.
+    let mut unanswered = Play::acquire(5, patience(Turn::First));
+    unanswered.refused();
+    unanswered.word(2, Word::Deaf);
+    unanswered.said.clear();
+    unanswered.word(2, Word::Listening);
+    assert_eq!(unanswered.enqueues(), [2]);
+    let mut voting = Play::waiting(10);
+    voting.wake_at(voting.claim.next_wake());
+    voting.said.clear();
+    voting.word(2, Word::Listening);
+    assert_eq!(voting.enqueues(), [2]);
+    voting.wake_at(voting.claim.next_wake());
+    (0..3).for_each(|at| voting.hear(Step::Attempt(2), at, Some(Answer::Created)));
+    voting.said.clear();
+    voting.word(2, Word::Listening);
+    assert_eq!((voting.verdict(), voting.enqueues()), (Some(true), vec![]));
+    let mut first = Play::acquire(5, patience(Turn::First));
+    first.said.clear();
+    first.word(2, Word::Listening);
+    assert_eq!(first.enqueues(), [], "it has no position yet");
+}
+
+#[test]
+fn a_wake_up_before_the_first_look_counts_where_that_finds_the_resource_free() {
+    let refused = || {
+        let mut play = Play::waiting(10);
+        play.wake_at(play.claim.next_wake());
+        play.refused();
+        (0..3).for_each(|at| play.woken(at));
+        play.said.clear();
+        play
+    };
+    let mut free = refused();
+    free.look(1, FREE);
+    assert_eq!(free.asks(), ALL, "a quorum has woken it");
+    let mut held_again = refused();
+    held_again.look(1, held(9, 10_000));
+    held_again.look(0, FREE);
+    assert_eq!(held_again.asks(), [], "one of the quorum is taken");
+    held_again.look(2, FREE);
+    held_again.wake_at(held_again.claim.next_wake());
+    assert_eq!(held_again.asks(), [0]);
+    // The first look comes behind the clean-up, which may be what made it free.
+    let mut not_woken = refused();
+    not_woken.look(4, FREE);
+    assert_eq!(not_woken.asks(), []);
 }
 
 #[test]
@@ -153,29 +286,42 @@ fn one_master_after_the_other_is_looked_at_about_every_second() {
     let mut looked = Vec::new();
     while play.now < after(6_000) {
         play.wake_at(play.claim.next_wake());
-        for effect in play.said.drain(..) {
-            let Effect::Settle { node, call: Call::Nobody, .. } = effect else {
-                panic!("{effect:?}")
-            };
-            looked.push((node.index(), play.now));
-        }
-        let (at, _) = *looked.last().unwrap();
-        play.look(at, held(9, 60_000));
+        looked.extend(play.enqueues());
+        assert_eq!(play.said.len(), 1, "{:?}", play.said);
+        play.said.clear();
+        play.look(*looked.last().unwrap(), held(9, 60_000));
     }
-    let nodes: Vec<usize> = looked.iter().map(|(at, _)| *at).collect();
-    assert_eq!(nodes[..6], [1, 2, 3, 4, 0, 1]);
+    assert_eq!(looked[..6], [1, 2, 3, 4, 0, 1]);
     assert!((6..=12).contains(&looked.len()), "{looked:?}");
-    // One that shows it free: the word was lost.
+    // The wake-up was lost.
     play.wake_at(play.claim.next_wake());
+    let at = play.enqueues()[0];
     play.said.clear();
-    let at = (looked.last().unwrap().0 + 1) % 5;
-    play.look(at, Answer::Absent);
+    play.look(at, FREE);
     play.wake_at(play.claim.next_wake());
     assert_eq!(play.asks(), [0]);
 }
 
 #[test]
-fn who_hears_too_few_masters_tries_again_and_again() {
+fn each_master_is_looked_at_before_a_position_lapses_there() {
+    let nodes = 64;
+    let terms = Terms::new(nodes, 60_000 * MS, Drift::default(), 50 * MS).unwrap();
+    let mut play = Play::acquire_on(terms, patience(Turn::First));
+    (0..nodes).for_each(|at| play.hear(Step::Attempt(1), at, Some(TAKEN)));
+    (0..nodes).for_each(|at| play.word(at, Word::Listening));
+    (0..nodes).for_each(|at| play.look(at, held(9, 60_000)));
+    play.said.clear();
+    while play.now < after(5_000) {
+        play.wake_at(play.claim.next_wake());
+    }
+    let mut looked = play.enqueues();
+    looked.sort_unstable();
+    looked.dedup();
+    assert_eq!(looked.len(), nodes);
+}
+
+#[test]
+fn a_waiter_that_too_few_masters_wake_tries_again_as_the_policy_has_it() {
     let mut play = Play::acquire(5, patience(Turn::First));
     play.refused();
     (0..2).for_each(|at| play.word(at, Word::Listening));
@@ -185,6 +331,35 @@ fn who_hears_too_few_masters_tries_again_and_again() {
     let mut play = Play::waiting(60_000);
     (0..3).for_each(|at| play.word(at, Word::Deaf));
     assert_eq!(play.claim.next_wake(), after(5), "and from when connections break");
+}
+
+#[test]
+fn a_waiter_enqueues_on_no_master_that_refuses_to_wake_it() {
+    let mut play = Play::waiting(10);
+    play.word(1, Word::Refused);
+    play.wake_at(after(10));
+    play.refused();
+    assert_eq!(play.enqueues(), [0, 2, 3, 4]);
+    play.word(1, Word::Listening);
+    play.wake_at(play.claim.next_wake());
+    play.said.clear();
+    play.refused();
+    assert_eq!(play.enqueues(), ALL, "it does on the next connection");
+}
+
+#[test]
+fn where_no_quorum_keeps_queues_a_waiter_leaves_them() {
+    let mut play = Play::subscribed(patience(Turn::First));
+    [0, 2].into_iter().for_each(|at| play.look(at, Answer::NoQueue));
+    assert_eq!(play.leaves(), []);
+    play.look(4, Answer::NoQueue);
+    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
+    assert_eq!(play.claim.next_wake(), after(5), "the policy's pause");
+    play.said.clear();
+    play.wake_at(after(5));
+    assert_eq!(play.asks(), ALL);
+    play.refused();
+    assert_eq!(play.enqueues(), []);
 }
 
 #[test]
@@ -209,6 +384,50 @@ fn the_others_are_asked_only_when_the_first_grants_or_is_silent_or_unknown() {
 }
 
 #[test]
+fn only_masters_that_were_asked_are_cleaned_up() {
+    let asked_first = || {
+        let mut play = Play::waiting(10);
+        play.wake_at(after(10));
+        play.said.clear();
+        play
+    };
+    let mut refused = asked_first();
+    refused.hear(Step::Attempt(2), 0, Some(TAKEN));
+    assert_eq!(refused.cleans_up(), [(0, Call::Nobody)]);
+    let mut dropped = asked_first();
+    dropped.tell(Input::Abandon);
+    assert_eq!(dropped.cleans_up(), [(0, Call::Next)]);
+    let mut silent = asked_first();
+    silent.wake_at(silent.claim.next_wake());
+    silent.refused();
+    assert_eq!(silent.cleans_up(), ALL.map(|at| (at, Call::Nobody)));
+}
+
+#[test]
+fn a_waiter_that_gives_up_while_one_master_is_asked_leaves_the_queues_of_the_others() {
+    let mut play = Play::waiting(10);
+    play.wake_at(after(10));
+    play.said.clear();
+    play.tell(Input::Abandon);
+    assert_eq!((play.cleans_up(), play.left_with()), (vec![(0, Call::Next)], vec![Some(ticket())]));
+    let left: Vec<usize> = play.leaves().into_iter().map(|(at, _)| at).collect();
+    assert!((1..5).all(|at| left.contains(&at)), "{left:?}");
+}
+
+#[test]
+fn one_master_alone_does_not_end_the_wait() {
+    let mut play = Play::waiting(19_995);
+    play.wake_at(after(19_995));
+    assert_eq!(play.asks(), [0]);
+    // The wait is over when the first master refuses.
+    play.now = after(20_000);
+    play.hear(Step::Attempt(2), 0, Some(TAKEN));
+    assert_eq!((play.asks(), play.verdict()), (vec![1, 2, 3, 4], None));
+    (1..4).for_each(|at| play.hear(Step::Attempt(2), at, Some(Answer::Created)));
+    assert_eq!(play.verdict(), Some(true));
+}
+
+#[test]
 fn an_attempt_that_was_begun_with_one_master_is_judged_by_its_own_start() {
     let mut play = Play::waiting(10);
     play.wake_at(after(10));
@@ -224,12 +443,13 @@ fn a_first_master_that_no_other_agrees_with_is_not_believed() {
     let mut play = Play::waiting(10);
     play.wake_at(after(10));
     play.hear(Step::Attempt(2), 0, Some(TAKEN));
-    // A key that was left behind on the first master; the others are free.
+    // A key that was left behind on the first master; the others are free, and it is first there.
     play.look(0, held(7, 60_000));
-    (1..5).for_each(|at| play.look(at, Answer::Absent));
+    let first = Answer::Place { number: 1, ahead: 0, holder: None };
+    (1..5).for_each(|at| play.look(at, first.clone()));
     play.said.clear();
     play.wake_at(after(15));
-    assert_eq!(play.asks(), [0, 1, 2, 3, 4], "all at once");
+    assert_eq!(play.asks(), ALL, "all at once");
     play.refused();
     play.looks(&held(9, 10));
     play.said.clear();
@@ -240,23 +460,12 @@ fn a_first_master_that_no_other_agrees_with_is_not_believed() {
 #[test]
 fn after_some_rounds_with_one_master_first_all_are_asked_at_once() {
     let mut play = Play::acquire(5, patience(Turn::First));
-    let mut firsts = Vec::new();
-    for _ in 0..8 {
-        let asks = play.asks();
-        firsts.push(asks.len());
-        (0..5).for_each(|at| play.hear(Step::Attempt(play.attempt()), at, Some(Answer::Created)));
-        if play.verdict() == Some(true) {
-            break;
-        }
-    }
-    assert_eq!(firsts, [5], "uncontended");
-    let mut play = Play::acquire(5, patience(Turn::First));
     let mut sizes = Vec::new();
     for _ in 0..9 {
         sizes.push(play.asks().len());
-        // Others share the masters: nobody wins, and nobody holds it.
+        // Others share the masters: none wins, and none holds it.
         play.refused();
-        play.looks(&Answer::Absent);
+        play.looks(&FREE);
         play.said.clear();
         play.wake_at(play.claim.next_wake());
     }
@@ -264,37 +473,144 @@ fn after_some_rounds_with_one_master_first_all_are_asked_at_once() {
 }
 
 #[test]
-fn attempts_that_failed_call_nobody_and_what_kept_others_out_calls_all() {
+fn an_attempt_that_failed_wakes_no_waiter_and_what_kept_others_out_wakes_the_next() {
     let mut play = Play::acquire(5, patience(Turn::First));
     play.refused();
-    assert_eq!(play.calls(), [Call::Nobody; 5]);
+    assert_eq!(play.cleans_up(), ALL.map(|at| (at, Call::Nobody)));
     let mut won = Play::acquire(5, patience(Turn::First));
     (0..3).for_each(|at| won.hear(Step::Attempt(1), at, Some(Answer::Created)));
     won.tell(Input::Abandon);
-    assert_eq!(won.calls(), [Call::Everybody; 5], "won, and nobody came for it");
+    assert_eq!(won.cleans_up(), ALL.map(|at| (at, Call::Next)), "won, and not collected");
     let mut dropped = Play::acquire(5, patience(Turn::First));
     dropped.tell(Input::Abandon);
-    assert_eq!(dropped.calls(), [Call::Everybody; 5], "it may have had a quorum");
-    for (hands_on, call) in [(false, Call::Everybody), (true, Call::Counted)] {
+    assert_eq!(dropped.cleans_up(), ALL.map(|at| (at, Call::Next)), "it may have had a quorum");
+    for (hands_on, call) in [(false, Call::Next), (true, Call::Counted)] {
         let mut held = Play::hold(&[crate::play::Granted; 5]);
         if hands_on {
             held.tell(Input::HandOn);
         }
         held.tell(Input::Release);
-        assert_eq!(held.calls(), [call; 5]);
+        assert_eq!(held.cleans_up(), ALL.map(|at| (at, call)));
     }
 }
 
 #[test]
-fn an_heir_of_which_nothing_comes_calls_in_the_place_of_who_handed_on() {
-    for (turn, call) in [(Turn::First, Call::Nobody), (Turn::Heir, Call::Everybody)] {
+fn a_waiter_that_wins_keeps_its_positions_until_it_gives_the_lease_back() {
+    let won = || {
+        let mut play = Play::waiting(10_000);
+        (0..3).for_each(|at| play.woken(at));
+        (0..5).for_each(|at| play.hear(Step::Attempt(2), at, Some(Answer::Created)));
+        assert_eq!((play.verdict(), play.leaves()), (Some(true), vec![]));
+        play
+    };
+    for lost in [false, true] {
+        let mut held = won();
+        held.tell(Input::Collect);
+        if lost {
+            held.wake_at(held.deadline());
+        } else {
+            held.tell(Input::Release);
+        }
+        assert_eq!((held.left_with(), held.leaves()), (vec![Some(ticket()); 5], vec![]));
+    }
+    let mut dropped = won();
+    dropped.said.clear();
+    dropped.tell(Input::Abandon);
+    assert_eq!(dropped.cleans_up(), ALL.map(|at| (at, Call::Next)));
+    assert_eq!((dropped.left_with(), dropped.leaves()), (vec![Some(ticket()); 5], vec![]));
+    let mut uncontended = Play::hold(&[crate::play::Granted; 5]);
+    uncontended.tell(Input::Release);
+    assert_eq!(uncontended.left_with(), [None; 5]);
+}
+
+#[test]
+fn a_win_that_is_not_collected_is_given_up_and_wakes_the_next() {
+    for (ttl_ms, timeout_ms, given_up_ms) in [(10_000, 50, 1_000), (10_000, 200, 1_600)] {
+        let [ttl, timeout] = [ttl_ms, timeout_ms].map(Duration::from_millis);
+        let terms = Terms::new(5, ttl, Drift::default(), timeout).unwrap();
+        let mut play = Play::acquire_on(terms, ONCE);
+        (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+        assert_eq!(play.claim.next_wake(), after(given_up_ms));
+        play.wake_at(after(given_up_ms - 1));
+        assert_eq!(play.verdict(), Some(true));
+        play.said.clear();
+        play.wake_at(after(given_up_ms));
+        assert_eq!(play.verdict(), Some(false));
+        assert_eq!(play.cleans_up(), ALL.map(|at| (at, Call::Next)));
+        let Claim::Acquiring(acquire) = &play.claim else { panic!("{:?}", play.claim) };
+        assert_eq!(acquire.failure(), Some(Failure::TooLate));
+    }
+    let mut play = Play::acquire(5, patience(Turn::First));
+    (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
+    assert_eq!(play.claim.next_wake(), after(988), "no longer than until its deadline");
+    play.wake_at(after(988));
+    play.said.clear();
+    play.wake_at(play.claim.next_wake());
+    assert_eq!(play.asks(), [0], "it goes on while there is time");
+}
+
+#[test]
+fn a_waiter_that_yields_leaves_wakes_the_next_and_goes_on_with_the_next_wake() {
+    let mut play = Play::waiting(10_000);
+    play.woken(4);
+    play.tell(Input::Yield);
+    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
+    play.said.clear();
+    // All of this was under way.
+    (0..3).for_each(|at| play.look(at, FREE));
+    (0..3).for_each(|at| play.woken(at));
+    assert_eq!(play.said, []);
+    assert!(play.claim.next_wake() <= play.now);
+    play.tell(Input::Wake);
+    assert_eq!(play.asks(), [0]);
+    play.refused();
+    assert_eq!(play.enqueues(), ALL);
+    let mut voting = Play::acquire(5, patience(Turn::First));
+    let before = voting.claim.clone();
+    voting.tell(Input::Yield);
+    assert_eq!(voting.claim, before, "an attempt is not interrupted");
+}
+
+#[test]
+fn attempts_that_masters_leave_unanswered_thin_out() {
+    // Each attempt asks all masters.
+    let patience = Patience { wake_ups: false, ..patience(Turn::First) };
+    let mut play = Play::acquire(5, patience);
+    let (mut rounds, mut pauses) = (Vec::new(), Vec::new());
+    for _ in 0..7 {
+        let step = Step::Attempt(play.attempt());
+        (0..2).for_each(|at| play.hear(step, at, Some(TAKEN)));
+        rounds.push(play.claim.next_wake().since(play.now).as_millis());
+        play.wake_at(play.claim.next_wake());
+        pauses.push(play.claim.next_wake().since(play.now).as_millis());
+        play.said.clear();
+        play.wake_at(play.claim.next_wake());
+        assert_eq!(play.asks(), ALL);
+    }
+    // Each has more time to succeed, up to a quarter of the lease.
+    assert_eq!(rounds, [50, 100, 200, 247, 247, 247, 247]);
+    assert_eq!(pauses, [25, 50, 100, 200, 200, 200, 200]);
+    (0..3).for_each(|at| play.hear(Step::Attempt(8), at, Some(TAKEN)));
+    assert_eq!(play.claim.next_wake(), play.now.plus(5 * MS), "a quorum answers");
+    let mut down = Play::acquire(5, patience);
+    for _ in 0..3 {
+        let (step, down_now) = (Step::Attempt(down.attempt()), Answer::Unknown(Cause::Stalled));
+        (0..3).for_each(|at| down.hear(step, at, Some(down_now.clone())));
+        assert_eq!(down.claim.next_wake(), down.now.plus(5 * MS), "the masters were not asked");
+        down.wake_at(down.claim.next_wake());
+    }
+}
+
+#[test]
+fn an_heir_that_does_not_win_wakes_the_next_in_the_place_of_the_one_before_it() {
+    for (turn, call) in [(Turn::First, Call::Nobody), (Turn::Heir, Call::Next)] {
         let mut play = Play::acquire(5, Patience { wait: 12 * MS, ..patience(turn) });
         play.refused();
         play.said.clear();
         play.wake_at(after(12));
         play.hear(Step::Attempt(2), 4, Some(Answer::Created));
         (0..3).for_each(|at| play.hear(Step::Attempt(2), at, Some(TAKEN)));
-        assert_eq!(play.calls(), [call; 5], "{turn:?}: its wait is over");
+        assert_eq!(play.cleans_up(), ALL.map(|at| (at, call)), "{turn:?}: its wait is over");
     }
 }
 
@@ -303,10 +619,10 @@ fn a_guest_lets_others_go_first_and_an_heir_does_not_wait() {
     let heir = Play::acquire(5, patience(Turn::Heir));
     assert_eq!(heir.asked().len(), 5);
     let mut guest = Play::acquire(5, patience(Turn::Guest));
-    assert!(guest.asked().is_empty() && guest.said.contains(&Effect::Listen));
+    assert_eq!(guest.said[0], Effect::Listen { ticket: ticket() });
+    assert_eq!((guest.enqueues(), guest.asks()), (ALL.to_vec(), vec![]));
     let wake = guest.claim.next_wake();
     assert!(wake > START && wake <= after(13), "{wake:?}");
-    guest.said.clear();
     guest.wake_at(wake);
     assert_eq!(guest.asks(), [0]);
     let hurried = Patience { wait: Duration::ZERO, ..patience(Turn::Guest) };
@@ -314,18 +630,32 @@ fn a_guest_lets_others_go_first_and_an_heir_does_not_wait() {
 }
 
 #[test]
-fn nobody_sleeps_beyond_the_end_of_the_wait_and_the_last_attempt_asks_all() {
-    let mut play = Play::acquire(5, Patience { wait: 700 * MS, ..patience(Turn::First) });
-    play.refused();
-    (0..5).for_each(|at| play.word(at, Word::Listening));
-    play.looks(&Answer::Taken(Holder::NoExpiry));
-    play.said.clear();
+fn no_waiter_sleeps_beyond_the_end_of_its_wait_and_the_last_attempt_asks_all() {
+    let mut play = Play::subscribed(Patience { wait: 700 * MS, ..patience(Turn::First) });
+    play.looks(&held_by(Holder::NoExpiry));
     while play.now < after(700) {
         assert!(play.claim.next_wake() <= after(700));
         play.wake_at(play.claim.next_wake());
     }
-    assert_eq!(play.asks().len(), 5);
+    assert_eq!(play.asks(), ALL);
     play.refused();
-    play.looks(&Answer::Taken(Holder::NoExpiry));
+    assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
+    (0..5).for_each(|at| play.cleaned(at, Answer::Taken(Holder::NoExpiry)));
     assert_eq!(play.verdict(), Some(false));
+}
+
+#[test]
+fn a_waiter_tells_why_its_latest_attempt_failed() {
+    let latest = |play: &Play| match &play.claim {
+        Claim::Acquiring(acquire) => acquire.latest_failure(),
+        other => panic!("{other:?}"),
+    };
+    let mut play = Play::acquire(5, patience(Turn::First));
+    assert_eq!(latest(&play), None);
+    play.refused();
+    assert_eq!(latest(&play), Some(Failure::Taken));
+    play.wake_at(play.claim.next_wake());
+    play.wake_at(play.claim.next_wake());
+    play.wake_at(play.now.plus(50 * MS));
+    assert_eq!((play.attempt(), latest(&play)), (2, Some(Failure::NoQuorum)));
 }

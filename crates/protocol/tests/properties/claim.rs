@@ -48,7 +48,7 @@ pub(crate) fn any_answer() -> impl Strategy<Value = Answer> {
         4 => Just(Answer::Kept),
         1 => Just(Answer::Deleted),
         2 => Just(Answer::Absent),
-        1 => Just(Answer::NoLine),
+        1 => Just(Answer::NoQueue),
         2 => (0..4_u64, 0..2_u64, any::<bool>()).prop_map(|(number, ahead, held)| {
             Answer::Place { number, ahead, holder: held.then_some(Holder::NoExpiry) }
         }),
@@ -81,6 +81,8 @@ pub(crate) fn any_input() -> impl Strategy<Value = Input> {
         3 => Just(Input::Collect),
         3 => valid_terms().prop_map(Input::Extend),
         1 => any_duration().prop_map(Input::KeepAlive),
+        1 => Just(Input::HandOn),
+        1 => Just(Input::Yield),
         1 => Just(Input::Renew),
         2 => Just(Input::Reenter),
         1 => valid_terms().prop_map(Input::Prolong),
@@ -93,8 +95,8 @@ fn any_word() -> impl Strategy<Value = Word> {
     prop_oneof![
         Just(Word::Listening),
         Just(Word::Deaf),
-        Just(Word::Free),
-        (0..8_u64).prop_map(|ticket| Word::Next(Ticket::new(ticket))),
+        Just(Word::Refused),
+        (0..8_u64).prop_map(|ticket| Word::Free(Ticket::new(ticket))),
         any::<u32>().prop_map(Word::Others),
     ]
 }
@@ -140,10 +142,12 @@ proptest! {
             now = time;
             claim.handle(now, input.clone(), &mut dice, &mut said);
             let opens = |said: &Effect| matches!(said, Effect::Send { ask, .. } if ask.creates());
-            let over = matches!(&claim, Claim::Acquiring(acquire) if acquire.is_won() || acquire.failure().is_some());
-            if over || !matches!(claim, Claim::Acquiring(_)) {
-                prop_assert_eq!(stands(&said), 0, "it stands in line, and is done");
-            }
+            let over = match &claim {
+                Claim::Acquiring(acquire) => acquire.failure().is_some(),
+                Claim::Holding(hold) => hold.lost().is_some(),
+                Claim::Releasing(_) | Claim::Ended => true,
+            };
+            prop_assert!(!over || positions(&said) == 0, "it is over, and still in a queue");
             if said[so_far..].iter().any(opens) {
                 opened = now;
             }
@@ -257,13 +261,15 @@ proptest! {
     }
 }
 
-/// On how many masters there may be a place of this claim.
-fn stands(said: &[Effect]) -> usize {
+/// In the queues of how many masters this claim may be.
+fn positions(said: &[Effect]) -> usize {
     let mut places = BTreeSet::new();
     for effect in said {
         match effect {
             Effect::Stand { node, .. } => _ = places.insert(*node),
-            Effect::StepOut { node, .. } => _ = places.remove(node),
+            Effect::StepOut { node, .. } | Effect::Settle { node, leave: Some(_), .. } => {
+                places.remove(node);
+            }
             _ => {}
         }
     }
@@ -283,13 +289,16 @@ fn check_effects(said: &[Effect]) -> Result<(), TestCaseError> {
                     prop_assert!(set.insert((*node, token)), "a token of two attempts");
                 }
             }
-            Effect::Settle { node, token, .. } | Effect::Leave { node, token, .. } => {
-                settled.insert((*node, *token));
+            Effect::Settle { node, token, step, .. } => {
+                let of = (*node, *token);
+                let cleans_up = matches!(step, Step::Cleanup(_));
+                prop_assert!(!cleans_up || asked.contains(&of), "a clean-up of nothing");
+                settled.insert(of);
             }
+            Effect::Leave { node, token, .. } => _ = settled.insert((*node, *token)),
             _ => {}
         }
     }
-    // A clean-up also asks masters that were not asked for the key: who holds it there?
     prop_assert!(asked.is_subset(&settled), "{:?} of {:?}", settled, asked);
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use proptest::collection::vec;
+use proptest::option;
 use proptest::prelude::*;
 use redquorum_protocol::wire::{Command, Greeting, Markers};
 use redquorum_protocol::{
@@ -116,6 +117,10 @@ struct World {
     grants: usize,
     /// What the link must have in its ledger.
     ledger: BTreeSet<Token>,
+    /// Until when the key of a token can be there, by what the master has executed.
+    lives: BTreeMap<Token, Time>,
+    /// The clean-up that is answered with an error just now.
+    failed: Option<Token>,
     living: Vec<Token>,
     settled: BTreeSet<Token>,
     set: BTreeSet<Token>,
@@ -159,6 +164,8 @@ impl World {
             guard,
             grants: 0,
             ledger: BTreeSet::new(),
+            lives: BTreeMap::new(),
+            failed: None,
             living: Vec::new(),
             settled: BTreeSet::new(),
             set: BTreeSet::new(),
@@ -195,6 +202,14 @@ impl World {
             }
         }
         assert_eq!(asking, None, "neither written nor refused");
+        if let Some(token) = self.failed.take()
+            && self.link.owed() + self.link.claimed() < self.ledger.len()
+        {
+            let until = self.lives.get(&token).copied().unwrap_or_default();
+            assert!(self.now >= until, "given up while its key is there");
+            self.keys.remove(&token);
+            self.ledger.remove(&token);
+        }
         assert_eq!(self.link.owed() + self.link.claimed(), self.ledger.len(), "{:?}", self.ledger);
     }
 
@@ -228,10 +243,7 @@ impl World {
             | Command::Subscribe { .. }
             | Command::Stand { .. }
             | Command::StepOut { .. } => assert!(!self.shut_down),
-            Command::Load(_)
-            | Command::Unsubscribe { .. }
-            | Command::Ping
-            | Command::Bless { .. } => {}
+            Command::Load(_) | Command::Probe | Command::Bless { .. } => {}
         }
     }
 
@@ -300,7 +312,7 @@ impl World {
                 let token = self.living.swap_remove(at % self.living.len());
                 self.settled.insert(token);
                 self.tell(
-                    LinkInput::Settle { key: key(), token, call: Call::Nobody, tag },
+                    LinkInput::Settle { key: key(), token, call: Call::Nobody, leave: None, tag },
                     Some(tag),
                 );
             }
@@ -388,9 +400,18 @@ impl World {
             Command::Set { fence: None, .. }
                 | Command::Load(_)
                 | Command::Kill { .. }
-                | Command::Ping
+                | Command::Probe
                 | Command::Bless { .. }
         );
+        if let Command::Set { token, ttl_ms, .. }
+        | Command::Guarded { token, ttl_ms, .. }
+        | Command::Keep { token, ttl_ms, .. } = command
+        {
+            let ttl = MS * u32::try_from(ttl_ms).unwrap_or(u32::MAX);
+            let until = self.now.plus(ttl).plus(Drift::default().of(ttl));
+            let lives = self.lives.entry(token).or_default();
+            *lives = until.max(*lives);
+        }
         let watches = matches!(command, Command::Guarded { .. } | Command::Watch { .. });
         let answer = if self.busy > 0 && !matches!(command, Command::Kill { .. }) {
             self.busy -= 1;
@@ -441,13 +462,12 @@ impl World {
                 Command::StepOut { .. }
                 | Command::Hello
                 | Command::Subscribe { .. }
-                | Command::Unsubscribe { .. }
-                | Command::Ping => Answer::Alive,
+                | Command::Probe => Answer::Alive,
             }
         };
         let answer = if watches { answer.stamped(self.millis() * 1_000) } else { answer };
-        let paid = match (&command, &answer) {
-            (Command::Delete { token, .. }, Answer::Deleted | Answer::Absent) => Some(*token),
+        let paid = match &command {
+            Command::Delete { token, .. } => Some(*token),
             _ => None,
         };
         self.sockets.get_mut(&epoch).expect("as above").answers.push_back((answer, paid));
@@ -465,8 +485,9 @@ impl World {
         let Some(epoch) = self.link.epoch() else { return };
         let socket = self.sockets.get_mut(&epoch).expect("greeted");
         let Some((answer, paid)) = socket.answers.pop_front() else { return };
-        if let Some(token) = paid {
-            self.ledger.remove(&token);
+        match (paid, &answer) {
+            (Some(token), Answer::Deleted | Answer::Absent) => _ = self.ledger.remove(&token),
+            (failed, _) => self.failed = failed,
         }
         self.tell(LinkInput::Answered { epoch, answer }, None);
     }
@@ -574,7 +595,11 @@ fn the_world_of_the_link_is_no_dull_one() {
 }
 
 fn any_ticket() -> impl Strategy<Value = Ticket> {
-    any::<u64>().prop_map(Ticket::new)
+    prop_oneof![3 => 0..8_u64, 1 => any::<u64>()].prop_map(Ticket::new)
+}
+
+fn any_call() -> impl Strategy<Value = Call> {
+    prop_oneof![Just(Call::Nobody), Just(Call::Counted), Just(Call::Next)]
 }
 
 fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
@@ -591,15 +616,15 @@ fn any_link_input() -> impl Strategy<Value = LinkInput<u8>> {
     prop_oneof![
         4 => ask.prop_map(|ask| LinkInput::Send { key: key(), ask, tag: 0 }),
         2 => (0..4_u64, any_time()).prop_map(|(number, until)| LinkInput::Leave { token: token(number), until }),
-        4 => (0..4_u64).prop_map(|number| LinkInput::Settle { key: key(), token: token(number), call: Call::Nobody, tag: 0 }),
-        2 => any_key().prop_map(LinkInput::Listen),
-        1 => any_key().prop_map(LinkInput::Unlisten),
-        1 => (epoch(), any_key(), any_ticket()).prop_map(|(epoch, key, ticket)| {
-            LinkInput::Freed { epoch, key, next: Some(ticket) }
+        4 => (0..4_u64, any_call(), option::of(any_ticket())).prop_map(|(number, call, leave)| {
+            LinkInput::Settle { key: key(), token: token(number), call, leave, tag: 0 }
         }),
+        2 => (any_key(), any_ticket()).prop_map(|(key, ticket)| LinkInput::Listen { key, ticket }),
+        1 => any_ticket().prop_map(LinkInput::Unlisten),
+        1 => (epoch(), any_ticket()).prop_map(|(epoch, ticket)| LinkInput::Woken { epoch, ticket }),
         1 => (any_key(), any_ticket(), any::<u64>()).prop_map(|(key, ticket, number)| {
-            let number = Spot::NotBefore(number);
-            LinkInput::Stand { key, ticket, number, tag: 0 }
+            let spot = Spot::NotBefore(number);
+            LinkInput::Stand { key, ticket, spot, tag: 0 }
         }),
         1 => (any_key(), any_ticket(), any::<bool>()).prop_map(|(key, ticket, call)| {
             LinkInput::StepOut { key, ticket, call }
@@ -634,7 +659,7 @@ fn any_key() -> impl Strategy<Value = Key> {
 fn any_marker() -> impl Strategy<Value = Option<Arc<str>>> {
     let text =
         prop_oneof![Just("a 3000"), Just("a 3000 always"), Just("b 3000"), Just("a 7"), Just("?")];
-    proptest::option::of(text.prop_map(Arc::from))
+    option::of(text.prop_map(Arc::from))
 }
 
 fn any_greeting() -> impl Strategy<Value = Greeting> {
@@ -673,11 +698,13 @@ proptest! {
         bounds in any_bounds(), guarded in any::<bool>(), inputs in vec((any_time(), any_link_input()), 0..80),
     ) {
         let mut said = Vec::new();
-        let mut link = Link::start(bounds, &mut said).guarded_by(guarded.then(guard));
+        let mut link =
+            Link::start(bounds, &mut said).guarded_by(guarded.then(guard)).woken_at(1);
         for (now, input) in inputs {
             link.handle(now, input, &mut said);
             link.next_wake();
             prop_assert_eq!(link.oldest().is_some(), link.unanswered() > 0);
+            prop_assert!(link.listens() <= bounds.listens);
         }
     }
 }

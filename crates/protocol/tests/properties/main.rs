@@ -3,6 +3,7 @@
 
 mod claim;
 mod clock;
+mod gap;
 mod link;
 mod time;
 mod wire;

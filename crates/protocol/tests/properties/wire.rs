@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use redquorum_protocol::wire::{
-    Expect, Frame, Greeting, Hello, KEEP, MAX_REPLY, parse, write_command,
+    Expect, Frame, Greeting, Hello, KEEP, MAX_REPLY, Skip, parse, write_command,
 };
 use redquorum_protocol::{Answer, Cause};
 
@@ -28,7 +28,7 @@ const EXPECTS: [Expect; 10] = [
     Expect::Delete,
     Expect::Kill,
     Expect::Load(KEEP),
-    Expect::Ping,
+    Expect::Probe,
     Expect::Guarded { fenced: false },
     Expect::Guarded { fenced: true },
     Expect::Watch,
@@ -83,5 +83,58 @@ proptest! {
         write_command(&mut bytes, &args);
         let parts = args.iter().map(|arg| Frame::Bulk(arg)).collect();
         prop_assert_eq!(parse(&bytes, usize::MAX), Ok(Some((Frame::Array(parts), bytes.len()))));
+    }
+}
+
+/// A push of any values, some of them longer than a reply may be.
+fn any_push() -> impl Strategy<Value = Vec<u8>> {
+    let leaf = prop_oneof![
+        "[+:#,_(-][0-9a-z]{0,30}\r\n".prop_map(String::into_bytes),
+        Just(b"$-1\r\n".to_vec()),
+        Just(b"*-1\r\n".to_vec()),
+        (0..300_usize, "[$=!]").prop_map(|(length, kind)| {
+            [format!("{kind}{length}\r\n").into_bytes(), vec![b'\n'; length], b"\r\n".to_vec()]
+                .concat()
+        }),
+    ];
+    let value = leaf.prop_recursive(6, 64, 6, |inner| {
+        (vec(inner, 0..6), "[*~>%]").prop_map(|(mut parts, kind)| {
+            let mut count = parts.len();
+            if kind == "%" {
+                count /= 2;
+                parts.truncate(2 * count);
+            }
+            [format!("{kind}{count}\r\n").into_bytes(), parts.concat()].concat()
+        })
+    });
+    vec(value, 0..20)
+        .prop_map(|parts| [format!(">{}\r\n", parts.len()).into_bytes(), parts.concat()].concat())
+}
+
+proptest! {
+    #[test]
+    fn a_long_push_is_passed_over_at_every_split_and_nothing_behind_it_is(
+        push in any_push(), behind in any_bytes(), split in any::<proptest::sample::Index>(),
+        chunk in 1..50_usize,
+    ) {
+        let bytes = [&push[..], &behind].concat();
+        // Less than the push itself: it is too long.
+        let Some(begun) = Skip::begin(&bytes, 3) else { return Ok(()) };
+        let passed = |chunks: &mut dyn Iterator<Item = &[u8]>| {
+            let (mut skip, mut passed) = (begun.clone(), 0);
+            for chunk in chunks {
+                let (used, done) = skip.pass(chunk).expect("it is the protocol");
+                passed += used;
+                if done {
+                    break;
+                }
+                assert_eq!(used, chunk.len());
+            }
+            passed
+        };
+        let (one, two) = bytes.split_at(split.index(bytes.len()));
+        prop_assert_eq!(passed(&mut [one, two].into_iter()), push.len());
+        prop_assert_eq!(passed(&mut bytes.chunks(chunk)), push.len());
+        prop_assert_eq!(passed(&mut [&bytes[..]].into_iter()), push.len());
     }
 }

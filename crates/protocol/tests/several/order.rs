@@ -2,7 +2,8 @@
 
 use redquorum_protocol::{Dice, Failure, Order, Patience, Several, Time, Told, Turn};
 
-use crate::world::{MS, Random};
+use crate::chance::Random;
+use crate::world::MS;
 
 struct Bed {
     machine: Several,

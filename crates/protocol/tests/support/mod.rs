@@ -1,38 +1,30 @@
-//! A driver of the protocol in virtual time: clients with the real machines, in a model world.
-//! No clock, no socket, no sleep.
+//! A driver of the protocol in virtual time: client processes in a model world. No clock, no socket, no
+//! sleep.
 //!
-//! It is an example too. What a driver has to do is in four places: [`Cluster::send`] (a claim's
-//! effects go to its links), [`Cluster::carry_out`] (a link's effects go to the wire, or back to
-//! a claim), [`Cluster::replied`] (what comes over the wire goes to the link), and
-//! [`Cluster::wake`]. The rest is the check, and [`world`].
+//! It is an example too. What a driver has to do is in three places: [`Cluster::carry_out`] (the effects
+//! of a client go to the wire, or to the callers of its requests), [`Cluster::replied`] (what comes over
+//! the wire goes to the client), and [`Cluster::wake`]. The rest is the check, and [`world`].
 
 pub(crate) mod world;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum_protocol::wire::Greeting;
 use redquorum_protocol::{
-    Bounds, Claim, Drift, Effect, Guard, Input, Key, Link, LinkEffect, LinkInput, NodeId, Patience,
-    Step, Terms, Time,
+    AcquireRequest, Bounds, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Drift,
+    Guard, Input, Key, Link, NodeId, Terms, Time,
 };
 
 use self::world::{Event, Reply, Request, WireId, World};
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
-/// What a link gets back with an answer: the claim's number, and what was asked.
-type Tag = (u64, Step);
-
-pub(crate) struct Client {
-    pub(crate) links: Vec<Link<Tag>>,
-    pub(crate) claims: BTreeMap<u64, Claim>,
-}
-
 pub(crate) struct Cluster {
     pub(crate) world: World,
     pub(crate) clients: Vec<Client>,
+    /// The claims of each client whose callers are there.
+    claims: Vec<Vec<ClaimId>>,
     pub(crate) terms: Terms,
     /// When, and to which client, a lease was granted.
     pub(crate) grants: Vec<(Time, usize)>,
@@ -41,7 +33,6 @@ pub(crate) struct Cluster {
     /// The fencing tokens, in the order of the grants.
     pub(crate) fencing_tokens: Vec<u64>,
     key: Key,
-    claims: u64,
 }
 
 /// The same guard, with vigils of other names.
@@ -89,87 +80,85 @@ impl Cluster {
         let mut cluster = Self {
             world,
             clients: Vec::new(),
+            claims: vec![Vec::new(); clients],
             terms,
             grants: Vec::new(),
             violations: Vec::new(),
             fencing_tokens: Vec::new(),
             key: Arc::from(&b"the resource"[..]),
-            claims: 0,
         };
         for client in 0..clients {
-            let mut out = vec![Vec::new(); masters];
-            let guard = guard.map(|guard| salted(guard, client as u64));
-            let links = out.iter_mut().map(|out| Link::start(bounds, out).guarded_by(guard));
-            let links = links.collect();
-            cluster.clients.push(Client { links, claims: BTreeMap::new() });
-            for (master, effects) in out.into_iter().enumerate() {
-                cluster.carry_out(client, master, effects);
-            }
+            let config = ClientConfig {
+                nodes: masters,
+                node_timeout: terms.node_timeout(),
+                bounds,
+                wake_ups: false,
+                fair: false,
+                guard: guard.map(|guard| salted(guard, client as u64)),
+                inbox: 0,
+            };
+            let mut out = Vec::new();
+            cluster.clients.push(Client::start(config, &mut out));
+            cluster.carry_out(client, out);
         }
         cluster
     }
 
-    /// Starts a claim and returns its number.
-    pub(crate) fn acquire(&mut self, client: usize, wait: Duration) -> u64 {
+    /// Passes something to a client.
+    fn act<R>(
+        &mut self,
+        client: usize,
+        act: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R,
+    ) -> R {
+        let World { now, random, .. } = &mut self.world;
         let mut out = Vec::new();
-        let patience = Patience { wait, explain: true, ..Patience::default() };
-        let claim =
-            Claim::acquire(self.world.now, self.terms, patience, &mut self.world.random, &mut out);
-        self.claims += 1;
-        self.clients[client].claims.insert(self.claims, claim);
-        self.send(client, self.claims, out);
-        self.claims
+        let mut cx = Context { clocks: *now, dice: random, out: &mut out };
+        let result = act(&mut self.clients[client], &mut cx);
+        self.carry_out(client, out);
+        result
     }
 
-    /// Gives a claim one input and carries out what it says.
-    pub(crate) fn drive(&mut self, client: usize, number: u64, input: Input) {
-        let mut out = Vec::new();
-        let Some(claim) = self.clients[client].claims.get_mut(&number) else { return };
-        claim.handle(self.world.now, input, &mut self.world.random, &mut out);
-        self.send(client, number, out);
+    /// Starts a claim.
+    pub(crate) fn acquire(&mut self, client: usize, wait: Duration) -> ClaimId {
+        let (key, terms) = (self.key.clone(), self.terms);
+        let request = AcquireRequest { terms, wait, explain: true, fair: false, seed: () };
+        let id = self.act(client, |client, cx| client.acquire(key, request, cx));
+        self.claims[client].push(id);
+        id
     }
 
-    fn send(&mut self, client: usize, number: u64, effects: Vec<Effect>) {
-        for effect in effects {
-            let key = self.key.clone();
-            let (node, input) = match effect {
-                Effect::Send { node, step, ask } => {
-                    (node, LinkInput::Send { key, ask, tag: (number, step) })
-                }
-                Effect::Settle { node, step, token, call } => {
-                    (node, LinkInput::Settle { key, token, call, tag: (number, step) })
-                }
-                Effect::Leave { node, token, until } => (node, LinkInput::Leave { token, until }),
-                _ => {
-                    self.world.enter(self.world.now, Event::Decided(client, number));
-                    continue;
-                }
-            };
-            self.link(client, node.index(), input);
+    /// The oldest claim of a client whose caller is there.
+    pub(crate) fn oldest(&self, client: usize) -> Option<(ClaimId, &Claim)> {
+        let id = *self.claims[client].first()?;
+        Some((id, self.clients[client].claim(id)?))
+    }
+
+    /// Gives a claim one input of its caller, who is gone with [`Input::Abandon`].
+    pub(crate) fn drive(&mut self, client: usize, id: ClaimId, input: Input) {
+        match input {
+            Input::Abandon => {
+                self.act(client, |client, cx| client.cancel(id, cx));
+                self.claims[client].retain(|of| *of != id);
+            }
+            Input::Release => self.act(client, |client, cx| client.give_back(id, input, cx)),
+            input => self.act(client, |client, cx| client.handle(id, input, cx)),
         }
     }
 
-    fn link(&mut self, client: usize, master: usize, input: LinkInput<Tag>) {
-        let mut out = Vec::new();
-        self.clients[client].links[master].handle(self.world.now, input, &mut out);
-        self.carry_out(client, master, out);
-    }
-
-    fn carry_out(&mut self, client: usize, master: usize, effects: Vec<LinkEffect<Tag>>) {
+    fn carry_out(&mut self, client: usize, effects: Vec<ClientEffect>) {
         for effect in effects {
             match effect {
-                LinkEffect::Write(command) => {
-                    let epoch = self.clients[client].links[master].epoch().expect("it is open");
-                    self.world.transmit((client, master, epoch), Request::Run(command));
+                ClientEffect::Write { node, epoch, command } => {
+                    self.world.transmit((client, node.index(), epoch), Request::Run(command));
                 }
-                LinkEffect::Dial(epoch) => self.world.dial((client, master, epoch)),
-                LinkEffect::Close(epoch) => self.world.give_up((client, master, epoch)),
-                // Queued, never passed on at once: a claim that fails in the middle of its own
-                // effects would have its clean-up written before its last SET.
-                LinkEffect::Tell((number, step), answer) => {
-                    let node = NodeId::new(master);
-                    let input = Input::Answered { node, step, answer };
-                    self.world.enter(self.world.now, Event::Told(client, number, input));
+                ClientEffect::Dial { node, epoch } => {
+                    self.world.dial((client, node.index(), epoch));
+                }
+                ClientEffect::Close { node, epoch } => {
+                    self.world.give_up((client, node.index(), epoch));
+                }
+                ClientEffect::Changed(id) => {
+                    self.world.enter(self.world.now, Event::Changed(client, id));
                 }
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }
@@ -195,89 +184,89 @@ impl Cluster {
 
     fn happen(&mut self, event: Event) {
         match event {
-            Event::Told(client, number, input) => self.drive(client, number, input),
-            Event::Decided(client, number) => self.decided(client, number),
+            Event::Changed(client, id) => self.changed(client, id),
             Event::Replied(id, reply) => self.replied(id, reply),
             Event::Arrived(..) | Event::Served(_) => unreachable!("it happens to a master"),
         }
     }
 
     fn replied(&mut self, (client, master, epoch): WireId, reply: Reply) {
-        let input = match reply {
+        let node = NodeId::new(master);
+        match reply {
             Reply::Greeting(id, run_id, boot) => {
                 let (client_id, run_id) = (Some(id), Some(run_id));
                 let greeting = Greeting { client_id, run_id, boot, durable: false };
-                LinkInput::Connected { epoch, greeting }
+                let greeted =
+                    self.act(client, |client, cx| client.connected(node, epoch, greeting, cx));
+                greeted.expect("no two masters are one server");
             }
-            Reply::Answer(answer) => LinkInput::Answered { epoch, answer },
-            Reply::Reset => LinkInput::Closed {
-                epoch,
-                why: Arc::from("reset"),
-                random: self.world.random.next(),
-            },
-        };
-        self.link(client, master, input);
+            Reply::Answer(answer) => {
+                self.act(client, |client, cx| client.replied(node, epoch, answer, cx));
+            }
+            Reply::Reset => {
+                let random = self.world.random.next();
+                let why = Arc::from("reset");
+                self.act(client, |client, cx| client.closed(node, epoch, why, random, cx));
+            }
+        }
     }
 
     fn next_wake(&self) -> Time {
-        let of = |client: &Client| {
-            let links = client.links.iter().map(Link::next_wake);
-            links.chain(client.claims.values().map(Claim::next_wake)).min()
+        let of = |(client, claims): (&Client, &Vec<ClaimId>)| {
+            let links = client.links().iter().map(Link::next_wake);
+            let looks = claims.iter().map(|id| client.look_again_at(*id, self.world.now));
+            links.chain(looks).min().unwrap_or(Time::NEVER).min(client.leases_wake_at())
         };
-        self.clients.iter().filter_map(of).min().unwrap_or(Time::NEVER)
+        self.clients.iter().zip(&self.claims).map(of).min().unwrap_or(Time::NEVER)
     }
 
     fn wake(&mut self) {
         for client in 0..self.clients.len() {
-            for master in 0..self.world.masters.len() {
-                if self.clients[client].links[master].next_wake() <= self.world.now {
-                    self.link(client, master, LinkInput::Wake);
-                }
+            for node in NodeId::all(self.world.masters.len()) {
+                self.act(client, |client, cx| client.wake_link(node, cx));
             }
-            let due = |(number, claim): (&u64, &Claim)| {
-                (claim.next_wake() <= self.world.now).then_some(*number)
-            };
-            let due: Vec<u64> = self.clients[client].claims.iter().filter_map(due).collect();
-            due.into_iter().for_each(|number| self.drive(client, number, Input::Wake));
+            self.act(client, |client, cx| client.wake_leases(cx));
+            for id in self.claims[client].clone() {
+                self.act(client, |client, cx| _ = client.look(id, cx));
+            }
         }
     }
 
-    fn decided(&mut self, client: usize, number: u64) {
-        match self.clients[client].claims.get(&number) {
-            Some(Claim::Acquiring(acquire)) if acquire.is_won() => {
-                self.drive(client, number, Input::Collect);
-                self.granted(client, number);
-            }
-            Some(Claim::Acquiring(acquire)) if acquire.failure().is_some() => {
-                self.clients[client].claims.remove(&number);
-            }
-            Some(Claim::Releasing(release)) if release.outcome().is_some() => {
-                self.clients[client].claims.remove(&number);
-            }
-            _ => {}
+    fn changed(&mut self, client: usize, id: ClaimId) {
+        let won = match self.clients[client].claim(id) {
+            Some(Claim::Acquiring(acquire)) if acquire.is_won() => true,
+            Some(Claim::Acquiring(acquire)) if acquire.failure().is_some() => false,
+            Some(Claim::Releasing(release)) if release.outcome().is_some() => false,
+            _ => return,
+        };
+        if won {
+            self.drive(client, id, Input::Collect);
+            self.granted(client, id);
+        } else {
+            self.drive(client, id, Input::Abandon);
         }
     }
 
     /// The check: at the instant of a grant, nobody else believes in a lease.
-    fn granted(&mut self, client: usize, number: u64) {
-        if !self.believes(client, number) {
+    fn granted(&mut self, client: usize, id: ClaimId) {
+        if !self.believes(client, id) {
             return; // too late: it tries again, or has failed
         }
         self.grants.push((self.world.now, client));
-        if let Some(Claim::Holding(hold)) = self.clients[client].claims.get(&number) {
-            self.fencing_tokens.extend(hold.fencing_token());
-        }
-        let all = self.clients.iter().enumerate();
-        let all =
-            all.flat_map(|(client, of)| of.claims.keys().map(move |number| (client, *number)));
-        if all.filter(|(client, number)| self.believes(*client, *number)).count() > 1 {
+        let hold = self.clients[client].hold(id);
+        self.fencing_tokens.extend(hold.and_then(redquorum_protocol::Hold::fencing_token));
+        let all = self.claims.iter().enumerate();
+        let all = all.flat_map(|(client, ids)| ids.iter().map(move |id| (client, *id)));
+        if all.filter(|(client, id)| self.believes(*client, *id)).count() > 1 {
             self.violations.push((self.world.now, client));
         }
     }
 
-    pub(crate) fn believes(&self, client: usize, number: u64) -> bool {
-        matches!(self.clients[client].claims.get(&number), Some(Claim::Holding(hold))
-            if hold.lost().is_none() && self.world.now < hold.deadline())
+    pub(crate) fn believes(&self, client: usize, id: ClaimId) -> bool {
+        let held = |hold: &redquorum_protocol::Hold| {
+            hold.lost().is_none() && self.world.now < hold.deadline()
+        };
+        self.clients[client].hold(id).is_some_and(held)
     }
 
     /// Heals everything, ends every claim, and lets `length` pass.
@@ -287,17 +276,16 @@ impl Cluster {
             self.world.resume(master);
         }
         for client in 0..self.clients.len() {
-            for number in self.clients[client].claims.keys().copied().collect::<Vec<_>>() {
-                self.drive(client, number, Input::Abandon);
+            for id in self.claims[client].clone() {
+                self.drive(client, id, Input::Abandon);
             }
-            self.clients[client].claims.clear();
         }
         self.run_until(self.world.now.plus(length));
     }
 
     /// Keys on masters, and entries in ledgers.
     pub(crate) fn leftovers(&self) -> (usize, usize) {
-        let links = self.clients.iter().flat_map(|client| &client.links);
+        let links = self.clients.iter().flat_map(Client::links);
         let keys = self.world.masters.iter().map(|master| master.keys.len()).sum();
         (keys, links.map(|link| link.owed() + link.claimed()).sum())
     }

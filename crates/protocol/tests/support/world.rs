@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Markers};
 use redquorum_protocol::{
-    Answer, Dice, Fence, Guard, Holder, Input, Key, RunId, TOKEN_LEN, Time, Token,
+    Answer, ClaimId, Dice, Fence, Guard, Holder, Key, RunId, TOKEN_LEN, Time, Token,
 };
 
 /// splitmix64: small, and the same for ever, so that a seed always means the same run.
@@ -133,8 +133,7 @@ impl Master {
             | Command::Load(_)
             | Command::Hello
             | Command::Subscribe { .. }
-            | Command::Unsubscribe { .. }
-            | Command::Ping => Answer::Alive,
+            | Command::Probe => Answer::Alive,
         }
     }
 
@@ -196,10 +195,8 @@ pub(crate) enum Event {
     Served(WireId),
     /// A reply is with the client.
     Replied(WireId, Reply),
-    /// A link told one of its client's claims.
-    Told(usize, u64, Input),
-    /// A claim of a client decided something.
-    Decided(usize, u64),
+    /// A claim of a client changed.
+    Changed(usize, ClaimId),
 }
 
 pub(crate) struct World {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redquorum_protocol::wire::{
-    CERTIFY, DELETE, Frame, GRANT, GUARDED, KEEP, LINE, WATCH, scripts,
+    CERTIFY, DELETE, Frame, GRANT, GUARDED, KEEP, PROBE, QUEUE, WATCH, channel_of, scripts,
 };
-use redquorum_protocol::{MAX_NUMBER, Spot, Ticket};
+use redquorum_protocol::{MAX_NUMBER, Spot, Waiter};
 use tokio::time::Instant;
 
 use super::{Entry, Line, Master, State};
@@ -28,7 +28,7 @@ impl State {
     /// Without a file, and without what was in memory.
     pub(super) fn forget(&mut self) {
         self.keys.clear();
-        self.lines.clear();
+        self.queues.clear();
     }
 
     pub(super) fn live(&mut self, key: &[u8]) -> Option<&mut Entry> {
@@ -141,7 +141,7 @@ impl State {
             integer(out, number);
         } else {
             out.extend(b"*2\r\n");
-            bulk(out, &shown);
+            bulk(out, start(&shown));
         }
         integer(out, micros);
     }
@@ -171,8 +171,8 @@ impl State {
             }
         }
         out.extend(b"*3\r\n");
-        bulk(out, &self.text(boot));
-        bulk(out, &self.text(vigil));
+        bulk(out, start(&self.text(boot)));
+        bulk(out, start(&self.text(vigil)));
         integer(out, micros);
     }
 }
@@ -194,59 +194,68 @@ impl State {
         }
     }
 
-    /// What [`DELETE`] does with a channel: tells those who listen to it, or not; says how many they are.
-    fn call(&mut self, now: u64, call: &[&[u8]]) -> i64 {
-        let [channel, told, line @ ..] = call else { return 0 };
-        if *told == b"1" {
-            let next = line.first().and_then(|line| self.lines.get_mut(*line)?.first(now));
-            self.publish(channel, next);
+    /// What [`DELETE`] does with the queue; says how many wait.
+    fn give_back(&mut self, now: u64, key: &[u8], call: &[&[u8]], is_free: bool) -> i64 {
+        let [wakes, leaver] = call else { return 0 };
+        self.leave(key, leaver);
+        if *wakes == b"1" && is_free {
+            self.wake(now, key, None);
         }
-        let listeners = self.channels.get(*channel).map_or(0, Vec::len);
-        i64::try_from(listeners).unwrap_or(i64::MAX)
+        let waiters = self.queues.get(key).map_or(0, |queue| queue.len(now));
+        i64::try_from(waiters).unwrap_or(i64::MAX)
     }
 
-    fn publish(&self, channel: &[u8], next: Option<Ticket>) {
+    fn leave(&mut self, key: &[u8], waiter: &[u8]) {
+        if let (Some(waiter), Some(queue)) = (Waiter::parse(waiter), self.queues.get_mut(key)) {
+            queue.leave(waiter);
+            if queue.is_empty() {
+                self.queues.remove(key);
+            }
+        }
+    }
+
+    /// Wakes the first waiter.
+    fn wake(&mut self, now: u64, key: &[u8], asker: Option<Waiter>) {
+        let Some(mut queue) = self.queues.remove(key) else { return };
+        queue.wake(now, asker, true, |first| self.publish(first));
+        if !queue.is_empty() {
+            self.queues.insert(key.to_vec(), queue);
+        }
+    }
+
+    /// Whether a connection is there that subscribes for this waiter.
+    fn publish(&self, waiter: Waiter) -> bool {
+        let (channel, ticket) = (channel_of(waiter.inbox), waiter.ticket.to_string());
         let mut message = Vec::new();
-        let next = next.map(|next| next.to_string()).unwrap_or_default();
-        push(&mut message, b"message", channel, &Frame::Bulk(next.as_bytes()));
-        let listeners = self.channels.get(channel).into_iter().flatten();
-        for line in listeners.filter_map(|id| self.connections.get(id)) {
-            // Nobody is there if it has just hung up.
+        push(&mut message, b"message", &channel, &Frame::Bulk(ticket.as_bytes()));
+        let listeners = self.channels.get(&channel).into_iter().flatten();
+        let lines = listeners.filter_map(|id| self.connections.get(id));
+        lines.fold(false, |_, line| {
+            // A connection that has just hung up gets nothing.
             let _ = line.unasked.send(message.clone());
-        }
+            true
+        })
     }
 
-    /// [`LINE`], for a place.
-    fn stand(
-        &mut self,
-        now: u64,
-        (key, line): (&[u8], &[u8]),
-        (ticket, spot, lapse): (u64, Spot, u64),
-        out: &mut Vec<u8>,
-    ) {
-        let line = self.lines.entry(line.to_vec()).or_default();
-        let (number, ahead) = line.stand(now, Ticket::new(ticket), spot, lapse);
+    /// [`QUEUE`], for a position.
+    fn enqueue(&mut self, now: u64, key: &[u8], (waiter, spot): (&[u8], Spot), out: &mut Vec<u8>) {
+        let Some(waiter) = Waiter::parse(waiter) else {
+            return out.extend(b"-ERR masters in memory know only the waiters of a lock\r\n");
+        };
+        let queue = self.queues.entry(key.to_vec()).or_default();
+        queue.sweep(now);
+        let (number, mut before) = queue.enqueue(now, waiter, spot);
         let held = self.live(key).map(|entry| (entry.left_ms(), entry.value.clone()));
+        if held.is_none() && before > 0 && spot != Spot::Any {
+            self.wake(now, key, Some(waiter));
+            before = self.queues.get(key).map_or(0, |queue| queue.before(waiter));
+        }
         out.extend(format!("*{}\r\n", if held.is_some() { 4 } else { 2 }).into_bytes());
         integer(out, i64::try_from(number).unwrap_or(i64::MAX));
-        integer(out, i64::try_from(ahead).unwrap_or(i64::MAX));
+        integer(out, i64::try_from(before).unwrap_or(i64::MAX));
         if let Some((left, value)) = held {
             integer(out, left);
             bulk(out, &value[..value.len().min(64)]);
-        }
-    }
-
-    /// [`LINE`], for none.
-    fn step_out(&mut self, now: u64, (key, line): (&[u8], &[u8]), ticket: u64, call: &[&[u8]]) {
-        let Some(standing) = self.lines.get_mut(line) else { return };
-        let next = standing.step_out(now, Ticket::new(ticket));
-        if standing.is_empty() {
-            self.lines.remove(line);
-        }
-        if let [channel] = call
-            && self.live(key).is_none()
-        {
-            self.publish(channel, next);
         }
     }
 }
@@ -307,10 +316,11 @@ impl Master {
                     out.extend(b"+OK\r\n");
                 }
             }
-            [b"GET", key] => match state.live(key) {
-                Some(entry) => bulk(out, &entry.value),
-                None => out.extend(b"$-1\r\n"),
-            },
+            [b"GETRANGE", key, b"0", last] => {
+                let value = state.text(key);
+                let length = usize::try_from(number(last)).map_or(usize::MAX, |last| last + 1);
+                bulk(out, &value[..value.len().min(length)]);
+            }
             // They have no file.
             [b"CONFIG", b"GET", _] => out.extend(b"*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"),
             [b"EVALSHA", sha, b"2", key, boot, token, ttl, marker]
@@ -333,28 +343,37 @@ impl Master {
                 match state.live(key) {
                     Some(entry) if entry.value == *token => {
                         state.keys.remove(*key);
-                        integer(out, 1 + state.call(now, call));
+                        integer(out, 1 + state.give_back(now, key, call, true));
                     }
-                    Some(entry) => taken(out, entry),
-                    None => integer(out, 0),
+                    Some(entry) => {
+                        taken(out, entry);
+                        state.give_back(now, key, call, false);
+                    }
+                    None => {
+                        state.give_back(now, key, call, true);
+                        integer(out, 0);
+                    }
                 }
             }
-            [b"EVALSHA", sha, b"2", key, line, ticket, b"0", b"0", call @ ..]
-                if *sha == LINE.sha1.as_bytes() =>
+            [b"EVALSHA", sha, b"1", key, waiter, b"-", wake @ ..]
+                if *sha == QUEUE.sha1.as_bytes() =>
             {
-                state.step_out(now, (key, line), number(ticket), call);
+                state.leave(key, waiter);
+                if !wake.is_empty() && state.live(key).is_none() {
+                    state.wake(now, key, None);
+                }
                 integer(out, 0);
             }
-            [b"EVALSHA", sha, b"2", key, line, ticket, least, lapse, exactly @ ..]
-                if *sha == LINE.sha1.as_bytes() =>
+            [b"EVALSHA", sha, b"1", key, waiter, least, exactly @ ..]
+                if *sha == QUEUE.sha1.as_bytes() =>
             {
                 let spot = match number(least) {
+                    _ if *least == b"=" => Spot::Any,
+                    number if !exactly.is_empty() => Spot::At(number),
                     0 => Spot::Last,
-                    number if exactly.is_empty() => Spot::NotBefore(number),
-                    number => Spot::At(number),
+                    number => Spot::NotBefore(number),
                 };
-                let ours = (number(ticket), spot, number(lapse));
-                state.stand(now, (key, line), ours, out);
+                state.enqueue(now, key, (waiter, spot), out);
             }
             [b"HELLO", b"3"] => out.extend(b"%1\r\n$5\r\nproto\r\n:3\r\n"),
             [b"SUBSCRIBE", channel] => {
@@ -363,10 +382,6 @@ impl Master {
                     listeners.push(id);
                 }
                 push(out, b"subscribe", channel, &Frame::Integer(1));
-            }
-            [b"UNSUBSCRIBE", channel] => {
-                state.ignore(channel, id);
-                push(out, b"unsubscribe", channel, &Frame::Integer(0));
             }
             [b"EVALSHA", sha, b"1", key, token, ttl, repair] if *sha == KEEP.sha1.as_bytes() => {
                 state.keep(key, token, (ttl, repair), None, out);
@@ -400,7 +415,8 @@ impl Master {
                     None => integer(out, 0),
                 }
             }
-            [b"PING"] => out.extend(b"+PONG\r\n"),
+            // Nothing creates the key of the probe.
+            [b"SET", PROBE, _, b"XX", ..] => out.extend(b"$-1\r\n"),
             _ => out.extend(b"-ERR masters in memory know only a lock's commands\r\n"),
         }
     }
@@ -428,6 +444,11 @@ fn number(digits: &[u8]) -> u64 {
 
 fn milliseconds(digits: &[u8]) -> Duration {
     Duration::from_millis(number(digits))
+}
+
+/// As much of a marker or a vigil as the scripts answer.
+fn start(text: &[u8]) -> &[u8] {
+    &text[..text.len().min(257)]
 }
 
 fn integer(out: &mut Vec<u8>, number: i64) {

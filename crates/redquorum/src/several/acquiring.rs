@@ -21,7 +21,7 @@ use crate::fleet::Fleet;
 use crate::lease::Lease;
 use crate::reentry::of_kind;
 use crate::report::Report;
-use crate::rooms::{Rooms, Seat};
+use crate::rooms::{Rooms, Seat, Verdict};
 
 /// The future of an [`AcquireAll`](super::AcquireAll).
 ///
@@ -50,6 +50,7 @@ struct Attempt {
     members: Vec<Member>,
     orders: Vec<Order>,
     clock: Clock,
+    asked: Time,
     /// The lock that was asked first: it says how to pause.
     first: Arc<Fleet>,
     /// What was said of the one that failed last.
@@ -138,12 +139,13 @@ impl Attempt {
     fn start(wanted: Vec<Wanted>, wait: Duration) -> Self {
         let first = wanted.iter().find(|one| one.named == 0).unwrap_or(&wanted[0]).fleet.clone();
         let clock = first.clock;
+        let asked = clock.now();
         let mut orders = Vec::new();
-        let several = Several::start(clock.now(), wanted.len(), wait, &mut orders);
+        let several = Several::start(asked, wanted.len(), wait, &mut orders);
         let member = |wanted| Member { wanted, seat: None, claim: None, told: false };
         let members = wanted.into_iter().map(member).collect();
         let refused = Report::default();
-        let mut attempt = Self { several, members, orders, clock, first, refused };
+        let mut attempt = Self { several, members, orders, clock, asked, first, refused };
         attempt.carry_out();
         attempt
     }
@@ -193,9 +195,19 @@ impl Attempt {
         let mut news = false;
         for at in 0..self.members.len() {
             let member = &mut self.members[at];
-            if let Some(waits) = member.sit(waker) {
-                next = next.min(waits);
-                continue;
+            match member.sit(waker) {
+                Some(Ok(waits)) => {
+                    next = next.min(waits);
+                    continue;
+                }
+                Some(Err((why, report))) => {
+                    member.told = true;
+                    self.refused = report;
+                    self.tell(Told::Failed { member: at, why });
+                    news = true;
+                    continue;
+                }
+                None => {}
             }
             let Some(claim) = member.claim.clone().filter(|_| !member.told) else { continue };
             enum Seen {
@@ -258,11 +270,12 @@ impl Attempt {
     }
 
     fn hand_out<L: Granted>(&mut self) -> Leases<L> {
+        let waited = self.clock.now().since(self.asked);
         let mut leases: Vec<(usize, L)> = Vec::with_capacity(self.members.len());
         for member in &mut self.members {
             if let Some(claim) = member.claim.take() {
                 // The lease answers for the claim from here on.
-                leases.push((member.wanted.named, of_kind(Lease::new(claim))));
+                leases.push((member.wanted.named, of_kind(Lease::new(claim, waited))));
             }
         }
         leases.sort_by_key(|(named, _)| *named);
@@ -299,17 +312,19 @@ impl Member {
         }
     }
 
-    /// Sees whether its turn has come, or its time is over. If not: when it will be.
-    fn sit(&mut self, waker: &Waker) -> Option<Instant> {
+    /// Sees whether its turn has come, or its time is over. If not: when it will be; if it came too late: why it has
+    /// nothing.
+    fn sit(&mut self, waker: &Waker) -> Option<Result<Instant, Verdict>> {
         let seat = self.seat.as_ref()?;
-        if let Some(claim) = seat.claim(waker) {
-            self.claim = Some(claim);
-        } else if seat.is_over() {
-            self.claim = Some(seat.leave().unwrap_or_else(|| seat.last_attempt()));
-        } else {
-            return Some(seat.clock().timer(seat.give_up));
-        }
+        let over = || seat.is_over().then(|| seat.end());
+        let Some(turn) = seat.claim(waker).or_else(over) else {
+            return Some(Ok(seat.clock().timer(seat.give_up)));
+        };
         self.seat = None;
+        match turn {
+            Ok(claim) => self.claim = Some(claim),
+            Err(verdict) => return Some(Err(verdict)),
+        }
         None
     }
 

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
+use std::future::IntoFuture;
+use std::sync::Once;
 use std::time::Duration;
 
 use redquorum::Hello;
@@ -52,11 +54,119 @@ impl Visit for Fields<'_> {
     }
 }
 
+/// Keeps the events of this thread from now on.
+fn keep() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing::subscriber::set_global_default(Keeper).unwrap());
+    KEPT.set(Some(String::new()));
+}
+
+/// The events so far, one a line, that start like this.
+fn kept(start: &str) -> Vec<String> {
+    let text = KEPT.take().unwrap();
+    KEPT.set(Some(String::new()));
+    text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
+}
+
+/// How many of the events have these words.
+fn count(events: &[String], words: &str) -> usize {
+    events.iter().filter(|event| event.contains(words)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_lost_with_its_masters_takes_a_line_for_each_change() {
+    const S: Duration = Duration::from_secs(1);
+    keep();
+    let masters = Masters::new(5);
+    let lock = masters.builder().ttl(2 * S).build().await.unwrap();
+    let lease = lock.acquire("r").await.unwrap();
+    lease.keep_alive(60 * S);
+    tokio::time::sleep(5 * S).await;
+    assert_eq!(kept("WARN"), Vec::<String>::new());
+    (1..=3).for_each(|number| masters.stop(number));
+    lease.lost().await;
+    tokio::time::sleep(60 * S).await;
+    let warnings = kept("WARN");
+    assert_eq!(count(&warnings, "master down"), 3, "{warnings:#?}");
+    assert_eq!(count(&warnings, "lease endangered"), 1, "{warnings:#?}");
+    assert_eq!(count(&warnings, "lease lost"), 1, "{warnings:#?}");
+    assert_eq!(warnings.len(), 5, "{warnings:#?}");
+    let bytes: usize = warnings.iter().map(String::len).sum();
+    assert!(bytes < 1_500, "{bytes} bytes: {warnings:#?}");
+    // And back.
+    (1..=3).for_each(|number| masters.resume(number));
+    tokio::time::sleep(5 * S).await;
+    let up = kept("INFO");
+    assert_eq!((count(&up, "master up"), up.len()), (3, 3), "{up:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_recovers_says_so_once_and_its_times_are_told_at_level_debug() {
+    const S: Duration = Duration::from_secs(1);
+    keep();
+    let masters = Masters::new(3);
+    let lock = masters.builder().ttl(9 * S).build().await.unwrap();
+    let lease = lock.acquire("r").await.unwrap();
+    lease.keep_alive(60 * S);
+    let waiter = tokio::spawn(lock.acquire("r").wait(60 * S).into_future());
+    (1..=2).for_each(|number| masters.stop(number));
+    tokio::time::sleep(5 * S).await;
+    (1..=2).for_each(|number| masters.resume(number));
+    tokio::time::sleep(5 * S).await;
+    assert_eq!(lease.is_lost(), None);
+    lease.release().await;
+    let next = waiter.await.unwrap().unwrap();
+    drop(next);
+    let events = kept("");
+    for (level, words, wanted) in [
+        ("WARN", "lease endangered", 1),
+        ("INFO", "lease recovered", 1),
+        ("WARN", "lease lost", 0),
+        ("DEBUG", "waited=0ns", 1),
+        ("DEBUG", "waited=10s", 1),
+        ("DEBUG", "given back", 2),
+        ("DEBUG", "held=10s", 1),
+    ] {
+        let of_level: Vec<_> = events.iter().filter(|e| e.starts_with(level)).cloned().collect();
+        assert_eq!(count(&of_level, words), wanted, "{level} {words}: {events:#?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_master_that_comes_and_goes_and_thousands_of_leases_fill_no_log() {
+    const S: Duration = Duration::from_secs(1);
+    keep();
+    let flaps = Scripted::new("flaps", |args| match args {
+        Some(args) if args[0] == b"SET" => Say::Last(Vec::new()),
+        _ => Say::Well,
+    });
+    let masters = Masters::new(4);
+    let lock = masters.builder().node(flaps).ttl(2 * S).build().await.unwrap();
+    for _ in 0..600 {
+        lock.acquire("r").await.unwrap().release().await;
+        tokio::time::sleep(S / 10).await;
+    }
+    let events: Vec<_> = kept("").into_iter().filter(|e| e.contains("flaps")).collect();
+    let changes = count(&events, "message=master");
+    assert!((10..=70).contains(&changes), "{changes} in a minute");
+    assert!(count(&events, "suppressed=") > 0, "{events:#?}");
+    let mut leases = Vec::new();
+    for number in 0..2_000 {
+        leases.push(lock.acquire(format!("r{number}")).await.unwrap());
+        leases.last().unwrap().keep_alive(60 * S);
+    }
+    (1..=4).for_each(|number| masters.kill(number));
+    tokio::time::sleep(9 * S).await;
+    assert!(leases.iter().all(|lease| lease.is_lost().is_some()));
+    let events = kept("WARN");
+    let changes = count(&events, "message=lease");
+    assert!((2..=20).contains(&changes), "{changes} of 4000");
+}
+
 #[tokio::test(start_paused = true)]
 async fn events_tell_what_happened_and_neither_password_nor_token() {
     const PASSWORD: &str = "hunter2-Passw0rd";
-    tracing::subscriber::set_global_default(Keeper).unwrap();
-    KEPT.set(Some(String::new()));
+    keep();
     let masters = Masters::new(3);
     let mut builder = masters.builder();
     let hello = || Hello { password: Some(PASSWORD.into()), ..Hello::default() };
@@ -79,7 +189,7 @@ async fn events_tell_what_happened_and_neither_password_nor_token() {
         lease.lost().await;
     }
     let text = KEPT.take().unwrap();
-    for word in ["connected", "not connected", "a\\nb", "not acquired", "closed by the master"] {
+    for word in ["master up", "master down", "a\\nb", "not acquired", "closed by the master"] {
         assert!(text.contains(word), "{word:?} is missing in\n{text}");
     }
     assert!(!text.contains(&PASSWORD[..7]), "{text}");

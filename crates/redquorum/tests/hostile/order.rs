@@ -3,8 +3,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use redquorum::{
     AcquireError, Answer, Connecting, Connection, Holder, LinkState, Node, Outcome, Redlock,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use crate::scripted::{Say, Scripted};
@@ -27,7 +28,7 @@ async fn giving_up_a_second_connection_loses_no_command_of_the_first() {
     let first = lock.acquire("first").await.unwrap();
     let second = lock.acquire("second").await.unwrap();
     // Stalled by now, and a second connection waits for its greeting.
-    sleep(250 * MS).await;
+    sleep(350 * MS).await;
     assert_eq!(lock.stats().masters[4].state, LinkState::Stalled);
     masters.resume(5);
     // Queued in the same instant in which the answers to the two SETs arrive.
@@ -43,6 +44,45 @@ async fn giving_up_a_second_connection_loses_no_command_of_the_first() {
     second.release().await;
     let (connected, owed) = (lock.stats().masters[4].connected, lock.stats().masters[4].owed);
     assert_eq!((connected, owed), (1, 0));
+}
+
+/// A node that notes when it is dialled.
+struct Noting<N>(N, Arc<Mutex<Vec<Instant>>>);
+
+impl<N: Node> Node for Noting<N> {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn connect(&self) -> Connecting<'_> {
+        self.1.lock().unwrap().push(Instant::now());
+        self.0.connect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_of_a_master_that_stalls_do_not_dial_in_step() {
+    let (masters, dialled) = (Masters::new(1), Arc::new(Mutex::new(Vec::new())));
+    let mut locks = Vec::new();
+    for _ in 0..20 {
+        let node = Noting(masters.node(1), dialled.clone());
+        locks.push(Redlock::builder().tokio_clock_for_tests().node(node).build().await.unwrap());
+    }
+    masters.stop(1);
+    dialled.lock().unwrap().clear();
+    let stopped = Instant::now();
+    let mut tasks = JoinSet::new();
+    for lock in locks.clone() {
+        tasks.spawn(async move { lock.try_acquire("r").await.is_err() });
+    }
+    assert!(tasks.join_all().await.into_iter().all(|refused| refused));
+    sleep(400 * MS).await;
+    let after: Vec<Duration> =
+        dialled.lock().unwrap().iter().map(|at| at.duration_since(stopped)).collect();
+    assert_eq!(after.len(), 20, "each one connection beside its stalled one");
+    // Each at random within a tenth of the connect timeout: all within a fifth of that, once in 10^13.
+    let (first, last) = (after.iter().min().unwrap(), after.iter().max().unwrap());
+    assert!(*last - *first > 20 * MS, "{after:?}");
 }
 
 /// A node whose connections send nothing before a flush, and whose flushes take a millisecond.

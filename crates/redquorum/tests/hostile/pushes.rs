@@ -1,10 +1,11 @@
-//! Masters that say too much unasked: what nobody asked for, of resources that nobody waits for, without
-//! end, or what is no message at all. It is bounded and harmless, and the others go on to wake.
+//! Masters that push too much: wake-ups of waiters that do not exist, without end, or what is no message
+//! at all. The effort is bounded, and the other masters still wake the waiter.
 
 use std::future::IntoFuture;
 use std::time::Duration;
 
 use redquorum::memory::Masters;
+use redquorum_protocol::wire::QUEUE;
 use tokio::time::{Instant, sleep};
 
 use crate::scripted::{Args, Say, Scripted};
@@ -26,42 +27,48 @@ fn told(kind: &str, channel: &[u8]) -> Vec<u8> {
     [b">3\r\n", &*bulk(kind.as_bytes()), &*bulk(channel), b":1\r\n"].concat()
 }
 
-/// A master that listens as it should, and says this behind it.
-fn listens_and_says(args: Option<&Args<'_>>, behind: impl Fn(&[u8]) -> Vec<u8>) -> Say {
+/// A channel to which no connection subscribes.
+const NO_INBOX: &[u8] = b"redquorum:wake:00000000000000aa";
+
+/// A master that confirms the subscription, and sends this behind it.
+fn confirms_and_sends(args: Option<&Args<'_>>, behind: impl Fn(&[u8]) -> Vec<u8>) -> Say {
     match args {
         Some([b"HELLO", ..]) => Say::line("%1\r\n+proto\r\n:3"),
         Some([b"SUBSCRIBE", channel]) => {
             Say::Bytes([told("subscribe", channel), behind(channel)].concat())
         }
-        Some([b"UNSUBSCRIBE", channel]) => Say::Bytes(told("unsubscribe", channel)),
         _ => Say::Well,
     }
 }
 
 /// What a master may say behind its answer, and whether that is the end of its connection.
 fn sayings() -> Vec<(&'static str, Vec<u8>, bool)> {
-    let nobody = push(&[b"message", b"redquorum:free:nobody", b""]);
+    let unknown = push(&[b"message", NO_INBOX, b"00000000000000bb"]);
     vec![
         ("nothing", Vec::new(), false),
-        ("of a resource that nobody waits for", nobody.clone(), false),
-        ("the same without end, nearly", nobody.repeat(100_000), false),
+        ("a wake-up of an unknown waiter", unknown.clone(), false),
+        ("the same without end, nearly", unknown.repeat(100_000), false),
+        ("a wake-up of no waiter", push(&[b"message", NO_INBOX, b"x"]), false),
         ("on another channel", push(&[b"message", b"news", b"hello"]), false),
         ("a message that is too short", push(&[b"message"]), false),
         ("of another kind", push(&[b"invalidate", b"r"]), false),
+        ("a long one", push(&[b"message", b"news", &vec![b'x'; 20_000_000]]), false),
+        ("of many elements", [b">5000\r\n".to_vec(), b":7\r\n".repeat(5_000)].concat(), false),
         ("an empty push", b">0\r\n".to_vec(), false),
         ("a push of a number", b">1\r\n:7\r\n".to_vec(), false),
-        ("an answer that nobody asked for", told("subscribe", b"redquorum:free:r"), true),
+        ("a reply to no command", told("subscribe", NO_INBOX), true),
         ("a value that nobody asked for", b"+OK\r\n".to_vec(), true),
         ("no protocol", b">x\r\n".to_vec(), true),
-        ("a push that is too long", [b">1\r\n$999999999\r\n".to_vec()].concat(), true),
+        ("a long push that never ends", b">1\r\n$999999999\r\n".to_vec(), true),
+        ("a long answer", [b">3\r\n$9\r\nsubscribe\r\n$99999\r\n".to_vec()].concat(), true),
     ]
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_one_master_says_unasked_the_others_wake_who_waits() {
+async fn whatever_one_master_pushes_the_others_wake_the_waiter() {
     for (what, said, ends) in sayings() {
         let masters = Masters::new(2);
-        let bad = Scripted::new("bad", move |args| listens_and_says(args, |_| said.clone()));
+        let bad = Scripted::new("bad", move |args| confirms_and_sends(args, |_| said.clone()));
         let seen = bad.seen();
         let lock = || masters.builder().node(bad.clone()).ttl(60 * SECOND).build();
         let [one, two] = [lock().await.unwrap(), lock().await.unwrap()];
@@ -84,16 +91,22 @@ async fn whatever_one_master_says_unasked_the_others_wake_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_told_again_and_again_that_it_is_free_asks_no_faster_than_a_round_takes() {
+async fn a_waiter_that_is_woken_again_and_again_asks_no_faster_than_a_round_takes() {
     let masters = Masters::new(2);
     let bad = Scripted::new("bad", |args| match args {
-        // Somebody else holds it here, and each look at it is answered by a message as well.
-        Some([b"EVALSHA", ..]) => {
-            let free = push(&[b"message", b"redquorum:free:r", b""]);
-            Say::Bytes([b"*2\r\n:60000\r\n$1\r\nx\r\n".as_slice(), &free.repeat(100)].concat())
+        // Another client holds it here, and each look is answered by wake-ups as well.
+        Some([b"EVALSHA", sha, _, _, waiter, spot]) if *sha == QUEUE.sha1.as_bytes() => {
+            assert_ne!(*spot, b"-", "to leave is not to look");
+            let (inbox, ticket) = waiter.split_at(16);
+            let woken = push(&[b"message", &[b"redquorum:wake:", inbox].concat(), ticket]);
+            let held = b"*4\r\n:1\r\n:0\r\n:60000\r\n$1\r\nx\r\n".as_slice();
+            Say::Bytes([held, &woken.repeat(100)].concat())
+        }
+        Some([b"EVALSHA", sha, ..]) if *sha != QUEUE.sha1.as_bytes() => {
+            Say::line("*2\r\n:60000\r\n$1\r\nx")
         }
         Some([b"SET", ..]) => Say::line("$-1"),
-        args => listens_and_says(args, |_| Vec::new()),
+        args => confirms_and_sends(args, |_| Vec::new()),
     });
     let seen = bad.seen();
     let lock = || masters.builder().node(bad.clone()).ttl(60 * SECOND).build();

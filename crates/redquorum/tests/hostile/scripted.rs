@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redquorum::{Connecting, Connection, Hello, Node};
-use redquorum_protocol::wire::{DELETE, Frame, parse, scripts};
+use redquorum_protocol::wire::{DELETE, Frame, QUEUE, parse, scripts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 /// After so many commands or connections a master falls silent. Virtual time stands still while a
@@ -62,7 +62,7 @@ pub(crate) type Args<'a> = [&'a [u8]];
 pub(crate) fn is_greeting(args: &Args<'_>) -> bool {
     matches!(
         args,
-        [b"AUTH" | b"SELECT" | b"INFO" | b"CONFIG" | b"GET", ..]
+        [b"AUTH" | b"SELECT" | b"INFO" | b"CONFIG" | b"GETRANGE", ..]
             | [b"SCRIPT", b"LOAD", _]
             | [b"CLIENT", b"ID"]
     )
@@ -200,12 +200,26 @@ impl Scripted {
                 let known = scripts(true).find(|s| s.source.as_bytes() == *source);
                 bulk(known.expect("one of the lock's scripts").sha1)
             }
+            [b"SET", _, _, b"XX", ..] => b"$-1\r\n".to_vec(),
             [b"SET", key, token, ..] => {
                 if keys.contains_key(*key) {
                     return b"$-1\r\n".to_vec();
                 }
                 keys.insert(key.to_vec(), token.to_vec());
                 b"+OK\r\n".to_vec()
+            }
+            [b"EVALSHA", sha, _, _, _, b"-", ..] if *sha == QUEUE.sha1.as_bytes() => {
+                b":0\r\n".to_vec()
+            }
+            // The first position of the queue.
+            [b"EVALSHA", sha, _, key, ..] if *sha == QUEUE.sha1.as_bytes() => {
+                let held = keys.contains_key(*key);
+                let said: &[u8] = if held {
+                    b"*4\r\n:1\r\n:0\r\n:1000\r\n$1\r\nx\r\n"
+                } else {
+                    b"*2\r\n:1\r\n:0\r\n"
+                };
+                said.to_vec()
             }
             [b"EVALSHA", sha, _, key, token, ..] => match held(&keys, key, token) {
                 Some(true) if *sha == DELETE.sha1.as_bytes() => {

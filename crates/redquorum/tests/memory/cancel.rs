@@ -119,6 +119,19 @@ async fn an_acquire_of_several_that_is_dropped_leaves_no_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_is_dropped_leaves_no_key() {
+    let work = async |lease: &redquorum::Lease| {
+        for _ in 0..3 {
+            sleep(MS).await;
+        }
+        assert_eq!(lease.is_lost(), None);
+    };
+    let start = |lock: &Redlock| Box::pin(lock.acquire("r").wait(300 * MS).run(TTL, work));
+    let dropped = drop_at_every_step(start).await;
+    assert!(dropped > 70, "{dropped}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_health_probe_that_is_dropped_leaves_nothing() {
     drop_at_every_step(|lock| {
         let lock = lock.clone();

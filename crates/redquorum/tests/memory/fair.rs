@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{AcquireError, Redlock};
+use redquorum::{AcquireError, Lease, Redlock};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::support::*;
@@ -15,6 +16,13 @@ async fn locks<const N: usize>(masters: &Masters) -> [Redlock; N] {
         locks.push(masters.builder().ttl(30 * S).fair(true).build().await.unwrap());
     }
     locks.try_into().unwrap()
+}
+
+/// A waiter in the masters' queues.
+async fn stands(lock: &Redlock) -> JoinHandle<Result<Lease, AcquireError>> {
+    let waiter = tokio::spawn(lock.acquire("r").wait(60 * S).into_future());
+    sleep(100 * MS).await;
+    waiter
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,8 +65,7 @@ async fn who_is_next_is_woken_at_once() {
     let masters = Masters::new(5);
     let [one, two, three] = locks(&masters).await;
     let lease = one.acquire("r").await.unwrap();
-    let next = tokio::spawn(two.acquire("r").wait(60 * S).into_future());
-    sleep(100 * MS).await;
+    let next = stands(&two).await;
     let last = tokio::spawn(three.acquire("r").wait(60 * S).into_future());
     sleep(7 * S).await;
     for (lease, waiter) in [(Some(lease), next), (None, last)] {
@@ -75,8 +82,7 @@ async fn nobody_passes_by_who_stands_in_line() {
     let masters = Masters::new(5);
     let [one, two, three] = locks(&masters).await;
     let lease = one.acquire("r").await.unwrap();
-    let waiter = tokio::spawn(two.acquire("r").wait(60 * S).into_future());
-    sleep(100 * MS).await;
+    let waiter = stands(&two).await;
     // The one that waits does not get to it for a while.
     (3..=5).for_each(|number| masters.stop(number));
     lease.release().await;
@@ -98,10 +104,8 @@ async fn who_gives_up_while_it_is_first_lets_the_next_one_in() {
     let masters = Masters::new(5);
     let [one, two, three] = locks(&masters).await;
     let lease = one.acquire("r").await.unwrap();
-    let first = tokio::spawn(two.acquire("r").wait(60 * S).into_future());
-    sleep(100 * MS).await;
-    let second = tokio::spawn(three.acquire("r").wait(60 * S).into_future());
-    sleep(100 * MS).await;
+    let first = stands(&two).await;
+    let second = stands(&three).await;
     first.abort();
     settle().await;
     let before = Instant::now();
@@ -135,7 +139,7 @@ async fn without_a_line_and_in_it_all_the_same_is_promised() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_costs_each_master_a_place_and_a_vote_and_the_end_of_both() {
+async fn a_lease_costs_each_master_a_position_and_a_vote_and_one_end_of_both() {
     let masters = Masters::new(5);
     let [lock] = locks(&masters).await;
     let before = answers(&lock);
@@ -153,6 +157,7 @@ async fn a_lease_costs_each_master_a_place_and_a_vote_and_the_end_of_both() {
         task.await.unwrap();
     }
     sleep(S).await;
-    // And once each master was asked whether it can call, to listen, and not to listen any more.
-    assert_eq!(answers(&lock) - before, 5 * (50 * 4 + 3));
+    // And once each master was asked for push messages, was subscribed to, and was asked again then.
+    let asked = answers(&lock) - before;
+    assert!((5 * (50 * 3 + 2)..=5 * (50 * 3 + 3)).contains(&asked), "{asked}");
 }

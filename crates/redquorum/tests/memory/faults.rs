@@ -128,7 +128,10 @@ async fn health_tells_who_is_alive_in_time() {
     let (masters, lock) = bed(5).await;
     let health = lock.health().await;
     assert_eq!((health.alive, health.quorum, health.has_quorum()), (5, 3, true));
-    assert!(health.to_string().starts_with("5 of 5 masters alive, 3 needed: "), "{health}");
+    assert!(
+        health.to_string().starts_with("5 of 5 masters usable, 5 alive, 3 needed: "),
+        "{health}"
+    );
     masters.kill(1);
     masters.stop(2);
     masters.stop(3);

@@ -74,6 +74,67 @@ async fn masters_that_are_blessed_are_trusted_at_once_and_by_others_within_a_sec
 }
 
 #[tokio::test(start_paused = true)]
+async fn health_counts_masters_that_are_distrusted_as_alive_and_not_as_usable() {
+    let masters = Masters::new(3);
+    let lock = guarded(&masters).await;
+    let health = lock.health().await;
+    assert_eq!((health.alive, health.usable, health.has_quorum()), (3, 0, false), "{health}");
+    let strict = || masters.builder().guard(TTL).require_quorum(true).build();
+    let error = strict().await.unwrap_err();
+    for text in [health.to_string(), error.to_string()] {
+        assert!(text.contains("bless masters that are new"), "{text}");
+        assert!(text.contains("has no marker"), "{text}");
+    }
+    lock.bless_new_masters().await;
+    assert!(lock.health().await.has_quorum() && strict().await.is_ok());
+    let keys: Vec<_> = (1..=3).map(|number| masters.keys(number)).collect();
+    assert_eq!(lock.health().await.usable, 3);
+    assert_eq!((1..=3).map(|number| masters.keys(number)).collect::<Vec<_>>(), keys);
+    // Nothing was granted since, so that nothing else has noticed it.
+    (2..=3).for_each(|number| masters.forget(number));
+    let health = lock.health().await;
+    assert_eq!((health.alive, health.usable, health.has_quorum()), (3, 1, false), "{health}");
+    assert_eq!(health.report.distrusted(), 2, "{health}");
+}
+
+/// A value of any length is no reason to hang up.
+#[tokio::test(start_paused = true)]
+async fn a_marker_of_a_megabyte_is_distrusted_and_the_reason_is_told() {
+    let (masters, _) = bed(3).await;
+    masters.set(1, "redquorum:boot", vec![b'x'; 1 << 20], None);
+    let lock = guarded(&masters).await;
+    let health = lock.health().await;
+    assert_eq!((health.alive, health.usable), (3, 2), "{health}");
+    let garbled = Some(Distrust::Garbled);
+    let why = |answer: &Option<Answer>| match answer {
+        Some(Answer::Unknown(Cause::Distrusted { why, .. })) => Some(why.clone()),
+        _ => None,
+    };
+    assert_eq!(why(&health.report.masters()[0].answer), garbled, "{health}");
+    assert!(health.to_string().contains("delete it"), "{health}");
+    take(&lock, "r").await.release().await;
+    // It is replaced as any other marker that is not trusted.
+    sleep(QUARANTINE + 2 * S).await;
+    assert_eq!(lock.health().await.usable, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_master_of_another_set_is_enough_for_health_to_say_no() {
+    let (masters, _) = bed(3).await;
+    let other = masters.builder().guard(TTL).fleet("other").build().await.unwrap();
+    let health = other.health().await;
+    assert_eq!((health.alive, health.usable, health.has_quorum()), (3, 0, false), "{health}");
+    assert!(health.to_string().contains("give all clients the same masters"), "{health}");
+    (2..=3).for_each(|number| masters.forget(number));
+    settle().await;
+    let own = masters.builder().guard(TTL).fleet("other").build().await.unwrap();
+    own.bless_new_masters().await;
+    let health = own.health().await;
+    assert_eq!((health.usable, health.has_quorum()), (2, false), "{health}");
+    assert!(own.try_acquire("r").await.is_err(), "as health said");
+}
+
+#[tokio::test(start_paused = true)]
 async fn blessing_without_a_guard_says_that_there_is_nothing_to_bless() {
     let masters = Masters::new(1);
     let lock = masters.builder().build().await.unwrap();

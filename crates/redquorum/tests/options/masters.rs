@@ -123,6 +123,46 @@ async fn a_bad_address_is_named_by_its_number_and_not_repeated() {
     }
 }
 
+#[tokio::test]
+async fn a_bad_address_says_which_part_is_wrong() {
+    for (url, part) in [
+        ("", "it is empty"),
+        ("db1:6379", "it has no scheme"),
+        ("hunter2@db1", "it has no scheme"),
+        ("http://db1", "its scheme is unknown"),
+        ("redis-sentinel://db1:26379/mymaster", "a URL of Sentinels"),
+        ("rediss+sentinel://db1:26379/mymaster", "a URL of Sentinels"),
+        ("redis+cluster://db1", "a URL of a cluster"),
+        ("redis://db1,redis://db2,redis://db3", "several URLs in one: give each master"),
+        ("redis://:hunter2@db1,redis://:hunter2@db2", "several URLs in one"),
+        ("redis://db1,db2", "several URLs in one"),
+        ("redis://db1:6379,db2:6379", "several URLs in one"),
+        ("redis://db1 redis://db2", "several URLs in one"),
+        ("redis://", "it has no host"),
+        ("redis://:hunter2@", "it has no host"),
+        ("redis://:6379", "it has no host"),
+        ("redis://db1:port", "its port is not a number from 1 to 65535"),
+        ("redis://db1:0", "its port is not a number from 1 to 65535"),
+        ("redis://db1:65536", "its port is not a number from 1 to 65535"),
+        ("redis://[::1]:x", "its port is not a number from 1 to 65535"),
+        ("redis://:hunter/2@db1", "must be percent-encoded"),
+        ("redis://:hunter#2@db1", "must be percent-encoded"),
+        ("redis://0.0.0.0", "an address to listen on"),
+        ("redis://db1/first", "its database is not a number"),
+        ("redis://db1?protocol=9", "a parameter behind the `?`"),
+        ("redis://me@db1", "a user without a password: write user:password@host"),
+    ] {
+        let error = Redlock::builder().url(url).build().await.unwrap_err().to_string();
+        assert!(error.contains(part), "{url:?}: {error}");
+        assert!(!error.contains("hunter"), "{error}");
+    }
+    // What is like these and right.
+    for url in ["redis://:a,b@db1", "unix:///run/a,b.sock", "redis://[::1]:7001/3"] {
+        let built = Redlock::builder().url(url).url("http://").build().await.unwrap_err();
+        assert!(matches!(built, BuildError::Address { number: 2, .. }), "{url:?}: {built}");
+    }
+}
+
 fn source(error: &dyn std::error::Error) -> String {
     error.source().map(|source| format!("{source} {source:?}")).unwrap_or_default()
 }

@@ -3,9 +3,9 @@
 use redquorum::{
     Acquire, AcquireAll, AcquireAllError, AcquireError, Acquiring, AcquiringAll, Answer, Backoff,
     BadOption, BadUrl, BuildError, Builder, Cause, Connecting, Deadline, ExtendError, FencedLease,
-    Health, Hello, Holder, Latency, Lease, Leases, LinkState, Loss, Lost, LostOne, MasterReport,
-    MasterStats, Node, NotExtended, Outcome, Owner, Redlock, Released, ReleasedAll, Report, Stats,
-    Token, TryAcquire, TryAcquiring, Unfinished, memory::Masters,
+    Health, Hello, Holder, Latency, Lease, Leases, LinkState, Loss, LossSignal, Lost, LostOne,
+    MasterReport, MasterStats, Node, NotExtended, Outcome, Owner, Redlock, Released, ReleasedAll,
+    Report, RunError, Stats, Token, TryAcquire, TryAcquiring, Unfinished, memory::Masters,
 };
 
 fn send<T: Send>() {}
@@ -25,12 +25,16 @@ fn types_and_futures_go_where_they_are_promised_to_go() {
     each!(send_sync: Health, Stats, MasterStats, Latency, Answer, Backoff, Cause, Holder, Hello);
     each!(send_sync: LinkState, Loss, Outcome, Owner, Token, Masters, Box<dyn Node>);
     each!(send_sync: Leases, Leases<FencedLease>, AcquireAll, AcquireAllError, LostOne, NotExtended);
-    each!(send_sync: ReleasedAll);
+    each!(send_sync: ReleasedAll, LossSignal, RunError);
     each!(send: AcquiringAll, AcquiringAll<FencedLease>, Acquiring, TryAcquiring, Builder, Connecting<'static>);
-    each!(clone: Redlock, Acquire, TryAcquire, Deadline, Masters, AcquireError, BuildError, Stats);
+    each!(clone: LossSignal, Redlock, Acquire, TryAcquire, Deadline, Masters, AcquireError, BuildError, Stats);
     each!(unpin: Redlock, Lease, Leases, Acquiring, TryAcquiring, AcquiringAll);
     // Never called: it is enough that it compiles.
     let _ = futures;
+}
+
+async fn work(lease: &FencedLease) -> u64 {
+    lease.fencing_token()
 }
 
 async fn futures(lock: Redlock, lease: Lease, leases: Leases<FencedLease>, deadline: Deadline) {
@@ -45,6 +49,9 @@ async fn futures(lock: Redlock, lease: Lease, leases: Leases<FencedLease>, deadl
     is_send(&lock.try_acquire("r").into_future());
     is_send(&lock.acquire("r").owner(&Owner::new()).fenced().into_future());
     is_send(&lock.health());
+    is_send(&lock.acquire("r").run(std::time::Duration::ZERO, async |lease| lease.validity()));
+    is_send(&lock.acquire("r").fenced().run(std::time::Duration::ZERO, work));
+    is_send(&lease.loss_signal().lost());
     is_send(&lock.shutdown(std::time::Duration::ZERO));
     is_send(&lease.lost());
     is_send(&lease.extend());
@@ -57,6 +64,6 @@ async fn futures(lock: Redlock, lease: Lease, leases: Leases<FencedLease>, deadl
 #[test]
 fn errors_fit_into_boxes_and_results_of_others() {
     fn error<E: std::error::Error + Send + Sync + 'static>() {}
-    each!(error: AcquireAllError, NotExtended, LostOne);
+    each!(error: AcquireAllError, NotExtended, LostOne, RunError);
     each!(error: AcquireError, BuildError, ExtendError, Lost, Unfinished, BadOption, BadUrl);
 }

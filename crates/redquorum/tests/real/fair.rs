@@ -1,20 +1,22 @@
-//! Processes that stand in line on real masters, by the script that keeps the line.
+//! Fair processes on real masters: the order of their leases, and waiters that are gone.
 
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redquorum::{Builder, Redlock};
-use redquorum_rig::{Masters, Reply, trials::Case};
+use redquorum_rig::{Masters, trials::Case};
 use tokio::time::{Instant, sleep};
 
+use crate::raw::Raw;
 use crate::support::*;
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        processes_come_in_turns_and_leave_no_line,
-        who_is_dead_is_passed_over,
-        a_line_that_is_no_line_is_done_without,
+        processes_come_in_turns_and_leave_no_queue,
+        a_waiter_without_a_connection_delays_no_other,
+        a_waiter_that_does_not_respond_delays_others_for_its_turn,
+        a_queue_that_is_no_queue_is_done_without,
     ]
 }
 
@@ -24,7 +26,7 @@ fn fair(masters: &Masters) -> Builder {
     calm(masters).ttl(LONG).fair(true)
 }
 
-async fn processes_come_in_turns_and_leave_no_line() {
+async fn processes_come_in_turns_and_leave_no_queue() {
     const ROUNDS: usize = 20;
     let masters = own(5);
     let turns = Arc::new(Mutex::new(Vec::new()));
@@ -48,8 +50,8 @@ async fn processes_come_in_turns_and_leave_no_line() {
     }
     let turns = turns.lock().unwrap().clone();
     assert_eq!(turns.len(), 4 * 2 * ROUNDS);
-    // While all want it: at most one lease of each other process lies between two of one, or two where it
-    // asked again only after one of them.
+    // While all want it: between two leases of one process lies one of each other, or two of one that
+    // had asked before it.
     let busy = &turns[..5 * ROUNDS];
     for process in 0..4 {
         let at: Vec<usize> = (0..busy.len()).filter(|at| busy[*at] == process).collect();
@@ -59,51 +61,74 @@ async fn processes_come_in_turns_and_leave_no_line() {
     cleaned(&masters, "redquorum:*").await;
 }
 
-/// Somebody has this place in the line.
-fn stand(masters: &Masters, node: usize, place: &str) {
-    let words = ["HSET", "redquorum:line:r", "77", place].map(str::as_bytes);
-    assert_eq!(masters.command(node, &words).unwrap(), Reply::Integer(1));
+/// The channel of a waiter that is no lock's.
+const INBOX: u64 = 77;
+
+/// This waiter is first in the queue, and has asked for that five seconds ago.
+fn enqueue(masters: &Masters) {
+    let waiter = format!("{INBOX:016x}{:016x}", 1);
+    for node in all(masters) {
+        let lapses = now_ms(masters, node) + 10_000;
+        for (key, score) in [("redquorum:queue:r", 1), ("redquorum:lapse:r", lapses)] {
+            done(masters, node, &format!("ZADD {key} {score} {waiter}"));
+        }
+    }
 }
 
-async fn who_is_dead_is_passed_over() {
+/// A connection to each master that is subscribed for it, and does nothing else.
+fn subscribe(masters: &Masters) -> Vec<Raw> {
+    let subscribed = |node| {
+        let mut raw = Raw::connect(masters.port(node));
+        raw.send(&format!("SUBSCRIBE redquorum:wake:{INBOX:016x}"));
+        assert_eq!([(); 6].map(|()| raw.line()).last().unwrap(), ":1");
+        raw
+    };
+    all(masters).map(subscribed).collect()
+}
+
+/// How long a fair waiter takes after a release, behind this one.
+async fn takes_behind(connected: bool) -> Duration {
     let masters = own(3);
+    let _connections = if connected { subscribe(&masters) } else { Vec::new() };
     let [one, two] = [built(fair(&masters)).await, built(fair(&masters)).await];
     let lease = one.acquire("r").await.unwrap();
-    // As a process would have left it that died a moment ago.
-    for node in all(&masters) {
-        let Ok(Reply::Array(time)) = masters.ask(node, "TIME") else { panic!("no time") };
-        let [Reply::Bulk(seconds), ..] = &time[..] else { panic!("{time:?}") };
-        let now: u64 = String::from_utf8_lossy(seconds).parse::<u64>().unwrap() * 1_000;
-        stand(&masters, node, &format!("1 {now} {}", now + 3_000));
-    }
+    enqueue(&masters);
     let waiter = tokio::spawn(two.acquire("r").wait(LONG).into_future());
+    // The holder keeps its position until it releases.
+    eventually("it waits", || all(&masters).all(|node| queued(&masters, node, "r") == 3)).await;
     sleep(100 * MS).await;
     let before = Instant::now();
     lease.release().await;
-    assert!(one.try_acquire("r").await.unwrap().is_none(), "others come first");
+    assert!(one.try_acquire("r").await.unwrap().is_none(), "others are before it");
     drop(waiter.await.unwrap().unwrap());
     let took = before.elapsed();
-    assert!(took > 500 * MS && took < Duration::from_secs(5), "{took:?}");
     cleaned(&masters, "r").await;
+    took
 }
 
-async fn a_line_that_is_no_line_is_done_without() {
+async fn a_waiter_without_a_connection_delays_no_other() {
+    let took = takes_behind(false).await;
+    assert!(took < AT_ONCE, "{took:?}");
+}
+
+async fn a_waiter_that_does_not_respond_delays_others_for_its_turn() {
+    let took = takes_behind(true).await;
+    let turn = Duration::from_millis(redquorum_protocol::wire::TURN_MS);
+    assert!(took > turn / 2 && took < turn + 2 * CALM, "{took:?}");
+}
+
+async fn a_queue_that_is_no_queue_is_done_without() {
     let masters = own(3);
     let [one, two]: [Redlock; 2] = [built(fair(&masters)).await, built(fair(&masters)).await];
-    for another_type in [true, false] {
-        for node in all(&masters) {
-            if another_type {
-                done(&masters, node, "SET redquorum:line:r what");
-            } else {
-                stand(&masters, node, "9007199254740993 1 9999999999999");
-            }
-        }
+    for queue in ["SET redquorum:queue:r what", "ZADD redquorum:queue:r 9007199254740993 x"] {
+        all(&masters).for_each(|node| done(&masters, node, queue));
         let lease = one.acquire("r").await.unwrap();
         let waiter = tokio::spawn(two.acquire("r").wait(LONG).into_future());
         sleep(100 * MS).await;
         lease.release().await;
         waiter.await.unwrap().unwrap().release().await;
-        all(&masters).for_each(|node| done(&masters, node, "DEL redquorum:line:r"));
+        let delete = "DEL redquorum:queue:r redquorum:lapse:r";
+        all(&masters).for_each(|node| done(&masters, node, delete));
     }
     cleaned(&masters, "redquorum:*").await;
 }

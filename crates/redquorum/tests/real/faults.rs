@@ -6,6 +6,7 @@
 
 mod access;
 mod deaf;
+mod errors;
 mod keys;
 mod outages;
 mod refusals;
@@ -18,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         refusals::cases(),
         access::cases(),
         deaf::cases(),
+        errors::cases(),
         keys::cases(),
         outages::cases(),
         shapes::cases(),

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redquorum::{AcquireError, Answer, Cause, Distrust, Outcome, Redlock};
+use redquorum_protocol::wire::ErrorKind;
 use redquorum_rig::{Masters, Persistence, trials::Case};
 use tokio::time::{Instant, sleep};
 
@@ -18,6 +19,7 @@ pub(crate) fn cases() -> Vec<Case> {
         lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_holder,
         one_list_spelled_in_two_ways_is_one_fleet_by_name,
         a_master_that_syncs_every_write_is_trusted_over_its_restart,
+        a_marker_of_any_length_takes_no_connection_down,
         a_kill_under_everysec_is_distrusted,
         permissions_that_are_missing_are_made_do_without_or_told,
         a_marker_that_is_no_string_is_told,
@@ -87,7 +89,8 @@ async fn a_flush_is_noticed_on_the_open_connection_and_nothing_is_set() {
     }
     let text = refused(&lock).await;
     assert!(text.contains("its marker has changed"), "{text}");
-    assert_eq!(keys(&masters, "r"), []);
+    assert_eq!(keys_on(&masters, 1..=2, "r"), []);
+    cleaned(&masters, "r").await;
     assert!(lock.stats().masters.iter().all(|master| master.connected == 1));
     drop(lease);
 }
@@ -186,10 +189,27 @@ async fn a_master_that_syncs_every_write_is_trusted_over_its_restart() {
     assert!(text.contains("it was restarted"), "{text}");
 }
 
+async fn a_marker_of_any_length_takes_no_connection_down() {
+    let masters = own(3);
+    let _lock = blessed(&masters).await;
+    let long = vec![b'x'; 100_000];
+    masters.command(1, &[b"SET", b"redquorum:boot", &long]).unwrap();
+    let health = guarded(&masters).await.health().await;
+    assert_eq!((health.alive, health.usable), (3, 2), "{health}");
+    assert!(health.to_string().contains("`redquorum:boot` is no marker"), "{health}");
+}
+
 async fn a_kill_under_everysec_is_distrusted() {
     let masters = with_file(Persistence::AofEverysec);
     let _lock = blessed(&masters).await;
     for node in all(&masters) {
+        // While the file is synced, a server may keep back what it has to write.
+        eventually("the marker is in the file", || {
+            let info = masters.ask(node, "INFO persistence").unwrap();
+            let is_written = info.text().unwrap().lines().any(|line| line == "aof_buffer_length:0");
+            is_written && marker(&masters, node).is_some()
+        })
+        .await;
         masters.restart(node).unwrap();
         assert!(marker(&masters, node).is_some(), "the marker is there again");
     }
@@ -218,7 +238,7 @@ async fn permissions_that_are_missing_are_made_do_without_or_told() {
     let (_masters, lock) = with_user(&GUARD_ACL.replace(" +info", "")).await;
     let text = refused(&lock).await;
     assert!(text.contains("INFO is forbidden"), "{text}");
-    for (needed, why) in [(" ~redquorum:*", "NOPERM"), (" +time", "can't run this command")] {
+    for needed in [" ~redquorum:*", " +time"] {
         let (_masters, lock) = with_user(&GUARD_ACL.replace(needed, "")).await;
         let cannot = || {
             let why = lock.stats().masters[0].distrusted.clone();
@@ -226,7 +246,8 @@ async fn permissions_that_are_missing_are_made_do_without_or_told() {
         };
         eventually("it is told that it cannot be watched", cannot).await;
         let text = refused(&lock).await;
-        assert!(text.contains("cannot be watched: ") && text.contains(why), "{needed}: {text}");
+        let why = text.split_once("cannot be watched: ").expect("it is told").1;
+        assert_eq!(ErrorKind::of(why.as_bytes()), ErrorKind::Forbidden, "{needed}: {text}");
     }
 }
 

@@ -35,6 +35,8 @@ mod pitfalls;
 #[cfg(unix)]
 mod proxy;
 #[cfg(unix)]
+mod queues;
+#[cfg(unix)]
 mod raw;
 #[cfg(unix)]
 mod reentry;
@@ -62,6 +64,7 @@ fn main() -> std::process::ExitCode {
         grace::cases(),
         guard::cases(),
         clock::cases(),
+        queues::cases(),
         reentry::cases(),
         several::cases(),
         storm::cases(),

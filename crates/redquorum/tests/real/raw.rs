@@ -30,10 +30,16 @@ impl Raw {
         self.line()
     }
 
-    fn line(&mut self) -> String {
+    /// The next line of what the master sends.
+    pub(crate) fn line(&mut self) -> String {
         let mut line = Vec::new();
         self.0.read_until(b'\n', &mut line).expect("an answer");
         String::from_utf8_lossy(&line).trim_end().to_owned()
+    }
+
+    /// Whether the other side has closed the connection, in whatever way.
+    pub(crate) fn is_at_end(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
     }
 
     /// Waits until the other side has cut the connection off.

@@ -151,6 +151,21 @@ pub(crate) fn pttl(masters: &Masters, node: usize, key: &str) -> i64 {
     }
 }
 
+/// How many waiters a master has in the queue of a resource.
+pub(crate) fn queued(masters: &Masters, node: usize, resource: &str) -> i64 {
+    match masters.ask(node, &format!("ZCARD redquorum:queue:{resource}")) {
+        Ok(Reply::Integer(count)) => count,
+        other => panic!("master {node} does not count its waiters: {other:?}"),
+    }
+}
+
+/// The clock of a master in milliseconds.
+pub(crate) fn now_ms(masters: &Masters, node: usize) -> u64 {
+    let Ok(Reply::Array(time)) = masters.ask(node, "TIME") else { panic!("no time") };
+    let part = |at: usize| time[at].text().expect("a text").parse::<u64>().expect("a number");
+    part(0) * 1_000 + part(1) / 1_000
+}
+
 /// Puts a value there that is no lease's.
 pub(crate) fn put(masters: &Masters, node: usize, key: &str, ttl_ms: u64) {
     done(masters, node, &format!("SET {key} somebody PX {ttl_ms}"));
@@ -178,6 +193,13 @@ pub(crate) fn calls(masters: &Masters, node: usize, command: &str) -> u64 {
     line.map_or(0, |rest| {
         rest.split(',').next().and_then(|count| count.parse().ok()).expect("a number")
     })
+}
+
+/// How many connections `lock`, the only client of this master, had it kill.
+pub(crate) fn kills(masters: &Masters, node: usize, lock: &Redlock) -> u64 {
+    // Before 7.0 all subcommands count as one command; a connection says `CLIENT ID` once.
+    let connected = lock.stats().masters[node - 1].connected;
+    calls(masters, node, "client|kill") + calls(masters, node, "client").saturating_sub(connected)
 }
 
 /// What each master said, in order; `None` for those that were not awaited.

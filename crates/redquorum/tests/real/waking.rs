@@ -1,7 +1,7 @@
-//! Who waits on real masters: it is woken by a release, whatever became of its connections meanwhile,
-//! and leaves nothing behind, neither here nor on a master.
+//! Waiters on real masters: a release wakes them, whatever became of their connections meanwhile, and they
+//! leave nothing behind, neither here nor on a master.
 //!
-//! Where masters may not say that something became free is in `faults/deaf.rs`.
+//! Masters that may not wake a waiter are in `faults/deaf.rs`, the scripts in `queues.rs`.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -14,13 +14,15 @@ use redquorum_rig::trials::{Case, with_masters};
 use redquorum_rig::{Masters, Persistence, Reply};
 use tokio::time::{Instant, sleep};
 
+use crate::raw::Raw;
 use crate::support::*;
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![
         a_release_wakes_a_waiter_of_another_lock,
-        a_connection_that_is_killed_listens_anew,
-        masters_that_restart_are_listened_to_anew,
+        a_connection_that_is_killed_is_subscribed_anew,
+        masters_that_restart_are_subscribed_to_anew,
+        long_names_are_waited_for_without_harm_to_others,
         waits_dropped_at_any_time_leave_nothing,
         thousands_of_waits_at_once_leave_nothing,
     ];
@@ -31,23 +33,30 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// So many masters listen for a resource at least.
+/// The bytes of a long name.
+const LONG_NAME: usize = 200_000;
+
+/// How many waiters the masters are to wake, over all links.
 fn listens(lock: &Redlock) -> usize {
     lock.stats().masters.iter().map(|master| master.listens).sum()
 }
 
-/// How many connections listen for a resource, by what its master says.
-fn listeners(masters: &Masters, node: usize, resource: &str) -> i64 {
-    match masters.ask(node, &format!("PUBSUB NUMSUB redquorum:free:{resource}")) {
-        Ok(Reply::Array(said)) => match said.as_slice() {
-            [_, Reply::Integer(count)] => *count,
-            other => panic!("{other:?}"),
-        },
+/// Whether a master has one waiter for a resource, and its connection is subscribed.
+fn is_awaited(masters: &Masters, node: usize, resource: &str) -> bool {
+    let queue = format!("redquorum:queue:{resource}");
+    let waiters = match masters.command(node, &[b"ZRANGE", queue.as_bytes(), b"0", b"-1"]) {
+        Ok(Reply::Array(waiters)) => waiters,
+        other => panic!("{other:?}"),
+    };
+    let [waiter] = waiters.as_slice() else { return false };
+    let inbox = waiter.text().expect("a text")[..16].to_owned();
+    match masters.ask(node, &format!("PUBSUB NUMSUB redquorum:wake:{inbox}")) {
+        Ok(Reply::Array(said)) => matches!(said.as_slice(), [_, Reply::Integer(1)]),
         other => panic!("{other:?}"),
     }
 }
 
-/// The channels that anybody listens to, on any master.
+/// The channels to which connections are subscribed, over all masters.
 pub(crate) fn channels(masters: &Masters) -> usize {
     let on = |node| match masters.ask(node, "PUBSUB CHANNELS redquorum:*") {
         Ok(Reply::Array(channels)) => channels.len(),
@@ -56,31 +65,34 @@ pub(crate) fn channels(masters: &Masters) -> usize {
     all(masters).map(on).sum()
 }
 
-/// Neither a channel on a master, nor a queue, nor an ear: and the look at them sees some.
+/// No waiter is left, neither here nor in a queue; and one channel at most of each connection.
 async fn forgotten(masters: &Masters, locks: &[&Redlock]) {
     let left = || -> usize {
         let here = locks.iter().map(|lock| lock.stats().waiting + listens(lock)).sum::<usize>();
-        here + channels(masters)
+        let there =
+            ["redquorum:queue:*", "redquorum:lapse:*"].map(|keys_of| keys(masters, keys_of));
+        here + there.concat().len()
     };
-    eventually("nothing is left of who waited", || left() == 0).await;
+    eventually("nothing is left of the waiters", || left() == 0).await;
+    assert!(channels(masters) <= locks.len() * masters.len());
 }
 
 type Waiter = tokio::task::JoinHandle<Lease>;
 
-/// Somebody who waits, and is listening.
+/// A waiter that masters will wake.
 async fn waiter(lock: &Redlock, masters: &Masters, resource: &str) -> Waiter {
     let request = lock.acquire(resource).wait(LONG).into_future();
     let waiter = tokio::spawn(async move { request.await.unwrap() });
-    heard(masters, resource).await;
+    awaited(masters, resource).await;
     waiter
 }
 
-async fn heard(masters: &Masters, resource: &str) {
-    let listens = || all(masters).all(|node| listeners(masters, node, resource) == 1);
-    eventually("all masters are listened to", listens).await;
+async fn awaited(masters: &Masters, resource: &str) {
+    let awaited = || all(masters).all(|node| is_awaited(masters, node, resource));
+    eventually("all masters have the waiter", awaited).await;
 }
 
-/// A release wakes the waiter, who gives the resource back in turn.
+/// A release wakes the waiter, which gives the resource back in turn.
 async fn wakes_at_once(lease: Lease, waiter: Waiter) {
     let before = Instant::now();
     lease.release().await;
@@ -94,9 +106,11 @@ async fn a_release_wakes_a_waiter_of_another_lock() {
     let builder = || calm(&masters).ttl(LONG);
     let [one, two] = [built(builder()).await, built(builder()).await];
     let mut took = Vec::new();
-    for _ in 0..11 {
-        let lease = one.acquire("r").await.unwrap();
-        let waiter = waiter(&two, &masters, "r").await;
+    for round in 0..11 {
+        // Another one each time: a process that has just released a resource queues for it.
+        let r = format!("r-{round}");
+        let lease = one.acquire(&r).await.unwrap();
+        let waiter = waiter(&two, &masters, &r).await;
         sleep(30 * MS).await;
         let before = Instant::now();
         lease.release().await;
@@ -108,10 +122,10 @@ async fn a_release_wakes_a_waiter_of_another_lock() {
     // By the looks alone each would take half a second, on average.
     assert!(took[5] < 100 * MS, "{took:?}");
     forgotten(&masters, &[&one, &two]).await;
-    cleaned(&masters, "r").await;
+    cleaned(&masters, "r-*").await;
 }
 
-async fn a_connection_that_is_killed_listens_anew() {
+async fn a_connection_that_is_killed_is_subscribed_anew() {
     let masters = own(3);
     let builder = || calm(&masters).ttl(LONG);
     let [one, two] = [built(builder()).await, built(builder()).await];
@@ -124,14 +138,14 @@ async fn a_connection_that_is_killed_listens_anew() {
         }
         let connected = || two.stats().masters.iter().map(|master| master.connected).sum::<u64>();
         eventually("all are connected anew", || connected() == before + 3).await;
-        heard(&masters, "r").await;
+        awaited(&masters, "r").await;
         assert!(!waiter.is_finished(), "{round}");
     }
     wakes_at_once(lease, waiter).await;
     forgotten(&masters, &[&one, &two]).await;
 }
 
-async fn masters_that_restart_are_listened_to_anew() {
+async fn masters_that_restart_are_subscribed_to_anew() {
     let masters = Masters::builder().count(3).persistence(Persistence::AofAlways).start().unwrap();
     let builder = || calm(&masters).ttl(LONG);
     let [one, two] = [built(builder()).await, built(builder()).await];
@@ -140,7 +154,7 @@ async fn masters_that_restart_are_listened_to_anew() {
     for node in all(&masters) {
         masters.kill(node).unwrap();
         masters.restart(node).unwrap();
-        heard(&masters, "r").await;
+        awaited(&masters, "r").await;
     }
     assert!(!waiter.is_finished());
     let connected = |lock: &Redlock| lock.stats().masters.iter().all(|it| it.owed == 0);
@@ -148,6 +162,36 @@ async fn masters_that_restart_are_listened_to_anew() {
     wakes_at_once(lease, waiter).await;
     forgotten(&masters, &[&one, &two]).await;
     cleaned(&masters, "r").await;
+}
+
+/// A wake-up names the waiter and not the resource: with the name it would be longer than a reply may be.
+async fn long_names_are_waited_for_without_harm_to_others() {
+    let masters = own(3);
+    let builder = || calm(&masters).ttl(LONG);
+    let [one, two] = [built(builder()).await, built(builder()).await];
+    const { assert!(LONG_NAME > redquorum_protocol::wire::MAX_REPLY) };
+    let long: Vec<String> = ["a", "b"].map(|letter| letter.repeat(LONG_NAME)).into();
+    let short = one.acquire("r").await.unwrap();
+    let behind = waiter(&two, &masters, "r").await;
+    let mut messages = Raw::connect(masters.port(1));
+    messages.send("PSUBSCRIBE redquorum:wake:*");
+    assert_eq!([(); 6].map(|()| messages.line()).last().unwrap(), ":1");
+    for name in &long {
+        let lease = one.acquire(name.as_str()).await.unwrap();
+        let waiter = waiter(&two, &masters, name).await;
+        wakes_at_once(lease, waiter).await;
+    }
+    for _ in &long {
+        let message = [(); 9].map(|()| messages.line());
+        assert!(message[2] == "pmessage" && message.iter().all(|it| it.len() < 40), "{message:?}");
+    }
+    assert!(!behind.is_finished());
+    wakes_at_once(short, behind).await;
+    for lock in [&one, &two] {
+        let connected = lock.stats().masters.iter().map(|master| master.connected).sum::<u64>();
+        assert_eq!(connected, 3, "no connection was lost");
+    }
+    forgotten(&masters, &[&one, &two]).await;
 }
 
 /// Waits are dropped between their first poll and long after they began to sleep, some with another
@@ -210,10 +254,10 @@ async fn thousands_of_waits_at_once_leave_nothing() {
             tokio::spawn(async move { drop(request.await.unwrap()) })
         })
         .collect();
-    // What is over the bound of a link is looked at instead.
-    let most = redquorum_protocol::Bounds::for_node_timeout(CALM).listens.min(RESOURCES);
-    eventually("all are listened for", || listens(&two) == 3 * most).await;
-    eventually("by the masters, too", || channels(&masters) == 3 * most).await;
+    eventually("masters are to wake all", || listens(&two) == 3 * RESOURCES).await;
+    let queued = || keys(&masters, "redquorum:queue:*").len() == 3 * RESOURCES;
+    eventually("and know them", queued).await;
+    assert_eq!(channels(&masters), 3, "one of each connection");
     for lease in leases {
         lease.release().await;
     }
@@ -261,7 +305,7 @@ async fn one_after_the_other() {
         task.await.unwrap();
     }
     let most = most.load(Ordering::Relaxed);
-    println!("{many} resources, at most {most} ears at a time, in {:?}", start.elapsed());
+    println!("{many} resources, at most {most} waiters at a time, in {:?}", start.elapsed());
     assert!(most > 0 && most <= 3 * TASKS, "{most}");
     assert_eq!(two.stats().acquired, many as u64);
     forgotten(&masters, &[&one, &two]).await;

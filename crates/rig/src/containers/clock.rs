@@ -6,11 +6,7 @@ use std::{fs, path::Path, sync::atomic::Ordering, time::Duration};
 use testcontainers::{ContainerRequest, GenericImage, ImageExt, core::Mount};
 
 use super::{PATIENCE, node::Node};
-use crate::{
-    Clock, ClockChange, RigError,
-    clock::{clocks_supported, real_nanos},
-    node::clock::judge,
-};
+use crate::{Clock, ClockChange, RigError, clock::clocks_supported, node::clock::verify};
 
 /// Where the directory is within a container.
 const INSIDE: &str = "/redquorum";
@@ -79,16 +75,7 @@ impl Node {
     /// Whether the server's `TIME` is what its clock is set to show. With no clock it is.
     pub(super) fn verify_clock(&self) -> Result<(), RigError> {
         let Some(clock) = self.clock() else { return Ok(()) };
-        loop {
-            let setting = clock.setting();
-            let from = real_nanos();
-            let reply = self.command(PATIENCE, &[b"TIME"])?;
-            let to = real_nanos();
-            // Else another thread has changed it meanwhile.
-            if clock.setting() == setting {
-                return judge(&setting, from, to, &reply).map_err(|why| self.wrong_clock(why));
-            }
-        }
+        verify(clock, || self.command(PATIENCE, &[b"TIME"]))?.map_err(|why| self.wrong_clock(why))
     }
 
     fn cannot_answer(&self) -> Result<bool, RigError> {

@@ -1,12 +1,23 @@
 //! The clock of one master: changed through its page, checked by its `TIME`.
 
-use std::{fmt, io};
+use std::{
+    fmt, io,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use super::{Node, PATIENCE, Plan, State};
 use crate::{
     Clock, ClockChange, ClockSetting, Reply, RigError,
     clock::{clocks_supported, real_nanos},
 };
+
+/// How long a server may show the time before a change: Valkey 9 adds the monotonic time that has passed to
+/// the wall clock that it read last, and reads it anew every millisecond or so.
+const CATCHES_UP: Duration = Duration::from_millis(500);
+
+/// Between two looks at a server that has not caught up.
+const PAUSE: Duration = Duration::from_millis(1);
 
 impl Node {
     /// Its clock, if the masters have any.
@@ -51,18 +62,10 @@ impl Node {
     /// Whether the server's `TIME` is what its clock is set to show. With no clock it is.
     pub(crate) fn verify_clock(&self, plan: &Plan) -> Result<(), RigError> {
         let Some(clock) = self.clock() else { return Ok(()) };
-        loop {
-            let setting = clock.setting();
-            let from = real_nanos();
-            let reply = self.command(plan, PATIENCE, &[b"TIME"])?;
-            let to = real_nanos();
-            // Else another thread has changed it meanwhile.
-            if clock.setting() == setting {
-                judge(&setting, from, to, &reply).map_err(|why| self.wrong_clock(why))?;
-                self.running().unverified = false;
-                return Ok(());
-            }
-        }
+        verify(clock, || self.command(plan, PATIENCE, &[b"TIME"]))?
+            .map_err(|why| self.wrong_clock(why))?;
+        self.running().unverified = false;
+        Ok(())
     }
 
     fn wrong_clock(&self, why: String) -> RigError {
@@ -70,13 +73,31 @@ impl Node {
     }
 }
 
+/// Asks for the `TIME` until it is what the clock is set to show; after [`CATCHES_UP`] says what it is instead.
+pub(crate) fn verify(
+    clock: &Clock,
+    mut time: impl FnMut() -> Result<Reply, RigError>,
+) -> Result<Result<(), String>, RigError> {
+    let start = Instant::now();
+    loop {
+        let setting = clock.setting();
+        let from = real_nanos();
+        let reply = time()?;
+        let to = real_nanos();
+        let verdict = judge(&setting, from, to, &reply);
+        // Another thread may have changed it meanwhile.
+        let is_stale = clock.setting() != setting;
+        if !is_stale && (verdict.is_ok() || start.elapsed() >= CATCHES_UP) {
+            return Ok(verdict);
+        }
+        if !is_stale {
+            sleep(PAUSE);
+        }
+    }
+}
+
 /// Whether a clock with this setting can have been read so between these two real times.
-pub(crate) fn judge(
-    setting: &ClockSetting,
-    from: u64,
-    to: u64,
-    reply: &Reply,
-) -> Result<(), String> {
+fn judge(setting: &ClockSetting, from: u64, to: u64, reply: &Reply) -> Result<(), String> {
     let micros = micros(reply).map_err(|error| error.to_string())?;
     if setting.could_show(from, to, micros) {
         return Ok(());

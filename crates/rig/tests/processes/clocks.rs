@@ -34,6 +34,7 @@ pub(crate) fn cases() -> Vec<Case> {
         with_masters: no_other_master_sees_a_step_and_the_event_loop_does_not,
         with_masters: a_clock_survives_the_restart_of_its_master,
         with_masters: a_change_while_a_master_is_dead_or_paused_holds_when_it_is_back,
+        with_masters: each_of_many_steps_is_obeyed,
         with_masters: a_clock_that_is_not_obeyed_is_an_error,
         with_masters: an_impossible_change_is_an_error_and_changes_nothing,
         with_masters: masters_without_clocks_say_so,
@@ -196,6 +197,14 @@ fn a_change_while_a_master_is_dead_or_paused_holds_when_it_is_back() {
     masters.set_clock(1, forward(10)).unwrap();
     masters.restart(1).unwrap();
     about(ahead(&masters, 1), 20_000);
+}
+
+fn each_of_many_steps_is_obeyed() {
+    let masters = masters(1);
+    for _ in 0..200 {
+        masters.set_clock(1, forward(1)).unwrap();
+    }
+    about(ahead(&masters, 1), 200_000);
 }
 
 fn a_clock_that_is_not_obeyed_is_an_error() {

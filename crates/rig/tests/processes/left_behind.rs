@@ -3,7 +3,9 @@
 use std::{
     env,
     ffi::OsStr,
+    fs,
     panic::{catch_unwind, resume_unwind},
+    path::PathBuf,
     process::{self, Command, ExitCode},
     thread,
     time::Duration,
@@ -58,11 +60,24 @@ fn with_files() -> Builder {
 
 /// A process that owns two masters, of which the second is paused.
 fn owner(end: &str, name: &str) -> Owner {
-    let mut command = Command::new(env::current_exe().unwrap());
+    let mut command = interruptible(env::current_exe().unwrap());
     command.env(CHILD, end);
     let mut owner = Owner::spawn(command, name);
     owner.read_until("ready");
     owner
+}
+
+/// A program that ends at Ctrl-C, also where these tests run in the background of a shell that ignores it.
+fn interruptible(program: PathBuf) -> Command {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    if ignored & 1 << 1 == 0 {
+        return Command::new(program);
+    }
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT").arg(program);
+    command
 }
 
 fn nothing_is_left_after_a_drop() {

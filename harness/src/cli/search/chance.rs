@@ -38,7 +38,7 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
     });
     let took = start.elapsed();
     bar.finish_and_clear();
-    let mut wrong = false;
+    let (mut wrong, mut broken) = (false, false);
     for (kind, sight) in &report.kinds {
         let Some(found) = search.found(sight.first) else { continue };
         match finds::keep(&found, kind, out) {
@@ -46,6 +46,8 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
                 wrong |= find.is_wrong(&search);
                 tell(options, &search, &find, sight.runs);
             }
+            // The other finds are told all the same.
+            Err(Code::Internal) => broken = true,
             Err(code) => return code,
         }
     }
@@ -57,6 +59,8 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
     let missed = options.require_coverage && report.missed().next().is_some();
     if end.interrupted {
         Code::Interrupted
+    } else if broken {
+        Code::Internal
     } else if wrong {
         Code::Differs
     } else if missed {

@@ -7,11 +7,14 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::Code;
 use crate::cli::words::{complain, shell_word};
+use crate::judge::{Outcome, judge};
 use crate::real::interrupted;
 use crate::report::Out;
 use crate::sabotage::Lie;
+use crate::scenario;
 use crate::search::chance::Search;
 use crate::search::{Found, Kind, shrink, story};
+use crate::sim;
 
 /// What is left of a find, and where it is.
 pub(super) struct Find {
@@ -47,17 +50,31 @@ pub(super) fn shrunk(found: &Found, kind: &Kind) -> Found {
     small
 }
 
-/// Writes a find as it is.
+/// Writes a find as it is, and runs the file once: a file that `run` refuses, or that differs from its own
+/// expectation, is a fault of this program.
 pub(super) fn write(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result<PathBuf, Code> {
     let text = story::file_named(name, found, kind);
     let name = format!("{name}.toml");
-    match out.replace(&name, text.as_bytes()) {
-        Ok(()) => Ok(out.folder().join(name)),
-        Err(error) => {
-            let wrong = format!("{name} cannot be written: {error}");
-            complain(&wrong, "name another folder with --out");
-            Err(Code::Environment)
-        }
+    if let Err(error) = out.replace(&name, text.as_bytes()) {
+        let wrong = format!("{name} cannot be written: {error}");
+        complain(&wrong, "name another folder with --out");
+        return Err(Code::Environment);
+    }
+    let file = out.folder().join(&name);
+    if let Err(why) = tried(&name, &text, found.seed) {
+        let wrong = format!("{} cannot be used: {why}", file.display());
+        complain(&wrong, "report this, with the command line and the seed");
+        return Err(Code::Internal);
+    }
+    Ok(file)
+}
+
+/// Reads the text of a file and runs it in virtual time, as `run` does.
+fn tried(name: &str, text: &str, seed: u64) -> Result<(), String> {
+    let scenario = scenario::read(name, text).map_err(|problems| problems.to_string())?;
+    match judge(&sim::run(&scenario, seed, Lie::None)).outcome {
+        Outcome::AsExpected => Ok(()),
+        outcome => Err(format!("it comes out as {outcome:?} from seed {seed}")),
     }
 }
 
@@ -82,5 +99,24 @@ impl Find {
                 "{program} run {file} --backend process --client \"redquorum-mutant --mutant {lie}\""
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_refused_or_differs_is_not_reported() {
+        let [head, expect] = [
+            "name = \"found\"\nabout = \"Nothing happens.\"\n[[client]]\nid = \"c1\"\n\
+             script = [\"acquire L\", \"release L\"]\n[expect]\n",
+            "acquires = { c1 = \"granted\" }\n",
+        ];
+        assert_eq!(tried("found.toml", &format!("{head}{expect}"), 1), Ok(()));
+        let refused = tried("found.toml", &format!("{head}because = [\"max-ttl\"]\n{expect}"), 1);
+        assert!(refused.unwrap_err().contains("because"));
+        let differs = tried("found.toml", &format!("{head}acquires = {{ c1 = \"refused\" }}\n"), 1);
+        assert_eq!(differs.unwrap_err(), "it comes out as NotSeen from seed 1");
     }
 }

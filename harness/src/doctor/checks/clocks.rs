@@ -12,8 +12,9 @@ use crate::doctor::said::{Asked, Look};
 const FAR: Duration = Duration::from_millis(100);
 const TOO_FAR: Duration = Duration::from_secs(1);
 
-const NTP: &str = "let NTP (chrony) steer the clocks of all machines, this one included, and slew \
-                   rather than step while leases are alive";
+const NTP: &str = "let NTP steer the clocks of all machines, this one included; while leases are alive, \
+                   let it slew by no more than the drift that locks allow, and not step: with \
+                   chrony `maxslewrate 500`, since its default of 8.3 % is more than drift covers";
 
 /// Offset and rate of one.
 pub(super) fn check(clock: &Asked<[Look; 2]>) -> Vec<Finding> {

@@ -69,6 +69,8 @@ impl Faults<'_> {
         let long = long.saturating_add(2 * LOOK);
         let forgot = self.strikes.iter();
         let forgot = forgot.filter(|strike| self.unmarks(strike) && strike.hits_node(node));
+        // By its own clock the masters' clocks run at other rates, and quarantines take another time.
+        let paced = self.hinders(process).filter(|strike| !strike.harm.pauses_clients());
         let apart = guard.unnoticed.into_iter().flat_map(|by| self.clocks_apart(node, by));
         let since_new = self.guards.new.then_some(Span::new(Ns::MIN, 0));
         let noticed = forgot.map(|strike| {
@@ -76,7 +78,8 @@ impl Faults<'_> {
             let silent = matches!(strike.harm, Harm::Node(NodeHarm::Flush { .. }));
             Span::new(from, if silent { asked(from).unwrap_or(Ns::MAX).max(to) } else { to })
         });
-        let mut spans = noticed.chain(apart.map(Strike::span)).chain(since_new);
+        let mut spans =
+            noticed.chain(apart.map(Strike::span)).chain(paced.map(Strike::span)).chain(since_new);
         guard.at_odds
             || spans.any(|span| {
                 let until = self.watched(process, node, span, long);

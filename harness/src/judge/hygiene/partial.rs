@@ -68,5 +68,5 @@ fn is_excused(case: &Case<'_>, key: &Presence<'_>) -> bool {
         || case.death(key.process).is_some_and(|at| at.from <= there.to)
         || case.faults.keeps_from(key.process, key.node, there, CLEANS_UP)
         || case.faults.repeats(key.process, key.node, key.made.to)
-        || case.faults.pauses(key.process).any(|pause| pause.span().touches(there))
+        || case.faults.hinders(key.process).any(|pause| pause.span().touches(there))
 }

@@ -5,6 +5,7 @@ use crate::judge::maps::Map;
 use crate::history::Ns;
 use crate::judge::Case;
 use crate::judge::keys::Presence;
+use crate::judge::leases::Lease;
 use crate::judge::requests::Request;
 use crate::judge::time::{MS, Span};
 
@@ -106,23 +107,39 @@ impl Blocks {
     }
 }
 
-/// Until when the owner of a key cannot have deleted it: it is dead, or stopped, or cut off until a
-/// moment ago, or cannot know that it was set again, or is this very client and about to.
+/// Until when a key is rightly there: its owner is dead, stopped, cut off until a moment ago, cannot know
+/// that it was set again, has lost its lease and not released it, or is this client and about to delete it.
 fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: Span) -> Option<Ns> {
     let helpless = key.is_back
         || case.death(key.process).is_some_and(|at| at.from <= within.to)
         || case.faults.keeps_from(key.process, key.node, within, CLEANS_UP)
         || case.faults.repeats(key.process, key.node, key.made.to)
-        || case.faults.pauses(key.process).any(|pause| {
+        || case.faults.hinders(key.process).any(|pause| {
             let span = pause.span();
             Span::new(span.from, span.to.saturating_add(WAKES_UP)).touches(within)
         });
     if helpless {
         return Some(key.possible.to);
     }
-    // What it set itself a moment ago, in a request that failed or was cancelled, it deletes soon.
     let soon = case.world.node_timeout.saturating_mul(2).saturating_add(CLEANS_UP);
+    let unreleased = released(case, key).map(|at| at.saturating_add(soon));
+    // A request that failed or was cancelled deletes the keys that it has just set.
     let recent =
         key.process == request.process && key.made.from >= within.from.saturating_sub(soon);
-    recent.then(|| key.possible.to.min(within.from.saturating_add(soon)))
+    let recent = recent.then(|| within.from.saturating_add(soon));
+    let until = unreleased.max(recent)?.min(key.possible.to);
+    (until >= within.from).then_some(until)
+}
+
+/// When the holder of a lost lease began to give it back; none: the key is of no lost lease. The keys of
+/// a lost lease stay until then, or until they expire: the holder may still be about to stop.
+fn released(case: &Case<'_>, key: &Presence<'_>) -> Option<Ns> {
+    let lost = |lease: &&Lease<'_>| {
+        lease.lost.is_some() && lease.process == key.process && lease.token == Some(key.token)
+    };
+    let lease = case.leases.iter().find(lost)?;
+    let released = lease.release.map(|release| case.requests[release].asked);
+    // A client that is granted the same again has dropped the lost one.
+    let replaced = case.next_of_client(lease).map(|next| next.answer.ns);
+    Some(released.into_iter().chain(replaced).min().unwrap_or(Ns::MAX))
 }

@@ -37,7 +37,7 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     })?;
     let alive = lease.deadline.from >= answer.ns && lease.lost.is_none_or(|at| at >= answer.ns);
     let during = Span::new(request.asked, answer.ns);
-    let paused = case.faults.pauses(request.process).any(|pause| pause.span().touches(during));
+    let paused = case.faults.hinders(request.process).any(|pause| pause.span().touches(during));
     if !alive || paused {
         return None;
     }
@@ -148,7 +148,7 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     if end >= most.min(next).min(over) {
         return None;
     }
-    let paused = case.faults.pauses(lease.process).any(|pause| pause.span().touches(through));
+    let paused = case.faults.hinders(lease.process).any(|pause| pause.span().touches(through));
     if paused || case.death(lease.process).is_some_and(|at| at.from <= end) {
         return None;
     }

@@ -1,20 +1,21 @@
-//! The line of those who wait, where the lock keeps one: the places of those who are gone.
+//! The queues of fair waiters: the positions of processes that are gone or unresponsive.
 
-use redquorum_protocol::wire::LAPSE_MS;
+use redquorum_protocol::wire::{LAPSE_MS, TURN_MS};
 
 use crate::history::Ns;
 use crate::judge::Case;
 use crate::judge::faults::Strike;
 use crate::judge::requests::Request;
-use crate::judge::time::{self, MS, Span};
+use crate::judge::time::{self, Span};
 
-/// How long it takes those behind to look whether somebody has come first, at most.
-const LOOKS: Ns = 1_000 * MS;
+use super::LOOKS;
 
-/// Until when somebody who could not leave the line may have been in the way of a request there; none: nobody was.
+/// Until when the position of a process that could not leave the queue may have been in the way of a request;
+/// none: no position was.
 ///
-/// Who dies, stands still, or cannot reach a master keeps its place there until it lapses. So does whoever is
-/// heard late: what it had asked for before brings it back.
+/// A dead process has no connection, so the next wake-up passes it over; a master that has not noticed
+/// keeps its turn for a while. A process that is paused, or cannot reach a master, keeps its position there
+/// until it lapses. So does a command that arrives late and enters the queue again.
 pub(super) fn kept_until(
     case: &Case<'_>,
     request: &Request<'_>,
@@ -25,25 +26,23 @@ pub(super) fn kept_until(
     if !is_fair(request.process) {
         return None;
     }
-    let lapse = time::of_ms(LAPSE_MS).saturating_add(LOOKS);
     let stood = case.requests.iter().filter(|other| {
         other.is_acquire() && other.resource == Some(resource) && is_fair(other.process)
     });
-    let gone = stood.flat_map(|other| {
-        let since = move |at: &Ns| other.asked <= *at;
-        helpless(case, other.process).filter(since)
-    });
-    let until = |at: Ns| Span::new(at, at.saturating_add(lapse));
-    let kept = gone.map(until).filter(|kept| kept.touches(within));
+    let gone = stood
+        .flat_map(|other| helpless(case, other.process).filter(|kept| other.asked <= kept.from));
+    let kept = gone.filter(|kept| kept.touches(within));
     kept.map(|kept| kept.to.min(within.to)).max()
 }
 
-/// The instants at which a process could not tell masters any more that it is gone, or could again.
-fn helpless<'c>(case: &'c Case<'_>, process: &'c str) -> impl Iterator<Item = Ns> + use<'c> {
+/// How long positions of a process stay from the instants on at which it could not leave the queues any
+/// more, or could again.
+fn helpless<'c>(case: &'c Case<'_>, process: &'c str) -> impl Iterator<Item = Span> + use<'c> {
     let lock = case.world.lock_of(process);
     let ends = |strike: &Strike<'_>| [strike.at.to, strike.span().to];
-    let paused = case.faults.pauses(process).flat_map(ends);
+    let paused = case.faults.hinders(process).flat_map(ends);
     let cut = lock.masters.iter().flat_map(|node| case.faults.unheard(process, *node));
     let died = case.death(process).map(|at| at.to);
-    paused.chain(cut).chain(died)
+    let kept = |ms| move |at: Ns| Span::new(at, at.saturating_add(time::of_ms(ms) + LOOKS));
+    paused.chain(cut).map(kept(LAPSE_MS)).chain(died.map(kept(TURN_MS)))
 }

@@ -136,6 +136,31 @@ fn what_the_drift_allowance_covers_is_no_excuse() {
 }
 
 #[test]
+fn a_client_whose_own_clock_runs_slow() {
+    let slow = |run: &mut Run, factor: f64| {
+        let harm = format!("client.rate = {{ client = \"c1\", factor = {factor} }}");
+        run.struck(10.0, 1, &harm, &[], &["c1"]);
+    };
+    // What it stamps as 1988 ms comes at 2207.8 ms, and the key is gone by 2009.6.
+    rival(1988.0, 2100.0, |run| slow(run, 0.9))
+        .because(&[Cause::ClientRate])
+        .tells(ME, "c1's clock runs at 0.9 times the rate since 10 ms (fault 1, client.rate)");
+    // Half a percent is covered by the allowance of 22 ms, which this lock did not deduct.
+    rival(2009.0, 2015.0, |run| slow(run, 0.995)).because(&[Cause::Bug]);
+    // A master that gains a little, and a client that loses a little: together it is too much.
+    rival(1988.0, 1999.6, |run| {
+        slow(run, 0.993);
+        run.clock(10.0, 3, 0.0, 1.006);
+    })
+    .because(&[Cause::ClientRate]);
+    rival(1988.0, 1996.6, |run| {
+        slow(run, 0.994);
+        run.clock(10.0, 3, 0.0, 1.007);
+    })
+    .because(&[Cause::ClockRate]);
+}
+
+#[test]
 fn a_lease_without_a_quorum_and_a_rival_without_one() {
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2]);

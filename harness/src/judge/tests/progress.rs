@@ -48,6 +48,23 @@ fn another_lease_and_another_request_are_in_the_way() {
 }
 
 #[test]
+fn keys_of_a_lost_lease_are_in_the_way_until_it_is_released() {
+    let lost = |released: Option<f64>, at| {
+        let mut run = Run::two();
+        run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]).lost("c1", 500.0);
+        if let Some(released) = released {
+            // Deletes nothing.
+            run.release("c1", "t1", released, &[]);
+        }
+        refused_at(&mut run, at)
+    };
+    assert_eq!(lost(None, 1000.0), Seen::Safe, "the holder may not have stopped yet");
+    assert_eq!(lost(Some(1500.0), 1000.0), Seen::Safe, "it stops later");
+    assert_eq!(lost(Some(600.0), 1000.0), Seen::Violated, "a leak");
+    assert_eq!(lost(None, 2200.0), Seen::Violated, "the keys have expired");
+}
+
+#[test]
 fn a_grant_that_takes_too_long_is_a_violation() {
     for (at, wait, seen) in [
         (250.0, 0, Seen::Safe),
@@ -376,7 +393,7 @@ fn a_guard_may_refuse_who_shares_a_master_with_another_list_and_only_that_one() 
 }
 
 #[test]
-fn who_dies_while_it_stands_in_line_is_in_the_way_until_its_place_lapses() {
+fn a_waiter_that_dies_is_in_the_way_for_one_turn() {
     let behind = |more: &str, at: f64| {
         let mut run = Run::with(more);
         run.ask(10.0, "c1", "acquire", Some("L"), 20_000);
@@ -389,7 +406,7 @@ fn who_dies_while_it_stands_in_line_is_in_the_way_until_its_place_lapses() {
         run.phase(50_000.0, Phase::Heal).judge().seen(PROGRESS)
     };
     let fair = "[lock]\nfair = true";
-    // Three seconds, one until somebody looks, and what an acquire may take.
+    // A turn of three seconds, one second until the next look, and what an acquire may take.
     assert_eq!(behind(fair, 4800.0), Seen::Safe);
     assert_eq!(behind(fair, 4802.0), Seen::Violated);
     assert_eq!(behind("", 4000.0), Seen::Violated);

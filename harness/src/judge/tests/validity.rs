@@ -207,3 +207,56 @@ fn a_client_without_stamps_is_late_if_its_quorum_was() {
         assert_eq!(run.judge().seen(VALIDITY), seen, "{replied}");
     }
 }
+
+/// An extension makes the key anew on these masters.
+fn anew(run: &mut Run, nodes: &[usize], at: f64) {
+    for node in nodes {
+        let act = Act::Keep { key: "L".into(), token: Some("t1".into()), ttl_ms: Some(2000) };
+        run.command("c1", *node, act, at - 0.6, Some(at - 0.4), Said::Created);
+    }
+}
+
+#[test]
+fn an_extension_over_a_gap_that_the_client_was_told_of_is_a_bug() {
+    // The fourth is made anew before the first is gone, or after that, or the fifth is there too.
+    for (made, others, seen) in [
+        (1000.0, &[4][..], Seen::Violated),
+        (150.0, &[4], Seen::Safe),
+        (1000.0, &[], Seen::Violated),
+        (150.0, &[4, 5], Seen::Safe),
+    ] {
+        let mut run = Run::two();
+        run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
+        if made < 200.0 {
+            anew(&mut run, others, made);
+        }
+        run.struck(200.0, 1, "node.flush = { node = 1 }", &[1], &[]);
+        if made > 200.0 {
+            anew(&mut run, others, made);
+        }
+        anew(&mut run, &[1], 1200.0);
+        run.extend("c1", "t1", 1300.0, 3278.0, &[1, 2, 3]);
+        let verdict = run.judge();
+        assert_eq!(verdict.seen(VALIDITY), seen, "{made} {others:?} {verdict:#?}");
+        if seen == Seen::Violated {
+            verdict.because(&[Cause::Bug]).tells(VALIDITY, "a quorum of masters lacked its key");
+        }
+    }
+}
+
+#[test]
+fn an_extension_over_a_gap_that_the_client_was_not_told_of_is_no_bug() {
+    // What is made anew when the key would have expired anyway, and what is told too late.
+    for (made, extended) in [(2200.0, 2300.0), (1200.0, 1210.0)] {
+        let mut run = Run::two();
+        run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
+        run.struck(200.0, 1, "node.flush = { node = 1 }", &[1], &[]);
+        anew(&mut run, &[4], 1000.0);
+        run.extend("c1", "t1", 1000.0, 2978.0, &[2, 3]);
+        anew(&mut run, &[1], made);
+        run.extend("c1", "t1", extended, 2978.0, &[1, 2, 3, 4]);
+        let verdict = run.judge();
+        let tells = format!("{verdict:?}").contains("a quorum of masters lacked its key");
+        assert!(!tells, "{made} {verdict:#?}");
+    }
+}

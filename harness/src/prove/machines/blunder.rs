@@ -37,21 +37,25 @@ pub enum Blunder {
     NeverTriesAgain,
     /// Answers are left unread.
     NeverReads,
-    /// A claim is not told that a master says that the resource is free.
-    IsDeaf,
-    /// No clean-up calls those who wait.
-    CallsNobody,
+    /// A claim is not told of the wake-ups of its waiter.
+    DropsWakeUps,
+    /// A claim that looks at a master is not told that the resource is free.
+    DropsLooks,
+    /// No clean-up wakes a waiter.
+    WakesNobody,
     /// Every clean-up does, also that of an attempt that failed.
-    AlwaysCalls,
-    /// Links listen on when nobody waits any more.
-    ListensForEver,
-    /// Links do not, but masters are not told.
-    StaysSubscribed,
+    AlwaysWakes,
+    /// A waiter that leaves the queue wakes no other.
+    LeavesInSilence,
+    /// Masters do not pass over waiters whose connections are gone.
+    PassesOverNobody,
+    /// No waiter leaves the queues.
+    NeverLeaves,
 }
 
 impl Blunder {
     /// All of them, but for [`Blunder::None`].
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::TakesSilenceForPaid,
         Self::LeavesTheSilent,
         Self::KillsNobody,
@@ -67,10 +71,12 @@ impl Blunder {
         Self::LeavesTheLost,
         Self::NeverTriesAgain,
         Self::NeverReads,
-        Self::IsDeaf,
-        Self::CallsNobody,
-        Self::AlwaysCalls,
-        Self::ListensForEver,
-        Self::StaysSubscribed,
+        Self::DropsWakeUps,
+        Self::DropsLooks,
+        Self::WakesNobody,
+        Self::AlwaysWakes,
+        Self::LeavesInSilence,
+        Self::PassesOverNobody,
+        Self::NeverLeaves,
     ];
 }

@@ -35,7 +35,7 @@ pub(super) struct Caller {
     pub(super) asked: (u32, u8),
     /// The tokens of attempts that were refused, by their votes, one bit each.
     pub(super) refused: u8,
-    /// The links were told to listen for it.
+    /// The links know its waiter.
     pub(super) listens: bool,
     pub(super) clock: Time,
     /// Until when masters keep the latest token's key, at least: by the attempt, and by each round.
@@ -98,11 +98,12 @@ impl Caller {
         }
     }
 
-    /// Whether it waits for another attempt, and until when it sleeps, unless it hears something.
+    /// Whether it waits for another attempt, and until when it sleeps, unless it is woken. A pause since
+    /// masters left its attempts unanswered is no such sleep: nothing but time ends it.
     pub(super) fn sleeps(&self) -> Option<Duration> {
         let Claim::Acquiring(acquire) = &self.claim else { return None };
         let waits = acquire.failure().is_none() && !acquire.is_won() && self.live().is_none();
-        waits.then(|| acquire.next_wake().since(self.clock))
+        (waits && !acquire.backs_off()).then(|| acquire.next_wake().since(self.clock))
     }
 
     /// Remembers the token of an attempt that its votes refuse.

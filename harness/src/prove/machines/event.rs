@@ -1,11 +1,11 @@
 //! What can happen in a state.
 
-use redquorum_protocol::Claim;
+use redquorum_protocol::{Call, Claim};
 
 use super::super::Fate;
 use super::caller::Caller;
 use super::local::Then;
-use super::master::{Key, Reply, Request};
+use super::master::{Key, Reply, Request, STRANGER};
 use super::side::Side;
 use super::{Blunder, Machines, Scope, Spent, State, Withheld, is_over};
 
@@ -16,6 +16,10 @@ pub enum Event {
     Move(u8, u16),
     /// The key of a master expires.
     Expire(u8),
+    /// The other holder gives a master back.
+    GiveBack(u8),
+    /// In the queue of a master a position lapses.
+    Lapse(u8, u8),
 }
 
 /// What happens to a client, or between it and a master.
@@ -59,9 +63,9 @@ pub enum Thing {
     Refuse(u8),
     /// The same, but it has lost its scripts.
     Unload(u8),
-    /// The client reads the next answer, or what was said unasked.
+    /// The client reads the next answer or wake-up.
     Hear,
-    /// What was said unasked is lost.
+    /// A wake-up is lost.
     Miss,
     /// A new connection is greeted.
     Connect,
@@ -90,8 +94,14 @@ impl Machines {
                 for client in 0..self.scope.clients {
                     self.list_moves(state, client, fate, &mut withheld, out);
                 }
+                if fate == Fate::Due {
+                    let held = |master: &u8| state.keys[usize::from(*master)] == Some(STRANGER);
+                    let masters = (0..small(self.scope.masters)).filter(held);
+                    out.extend(masters.map(|master| (fate, Event::GiveBack(master))));
+                }
             }
             self.list_expiries(state, out);
+            self.list_lapses(state, &mut withheld, out);
         }
         self.withheld = withheld;
     }
@@ -121,10 +131,24 @@ impl Machines {
 
     fn list_expiries(&self, state: &State, out: &mut Vec<(Fate, Event)>) {
         for (master, key) in (0..).zip(state.keys) {
-            let Some(Key { client, token, round }) = key else { continue };
+            let Some(Key { client, token, round }) = key.filter(|key| *key != STRANGER) else {
+                continue;
+            };
             let known = self.known(state, client.into());
             if known.may_expire[usize::from(round)] & 1 << token != 0 {
                 out.push((Fate::Free, Event::Expire(master)));
+            }
+        }
+    }
+
+    fn list_lapses(&self, state: &State, withheld: &mut Withheld, out: &mut Vec<(Fate, Event)>) {
+        for (master, queue) in (0..).zip(&state.queues) {
+            for (place, _) in (0..).zip(queue.iter()) {
+                if state.spent.lapses < self.scope.lapses {
+                    out.push((Fate::Free, Event::Lapse(master, place)));
+                } else {
+                    withheld.lapses += 1;
+                }
             }
         }
     }
@@ -133,7 +157,7 @@ impl Machines {
     ///
     /// Of a client whose claim is over, and none of whose connections can break any more, that is the
     /// reading of an answer, and the execution of a clean-up whose key is not there and cannot come any
-    /// more. Either changes that client alone, in the same way whenever it happens, and prevents
+    /// more, and which leaves queues as they are. Either changes that client alone, in the same way whenever it happens, and prevents
     /// nothing; and a rule that is broken while it waits is broken just as well when it has happened.
     fn only(&self, state: &State) -> Option<Event> {
         let Spent { cuts, stalls, errors, words, .. } = state.spent;
@@ -146,7 +170,10 @@ impl Machines {
             let moves = known.moves.as_ref().filter(|_| known.over)?;
             let index = moves.iter().position(|of| match (of.deed, &of.then) {
                 (Deed::Between(_, Thing::Hear), _) => true,
-                (Deed::Between(master, _), Then::Asks(Request::Delete(token, _), _)) => {
+                (
+                    Deed::Between(master, _),
+                    Then::Asks(Request::Delete(token, Call::Nobody, None), _),
+                ) => {
                     let (client, token) = (small(client), *token);
                     let ours = |key: Key| key.client == client && key.token == token;
                     !state.keys[usize::from(master)].is_some_and(ours)
@@ -240,7 +267,14 @@ fn faults(side: &Side, list: &mut impl FnMut(Fate, Thing, Cost)) {
     for (number, wire) in (0..).zip(&side.wires) {
         let Some(request) = wire.requests.front() else { continue };
         list(Fate::Free, Thing::Refuse(number), Cost::Error);
-        if matches!(request, Request::Delete(..) | Request::Keep { .. }) {
+        let is_script = matches!(
+            request,
+            Request::Delete(..)
+                | Request::Keep { .. }
+                | Request::Stand { .. }
+                | Request::StepOut { .. }
+        );
+        if is_script {
             list(Fate::Free, Thing::Unload(number), Cost::Error);
         }
     }

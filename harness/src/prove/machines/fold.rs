@@ -10,7 +10,7 @@
 //! claim's own clock.
 //!
 //! A claim that is woken asks the first master first and looks at one after the other, so that masters are
-//! not alike to it, and what is left of keys is said. In such runs masters stay in their order, in which
+//! not alike to it; and what is left of keys is said, and positions. In such runs masters stay in their order, in which
 //! every word is said as it is; clocks and clients are folded as ever.
 //!
 //! That instants so far back that no timer or deadline can follow from them are all alike, and that how
@@ -24,6 +24,7 @@ use redquorum_protocol::Time;
 
 use super::super::wide::Wide;
 use super::local::Local;
+use super::master::STRANGER;
 use super::{MASTERS, Machines, Scope, Spent, State};
 
 /// Orders of three masters.
@@ -214,19 +215,29 @@ impl Machines {
         for place in 0..self.scope.clients {
             wide.words(self.locals.hashes(state.locals[place ^ first])[number]);
         }
-        let mut keys = 0;
+        let (mut keys, mut queues) = (0, 0);
         for master in ORDER[number] {
             let key = state.keys[master].map_or(0, |key| {
                 let client = u64::from(key.client) ^ first as u64;
                 1 | client << 1 | u64::from(key.token) << 2 | u64::from(key.round) << 8
             });
-            keys = keys << 16 | key;
+            let stranger = state.keys[master] == Some(STRANGER);
+            keys = keys << 16 | if stranger { u64::from(u16::MAX) } else { key };
+            let waiters = state.queues[master].iter().fold(0, |waiters, waiter| {
+                let client = u64::from(waiter.client) ^ first as u64;
+                waiters << 3 | 1 | client << 1 | u64::from(waiter.inbox) << 2
+            });
+            queues = queues << 12 | waiters;
         }
         wide.word(keys);
-        let Spent { cuts, stalls, errors, deaths, words } = state.spent;
-        wide.word(u64::from_le_bytes([cuts, stalls, errors, deaths, words, 0, 0, 0]));
+        wide.word(queues);
+        let Spent { cuts, stalls, errors, deaths, words, lapses } = state.spent;
+        wide.word(u64::from_le_bytes([cuts, stalls, errors, deaths, words, lapses, 0, 0]));
         let held = |place: usize| state.held[place ^ first];
-        wide.word(u64::from_le_bytes([state.given_back, held(0), held(1), 0, 0, 0, 0, 0]));
+        let looked = |place: usize| state.looked[place ^ first];
+        let lossy = |place: usize| state.lossy >> (place ^ first) & 1;
+        let (back, lossy) = (state.given_back, lossy(0) | lossy(1) << 1);
+        wide.word(u64::from_le_bytes([back, held(0), held(1), looked(0), looked(1), lossy, 0, 0]));
         wide.end()
     }
 }

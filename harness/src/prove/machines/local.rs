@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::Broken;
 use super::super::wide::Wide;
-use super::caller::Caller;
+use super::caller::{Caller, TICK};
 use super::event::{Cost, Deed, Thing, possible};
 use super::fold::ORDERS;
 use super::master::{Reply, Request};
@@ -30,11 +30,15 @@ pub(super) struct Known {
     pub(super) may_expire: [u8; 8],
     /// Tokens of attempts that it knows to have failed, one bit each.
     pub(super) refused: u8,
-    /// For how long it sleeps, if it waits and hears nothing.
+    /// For how long it sleeps, if it waits and is not woken.
     pub(super) sleeps: Option<Duration>,
     /// Masters with which nothing is under way, one bit each.
     pub(super) quiet: u8,
-    /// What becomes of it when a master says that the resource is free, once somebody asked.
+    /// Something is under way between it and a master.
+    pub(super) pending: bool,
+    /// A wake-up was sent to it, and it has not read it.
+    pub(super) has_wake_up: bool,
+    /// What becomes of it when a master wakes its waiter, once this was worked out.
     pub(super) told: [u32; MASTERS],
     /// Its process is dead.
     pub(super) dead: bool,
@@ -69,6 +73,12 @@ pub(super) enum Then {
 }
 
 impl Known {
+    /// Whether it attempts, holds a lease or soon does something.
+    pub(super) fn goes_on(&self) -> bool {
+        let sleeps = self.sleeps.is_some_and(|sleeps| sleeps > TICK);
+        self.pending || !self.over && !sleeps
+    }
+
     pub(super) fn moves(&self) -> &[Move] {
         self.moves.as_ref().expect("it was worked out")
     }
@@ -77,7 +87,7 @@ impl Known {
 impl Machines {
     pub(super) fn first_local(&mut self) -> u32 {
         let caller = self.callers.enter(Caller::new(), |caller| caller.hashes(true));
-        let side = self.enter_side(Side::connected());
+        let side = self.enter_side(Side::connected(self.scope.subscribed));
         self.enter_local(Local { caller, sides: [side; MASTERS] })
     }
 
@@ -122,6 +132,8 @@ impl Machines {
                 .zip(&sides)
                 .map(|(master, (side, _))| u8::from(side.is_quiet()) << master)
                 .sum(),
+            pending: sides.iter().any(|(side, _)| side.is_pending()),
+            has_wake_up: sides.iter().any(|(side, _)| side.has_wake_up()),
             told: [u32::MAX; MASTERS],
             dead: caller.dead,
             over: is_over(&caller.claim),
@@ -153,9 +165,8 @@ impl Machines {
         let possible = moves.len();
         moves.retain(|of| !self.exceeds(&of.then));
         withheld.attempts += (possible - moves.len()) as u64;
-        let told = std::array::from_fn(|master| self.told(number, master));
         let known = &mut self.known[number as usize];
-        (known.moves, known.withheld, known.told) = (Some(moves.into()), withheld, told);
+        (known.moves, known.withheld) = (Some(moves.into()), withheld);
     }
 
     /// Whether it is an attempt beyond the bounds, brought about by what was heard.

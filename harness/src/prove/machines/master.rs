@@ -1,12 +1,12 @@
-//! A master: one key that is there or not, and the commands on it.
+//! A master: one key that is there or not, the queue of waiters for it, and the commands on both.
 
 use std::time::Duration;
 
 use redquorum_protocol::{Answer, Call, Cause, Holder};
 
-use super::Scope;
 use super::caller::TICK;
 use super::side::token;
+use super::{CLIENTS, Scope};
 
 /// The key of the one resource, as a master has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,6 +19,65 @@ pub(super) struct Key {
     pub(super) round: u8,
 }
 
+/// The holder of the key that is neither of the clients; see [`Start::Others`](super::Start::Others).
+pub(super) const STRANGER: Key = Key { client: 2, token: 64, round: 0 };
+
+/// A waiter as a master's queue has it. Each client has one ticket, so its number stands for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiter {
+    pub(super) client: u8,
+    /// Whether it names an inbox. One that the master cannot wake names none.
+    pub(super) inbox: bool,
+}
+
+/// The queue of a master: its waiters, by position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Queue([Option<Waiter>; 2 * CLIENTS]);
+
+impl Queue {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Waiter> {
+        self.0.iter().flatten().copied()
+    }
+
+    fn ahead(&self, waiter: Waiter) -> u8 {
+        let ahead = self.iter().take_while(|other| *other != waiter).count();
+        u8::try_from(ahead).expect("there are few")
+    }
+
+    /// Gives a waiter the last position, or keeps the one that it has.
+    fn stand(&mut self, waiter: Waiter) {
+        if self.iter().all(|other| other != waiter) {
+            let last = self.0.iter_mut().find(|place| place.is_none());
+            *last.expect("there is one for each") = Some(waiter);
+        }
+    }
+
+    pub(super) fn leave(&mut self, waiter: Waiter) {
+        let others = self.iter().filter(|other| *other != waiter).collect::<Vec<_>>();
+        self.0 = std::array::from_fn(|place| others.get(place).copied());
+    }
+
+    /// Moves the first waiter to the end.
+    pub(super) fn rotate(&mut self) {
+        if let Some(first) = self.0[0] {
+            self.leave(first);
+            self.stand(first);
+        }
+    }
+
+    /// The client whose waiter is woken: the first that is reached. Those before it are dropped, if it `passes`
+    /// over them.
+    fn wake(&mut self, reaches: &impl Fn(u8) -> bool, passes: bool) -> Option<u8> {
+        while let Some(first) = self.0[0] {
+            if !first.inbox || !passes || reaches(first.client) {
+                return first.inbox.then_some(first.client);
+            }
+            self.leave(first);
+        }
+        None
+    }
+}
+
 /// A command on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Request {
@@ -28,20 +87,35 @@ pub(super) enum Request {
         round: u8,
         repair: bool,
     },
-    /// Compare-and-delete, and who is told of it. If another key is there, whose it is.
-    Delete(u8, Call),
+    /// Compare-and-delete; which waiter is woken; and whether its client leaves the queue, and by an inbox. If
+    /// another key is there, whose it is.
+    Delete(u8, Call, Option<bool>),
+    /// A position in the queue, by an inbox or not; `again` after some time, for a look.
+    Stand {
+        inbox: bool,
+        again: bool,
+    },
+    /// Out of the queue, and whether the first waiter is woken if the resource is free.
+    StepOut {
+        inbox: bool,
+        wake: bool,
+    },
     /// The number of the connection is its client id, too.
     Kill(u64),
     Load(redquorum_protocol::wire::Script),
     Ping,
     Hello,
     Subscribe,
-    Unsubscribe,
     /// A `SET` that a blunder sends once more, past the link: its answer is nobody's.
     Again(u8),
 }
 
 impl Request {
+    /// Whether it takes its client out of the queue.
+    pub(super) const fn leaves(self) -> bool {
+        matches!(self, Self::Delete(_, _, Some(_)) | Self::StepOut { .. })
+    }
+
     /// The token of the key that it may make.
     pub(super) const fn creates(self) -> Option<u8> {
         match self {
@@ -66,12 +140,17 @@ pub(super) enum Reply {
         foreign: bool,
         token: u8,
     },
+    /// How many waiters are before this one, and which key is there, of another client or not.
+    Place {
+        ahead: u8,
+        held: Option<(bool, u8)>,
+    },
     Alive,
     Error,
     /// An error, to the kill of an old connection.
     NotKilled,
     NoScript,
-    /// No answer: what a master says unasked to those who listen.
+    /// No answer: the message that wakes the client's waiter.
     Freed,
 }
 
@@ -85,12 +164,13 @@ impl Reply {
             Self::Absent => Answer::Absent,
             // Whose it is comes with the clean-up, if at all.
             Self::Taken => Answer::Taken(Holder::NotAsked),
-            Self::Held { foreign, token: number } => {
-                // Clients number their tokens, and no two see each other's as their own.
-                let token = token(number | u8::from(foreign) << 7);
-                let left_ms = u64::try_from(left.as_millis()).expect("it is short");
-                Answer::Taken(Holder::Lease { token, left_ms })
-            }
+            Self::Held { foreign, token } => Answer::Taken(holder(foreign, token, left)),
+            // A waiter that is not fair makes nothing of the number.
+            Self::Place { ahead, held } => Answer::Place {
+                number: 1,
+                ahead: ahead.into(),
+                holder: held.map(|(foreign, token)| holder(foreign, token, left)),
+            },
             Self::Alive => Answer::Alive,
             Self::Error | Self::NotKilled => Answer::Unknown(Cause::Error("an error".into())),
             Self::NoScript => Answer::Unknown(Cause::NoScript),
@@ -99,47 +179,94 @@ impl Reply {
     }
 }
 
-/// What masters say is left of a key: where words are lost, so much that whoever sleeps looks at a master
-/// before it is over; else the TTL.
-pub(super) fn left(scope: &Scope) -> Duration {
-    if scope.words > 0 { TICK * 600 } else { TICK * 6 }
+fn holder(foreign: bool, number: u8, left: Duration) -> Holder {
+    // Clients number their tokens, and no two see each other's as their own.
+    let token = token(number | u8::from(foreign) << 7);
+    Holder::Lease { token, left_ms: u64::try_from(left.as_millis()).expect("it is short") }
 }
 
-/// Executes a command of a client on a key. Who holds what it does not free is said where somebody
-/// `waits` for it.
-pub(super) fn execute(client: u8, request: Request, key: &mut Option<Key>, waits: bool) -> Reply {
-    let is_ours = |key: Key, token: u8| key.client == client && key.token == token;
-    match (request, *key) {
-        (Request::Set(token) | Request::Again(token), None) => {
-            *key = Some(Key { client, token, round: 0 });
-            Reply::Created
+/// What masters say is left of a key: where wake-ups are lost, so much that a waiter looks at a
+/// master before it is over; else the TTL.
+pub(super) fn left(scope: &Scope) -> Duration {
+    if scope.loses_wake_ups() { TICK * 600 } else { TICK * 6 }
+}
+
+/// A master as it executes a command.
+pub(super) struct Master<'s, R> {
+    pub(super) key: &'s mut Option<Key>,
+    pub(super) queue: &'s mut Queue,
+    /// Whether claims wait: then a clean-up that frees nothing is answered with the holder.
+    pub(super) waits: bool,
+    /// Whether a message to this client's inbox reaches a connection.
+    pub(super) reaches: R,
+    /// Whether it passes over waiters that no message reaches.
+    pub(super) passes: bool,
+}
+
+impl<R: Fn(u8) -> bool> Master<'_, R> {
+    /// Executes a command of a client: what it answers, and which client it wakes.
+    pub(super) fn execute(&mut self, client: u8, request: Request) -> (Reply, Option<u8>) {
+        let mut woken = None;
+        let reply = match request {
+            Request::Delete(_, call, leave) => {
+                let reply = self.on_key(client, request);
+                if let Some(inbox) = leave {
+                    self.queue.leave(Waiter { client, inbox });
+                }
+                if call == Call::Next && self.key.is_none() {
+                    woken = self.wake();
+                }
+                reply
+            }
+            Request::Stand { inbox, .. } => {
+                let waiter = Waiter { client, inbox };
+                self.queue.stand(waiter);
+                let held = self.key.map(|key| (key.client != client, key.token));
+                Reply::Place { ahead: self.queue.ahead(waiter), held }
+            }
+            Request::StepOut { inbox, wake } => {
+                self.queue.leave(Waiter { client, inbox });
+                if wake && self.key.is_none() {
+                    woken = self.wake();
+                }
+                Reply::Alive
+            }
+            request => self.on_key(client, request),
+        };
+        (reply, woken)
+    }
+
+    /// Wakes the first waiter.
+    pub(super) fn wake(&mut self) -> Option<u8> {
+        self.queue.wake(&self.reaches, self.passes)
+    }
+
+    fn on_key(&mut self, client: u8, request: Request) -> Reply {
+        let is_ours = |key: Key, token: u8| key.client == client && key.token == token;
+        match (request, *self.key) {
+            (Request::Set(token) | Request::Again(token), None) => {
+                *self.key = Some(Key { client, token, round: 0 });
+                Reply::Created
+            }
+            (Request::Set(_) | Request::Again(_), Some(_)) => Reply::Taken,
+            (Request::Keep { token, round, .. }, Some(there)) if is_ours(there, token) => {
+                *self.key = Some(Key { round: there.round.max(round), ..there });
+                Reply::Kept
+            }
+            (Request::Keep { token, round, repair: true }, None) => {
+                *self.key = Some(Key { client, token, round });
+                Reply::Created
+            }
+            (Request::Delete(token, ..), Some(there)) if is_ours(there, token) => {
+                *self.key = None;
+                Reply::Deleted
+            }
+            (Request::Delete(..), Some(there)) if self.waits => {
+                Reply::Held { foreign: there.client != client, token: there.token }
+            }
+            // Whether another's key is there instead decides nothing for either.
+            (Request::Keep { .. } | Request::Delete(..), _) => Reply::Absent,
+            _ => Reply::Alive,
         }
-        (Request::Set(_) | Request::Again(_), Some(_)) => Reply::Taken,
-        (Request::Keep { token, round, .. }, Some(there)) if is_ours(there, token) => {
-            *key = Some(Key { round: there.round.max(round), ..there });
-            Reply::Kept
-        }
-        (Request::Keep { token, round, repair: true }, None) => {
-            *key = Some(Key { client, token, round });
-            Reply::Created
-        }
-        (Request::Delete(token, _), Some(there)) if is_ours(there, token) => {
-            *key = None;
-            Reply::Deleted
-        }
-        (Request::Delete(..), Some(there)) if waits => {
-            Reply::Held { foreign: there.client != client, token: there.token }
-        }
-        // Whether another's key is there instead decides nothing for either.
-        (Request::Keep { .. } | Request::Delete(..), _) => Reply::Absent,
-        (
-            Request::Kill(_)
-            | Request::Load(_)
-            | Request::Ping
-            | Request::Hello
-            | Request::Subscribe
-            | Request::Unsubscribe,
-            _,
-        ) => Reply::Alive,
     }
 }

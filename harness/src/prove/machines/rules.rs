@@ -1,14 +1,12 @@
 //! What must hold: in every state, at every step, and in every end.
 
-use std::time::Duration;
-
 use redquorum_protocol::{Claim, Extension, quorum};
 
 use super::super::Broken;
 use super::caller::{Caller, TICK};
-use super::master::{Key, Reply, Request};
+use super::master::{Key, Queue, Reply, Request, STRANGER};
 use super::side::{Entries, Side};
-use super::{Machines, State};
+use super::{Machines, Spent, State};
 
 /// Debts are paid: once nothing is due any more, nothing is owed and no key is left.
 pub(super) const DEBTS_ARE_PAID: &str = "debts are paid";
@@ -27,19 +25,16 @@ pub(super) const A_DEADLINE_MOVES_BY_SUCCESS: &str =
 pub(super) const HANDED_OUT_IN_TIME: &str = "a lease is handed out before its deadline";
 /// Whoever believes in a lease is right: a quorum of masters has its key.
 pub(super) const A_BELIEVED_HOLD_IS_TRUE: &str = "a believed hold is a true one";
-/// Whoever waits is woken: once a quorum of masters was given back, and nothing is under way between
-/// these and a client that waits, it sleeps no longer than for a pause; where a word was lost, no longer than
-/// until its next look.
-pub(super) const WHO_WAITS_IS_WOKEN: &str = "whoever waits is woken";
-/// An attempt that its votes refused calls nobody: else two who wait would wake each other for ever.
-pub(super) const A_FAILURE_CALLS_NOBODY: &str = "an attempt that failed calls nobody";
-/// Nobody listens for a claim that does not wait, and in the end no master believes so.
-pub(super) const NOBODY_LISTENS_FOR_NOTHING: &str = "nobody listens for nothing";
+/// No waiter is forgotten: once a quorum of masters was given back, and nothing is under way between these and
+/// a waiter, it sleeps no longer than for a pause, or another client goes on. Where a wake-up was lost, that
+/// holds from its next look on.
+pub(super) const NO_WAITER_IS_FORGOTTEN: &str = "no waiter is forgotten";
+/// An attempt that its votes refused wakes no waiter: else two waiters would wake each other for ever.
+pub(super) const A_FAILURE_WAKES_NOBODY: &str = "an attempt that failed wakes nobody";
+/// In the end no queue has a position of a client that is done, unless something was lost.
+pub(super) const NO_POSITION_STAYS: &str = "no position stays behind";
 /// Two clients never believe in a lease at once.
 pub(super) const MUTUAL_EXCLUSION: &str = "believed holds do not overlap";
-
-/// The longest sleep without a look at a master.
-const PEEK: Duration = Duration::from_secs(1);
 
 fn broken<T>(rule: &'static str, why: impl Into<String>) -> Result<T, Broken> {
     Err(Broken { rule, why: why.into() })
@@ -87,12 +82,8 @@ impl Machines {
                 return broken(A_TOKEN_IS_SET_ONCE, why);
             }
             if let Some(token) = side.calls().find(|token| caller.refused & 1 << token != 0) {
-                let why = format!("the clean-up of token {token} calls, on master {master}");
-                return broken(A_FAILURE_CALLS_NOBODY, why);
-            }
-            if side.listens() && !caller.listens {
-                let why = format!("the link to master {master} listens, and no claim waits");
-                return broken(NOBODY_LISTENS_FOR_NOTHING, why);
+                let why = format!("the clean-up of token {token} wakes one, on master {master}");
+                return broken(A_FAILURE_WAKES_NOBODY, why);
             }
             side.check_order().or_else(|why| {
                 broken(A_CLEAN_UP_COMES_BEHIND, format!("for master {master}: {why}"))
@@ -117,7 +108,9 @@ impl Machines {
             }
         }
         for (master, key) in (1..).zip(state.keys) {
-            let Some(Key { client, token, .. }) = key else { continue };
+            let Some(Key { client, token, .. }) = key.filter(|key| *key != STRANGER) else {
+                continue;
+            };
             if self.known(state, client.into()).covered[master - 1] & 1 << token == 0 {
                 let c = client + 1;
                 let why = format!(
@@ -131,16 +124,20 @@ impl Machines {
     }
 
     fn check_sleep(&self, state: &State) -> Result<(), Broken> {
-        let most = if state.spent.words > 0 { PEEK } else { TICK };
         for client in 0..self.scope.clients {
             let known = self.known(state, client);
-            let Some(sleeps) = known.sleeps.filter(|sleeps| *sleeps > most) else { continue };
-            let heard = (known.quiet & state.given_back).count_ones() as usize;
-            if heard >= quorum(self.scope.masters) {
+            let Some(sleeps) = known.sleeps.filter(|sleeps| *sleeps > TICK) else { continue };
+            let quiet = known.quiet & state.given_back;
+            let is_lossy = state.lossy >> client & 1 == 1;
+            let is_lost = is_lossy && quiet & state.looked[client] == 0;
+            let mut others = (0..self.scope.clients).filter(|other| *other != client);
+            let goes_on = others.any(|other| self.known(state, other).goes_on());
+            let heard = quiet.count_ones() as usize;
+            if heard >= quorum(self.scope.masters) && !is_lost && !goes_on {
                 let c = client + 1;
                 let why =
                     format!("c{c} sleeps for {sleeps:?}, and {heard} masters were given back");
-                return broken(WHO_WAITS_IS_WOKEN, why);
+                return broken(NO_WAITER_IS_FORGOTTEN, why);
             }
         }
         Ok(())
@@ -174,13 +171,13 @@ impl Machines {
             if !known.over {
                 return broken(DEBTS_ARE_PAID, format!("the claim of c{c} never ends"));
             }
-            for master in 0..self.scope.masters {
-                // Unless one refused to be asked no more.
-                let is_called = self.side(state, client, master).0.is_called();
-                if is_called && state.spent.errors == 0 {
-                    let why = format!("c{c} is done, and master {} calls it", master + 1);
-                    return broken(NOBODY_LISTENS_FOR_NOTHING, why);
-                }
+            let Spent { cuts, stalls, errors, .. } = state.spent;
+            let stays = |queue: &Queue| queue.iter().any(|it| usize::from(it.client) == client);
+            if let Some(master) = state.queues.iter().position(stays)
+                && cuts + stalls + errors == 0
+            {
+                let why = format!("c{c} is done, and is in the queue of master {}", master + 1);
+                return broken(NO_POSITION_STAYS, why);
             }
             let ours = |key: Key| usize::from(key.client) == client;
             if !known.owes_nothing || state.keys.iter().flatten().any(|key| ours(*key)) {
@@ -201,7 +198,7 @@ impl Side {
             // Whatever is answered behind a kill that failed is not believed.
             let kill_failed = wire.replies.contains(&Reply::NotKilled);
             for (place, request) in wire.requests.iter().enumerate() {
-                let Request::Delete(token, _) = request else { continue };
+                let Request::Delete(token, ..) = request else { continue };
                 let ahead = wire.requests.iter().take(place);
                 if wire.requests.iter().skip(place).any(|other| other.creates() == Some(*token)) {
                     return Err(format!("token {token} is set behind its clean-up"));

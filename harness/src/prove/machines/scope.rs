@@ -21,8 +21,13 @@ pub struct Scope {
     pub attempts: u8,
     /// Whether a claim tries again by itself.
     pub waits: bool,
-    /// Whether it has masters say when the resource becomes free.
+    /// Whether it waits in the masters' queues and is woken.
     pub wakes: bool,
+    /// Whether connections are subscribed from the start, as those of a process that has waited before.
+    pub subscribed: bool,
+    /// Whether masters keep waiters that they cannot wake, as if these had asked within the last second. Else they
+    /// drop them.
+    pub fresh: bool,
     /// What was done before.
     pub start: Start,
     /// Whether somebody waits for the answer to a release. Else its future is dropped at once.
@@ -39,8 +44,10 @@ pub struct Scope {
     pub errors: u8,
     /// Client processes that die.
     pub deaths: u8,
-    /// Words of masters that are lost.
+    /// Wake-ups that are lost.
     pub words: u8,
+    /// Positions in queues that lapse while their clients live.
+    pub lapses: u8,
     /// Whether clocks of claims move: else no claim times out and no lease comes to its deadline.
     pub clocks: bool,
     /// Whether the first client's clock stands still all the same: its lease ends by what it does.
@@ -58,8 +65,11 @@ pub enum Start {
     Nothing,
     /// The first client holds the lease.
     Held,
-    /// The same, and the second waits for it.
+    /// The first client holds the lease, and the second waits for it.
     Awaited,
+    /// Another process holds the lease, and both clients wait for it: each may be first in any queue. The
+    /// other process gives back one master after the other.
+    Others,
 }
 
 /// What was spent of the bounds, on the way to a state.
@@ -75,6 +85,8 @@ pub struct Spent {
     pub deaths: u8,
     /// See [`Scope::words`].
     pub words: u8,
+    /// See [`Scope::lapses`].
+    pub lapses: u8,
 }
 
 impl Spent {
@@ -108,8 +120,10 @@ pub struct Withheld {
     pub errors: u64,
     /// A process that did not die.
     pub deaths: u64,
-    /// A word that was not lost.
+    /// A wake-up that was not lost.
     pub words: u64,
+    /// A position that did not lapse.
+    pub lapses: u64,
 }
 
 impl Withheld {
@@ -138,6 +152,11 @@ impl Scope {
         spent < bound
     }
 
+    /// Whether a waiter may have to find by itself that the resource is free.
+    pub(super) const fn loses_wake_ups(&self) -> bool {
+        self.words > 0 || self.lapses > 0 || self.deaths > 0 && matches!(self.start, Start::Others)
+    }
+
     /// No bound is passed, and nothing goes wrong: the base of the others.
     pub const CALM: Self = Self {
         name: "calm",
@@ -147,6 +166,8 @@ impl Scope {
         attempts: 1,
         waits: false,
         wakes: false,
+        subscribed: false,
+        fresh: false,
         start: Start::Nothing,
         release: false,
         rounds: 0,
@@ -156,6 +177,7 @@ impl Scope {
         errors: 0,
         deaths: 0,
         words: 0,
+        lapses: 0,
         clocks: false,
         still: false,
         fold: true,
@@ -163,16 +185,17 @@ impl Scope {
     };
 
     /// Small runs, for tests of a few seconds.
-    pub const SMALL: [Self; 5] = [
+    pub const SMALL: [Self; 6] = [
         Self { name: "rivals", masters: 2, clocks: true, ..Self::CALM },
         Self { name: "rivals who try again", masters: 1, attempts: 2, waits: true, ..Self::DEEP },
         Self { name: "link", masters: 1, claims: 2, attempts: 2, cuts: 2, ..Self::ALONE },
         Self { name: "lease", masters: 1, rounds: 1, watchdog: true, cuts: 1, ..Self::DEEP_ALONE },
         Self { name: "waiter", masters: 1, start: Start::Awaited, cuts: 1, ..Self::WAKES },
+        Self { name: "two waiters", masters: 1, clocks: false, cuts: 1, deaths: 1, ..Self::WAIT },
     ];
 
     /// All runs of `redquorum-chaos prove`: in each, something else goes far.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 21] = [
         Self { name: "rivals", clocks: true, ..Self::CALM },
         Self { name: "rivals cut off", cuts: 1, ..Self::CALM },
         Self { name: "rivals, one of whom dies", masters: 2, cuts: 1, deaths: 1, ..Self::DEEP },
@@ -206,19 +229,35 @@ impl Scope {
             cuts: 1,
             ..Self::DEEP_ALONE
         },
-        Self { name: "waiter", masters: 1, start: Start::Held, cuts: 1, ..Self::WAKES },
         Self {
-            name: "waiter who misses a word",
+            name: "waiter",
+            masters: 1,
+            start: Start::Held,
+            subscribed: true,
+            cuts: 1,
+            ..Self::WAKES
+        },
+        Self {
+            name: "waiter who misses a wake-up",
             masters: 1,
             start: Start::Awaited,
+            still: true,
             cuts: 1,
             words: 1,
+            ..Self::WAKES
+        },
+        Self {
+            name: "waiter whose position lapses",
+            masters: 1,
+            start: Start::Awaited,
+            lapses: 1,
             ..Self::WAKES
         },
         Self {
             name: "waiter who meets an error",
             masters: 1,
             start: Start::Held,
+            fresh: true,
             still: true,
             errors: 1,
             ..Self::WAKES
@@ -227,16 +266,50 @@ impl Scope {
             name: "waiter on two masters",
             masters: 2,
             start: Start::Awaited,
+            still: true,
             deaths: 1,
             ..Self::WAKES
         },
-        Self { name: "waiter on three masters", start: Start::Held, clocks: false, ..Self::WAKES },
-        Self { name: "rivals who both wait", masters: 2, clocks: false, ..Self::WAKES },
+        Self {
+            name: "waiter on three masters",
+            start: Start::Held,
+            subscribed: true,
+            clocks: false,
+            ..Self::WAKES
+        },
+        Self {
+            name: "rivals who both wait",
+            masters: 2,
+            subscribed: true,
+            clocks: false,
+            ..Self::WAKES
+        },
+        // With clocks, two attempts of each are out of reach: more than 40 million states.
+        Self { name: "two waiters", masters: 1, clocks: false, cuts: 1, deaths: 1, ..Self::WAIT },
+        Self {
+            name: "two waiters whose clocks move",
+            masters: 1,
+            attempts: 1,
+            cuts: 1,
+            deaths: 1,
+            ..Self::WAIT
+        },
+        Self {
+            name: "two waiters who are new",
+            masters: 1,
+            clocks: false,
+            fresh: true,
+            cuts: 1,
+            ..Self::WAIT
+        },
+        Self { name: "two waiters on two masters", masters: 2, clocks: false, ..Self::WAIT },
     ];
 
-    /// Claims that wait, and are woken.
+    /// Claims that wait in queues, and are woken.
     pub(super) const WAKES: Self =
         Self { attempts: 2, waits: true, wakes: true, clocks: true, ..Self::CALM };
+    /// The same, behind another process.
+    pub(super) const WAIT: Self = Self { start: Start::Others, ..Self::WAKES };
     const ALONE: Self = Self { clients: 1, ..Self::CALM };
     const DEEP: Self = Self { clocks: true, ..Self::CALM };
     const DEEP_ALONE: Self = Self { clients: 1, clocks: true, release: true, ..Self::CALM };
@@ -251,12 +324,15 @@ impl Scope {
             counted(self.claims, "claim").map(|text| text + " of each"),
             counted(self.attempts, "attempt").map(|text| text + " of each"),
             yes(self.waits, "claims try again by themselves"),
-            yes(self.wakes, "and are woken"),
+            yes(self.wakes, "and wait in queues"),
+            yes(self.subscribed, "connections are subscribed"),
+            yes(self.fresh, "waiters are new to the masters"),
             yes(self.start == Start::Held, "the first holds the lease at the start"),
             yes(
                 self.start == Start::Awaited,
                 "the first holds the lease at the start, the second waits",
             ),
+            yes(self.start == Start::Others, "both wait for another's lease at the start"),
             yes(self.release, "releases are waited for"),
             yes(self.clocks, "clocks and timers of claims"),
             yes(self.still, "but not of the first client"),
@@ -266,7 +342,8 @@ impl Scope {
             counted(self.stalls, "stalled connection"),
             counted(self.errors, "error"),
             counted(self.deaths, "death"),
-            counted(self.words, "lost word"),
+            counted(self.words, "lost wake-up"),
+            counted(self.lapses, "lapsed position"),
         ];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -274,11 +351,11 @@ impl Scope {
 
 impl fmt::Display for Withheld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { claims, attempts, rounds, cuts, stalls, errors, deaths, words } = self;
+        let Self { claims, attempts, rounds, cuts, stalls, errors, deaths, words, lapses } = self;
         write!(
             f,
             "{claims} claims, {attempts} attempts, {rounds} rounds, {cuts} cuts, {stalls} stalls, \
-             {errors} errors, {deaths} deaths, {words} words"
+             {errors} errors, {deaths} deaths, {words} wake-ups, {lapses} lapses"
         )
     }
 }

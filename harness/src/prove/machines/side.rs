@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
-    Answer, Ask, Bounds, Call, Cause, Key, Link, LinkEffect, LinkInput, RunId, Step, Time, Token,
-    Word,
+    Answer, Ask, Bounds, Call, Cause, Key, Link, LinkEffect, LinkInput, RunId, Spot, Step, Ticket,
+    Time, Token, Word,
 };
 
 use super::Blunder;
@@ -21,6 +21,11 @@ pub(super) const NOW: Time = Time::from_millis(1_000_000);
 /// Later than the timers that wait for the next try, so that these fire alone.
 const STALL: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_millis(50);
+
+/// The inbox of each client: masters tell clients apart by their connections.
+const INBOX: u64 = 1;
+/// The ticket of each client: it waits in one claim only.
+pub(super) const TICKET: Ticket = Ticket::new(0);
 
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,9 +51,9 @@ pub(super) struct Wire {
     pub(super) open: bool,
     /// Written, not executed.
     pub(super) requests: VecDeque<Request>,
-    /// Answered, or said unasked, and not read.
+    /// Answered, or pushed, and not read.
     pub(super) replies: VecDeque<Reply>,
-    /// Whether the master says on it that the resource is free.
+    /// Whether it is subscribed to the client's inbox.
     pub(super) listens: bool,
 }
 
@@ -56,7 +61,9 @@ pub(super) struct Wire {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
     Ask { ask: Ask, round: u8 },
-    Settle(Token, Call),
+    Settle { token: Token, call: Call, leave: Option<Ticket> },
+    Stand { ticket: Ticket, spot: Spot, again: bool },
+    StepOut { ticket: Ticket, call: bool },
 }
 
 /// What claims are told.
@@ -118,8 +125,8 @@ impl Wire {
 }
 
 impl Side {
-    /// Connected, and nothing was asked yet.
-    pub(super) fn connected() -> Self {
+    /// Connected, and subscribed or not; nothing else was asked yet.
+    pub(super) fn connected(subscribed: bool) -> Self {
         let bounds = Bounds {
             stall: STALL,
             retry_min: RETRY,
@@ -127,11 +134,19 @@ impl Side {
             ..Bounds::for_node_timeout(RETRY)
         };
         let mut out = Vec::new();
-        let link = Link::start(bounds, &mut out);
+        let link = Link::start(bounds, &mut out).woken_at(INBOX);
         let (wires, set) = (Vec::new(), 0);
         let mut side = Self { link: Some(link), dialling: None, wires, set, twice: None };
         side.carry_out(out, 0, Blunder::None, &mut Vec::new());
         side.connect(Blunder::None, &mut Vec::new());
+        if subscribed {
+            side.listen(TICKET, Blunder::None, &mut Vec::new());
+            while side.is_pending() {
+                side.reply(0, Reply::Alive);
+                side.hear(Duration::ZERO, Blunder::None, &mut Vec::new());
+            }
+            side.unlisten(Blunder::None);
+        }
         side
     }
 
@@ -139,19 +154,25 @@ impl Side {
     pub(super) fn order(&mut self, order: Order, tag: Tag, blunder: Blunder, told: &mut Told) {
         let (input, round) = match order {
             Order::Ask { ask, round } => (LinkInput::Send { key: key(), ask, tag }, round),
-            Order::Settle(token, call) => (LinkInput::Settle { key: key(), token, call, tag }, 0),
+            Order::Settle { token, call, leave } => {
+                (LinkInput::Settle { key: key(), token, call, leave, tag }, 0)
+            }
+            Order::Stand { ticket, spot, again } => {
+                (LinkInput::Stand { key: key(), ticket, spot, tag }, again.into())
+            }
+            Order::StepOut { ticket, call } => (LinkInput::StepOut { key: key(), ticket, call }, 0),
         };
         self.handle(NOW, input, round, blunder, told);
     }
 
     /// A claim waits for the resource.
-    pub(super) fn listen(&mut self, blunder: Blunder, told: &mut Told) {
-        self.handle(NOW, LinkInput::Listen(key()), 0, blunder, told);
+    pub(super) fn listen(&mut self, ticket: Ticket, blunder: Blunder, told: &mut Told) {
+        self.handle(NOW, LinkInput::Listen { key: key(), ticket }, 0, blunder, told);
     }
 
-    /// Nobody waits for it any more.
+    /// It waits no longer.
     pub(super) fn unlisten(&mut self, blunder: Blunder) {
-        self.handle(NOW, LinkInput::Unlisten(key()), 0, blunder, &mut Vec::new());
+        self.handle(NOW, LinkInput::Unlisten(TICKET), 0, blunder, &mut Vec::new());
     }
 
     fn handle(
@@ -200,22 +221,27 @@ impl Side {
             Command::Keep { token, repair, .. } => {
                 Request::Keep { token: number(*token), round, repair: *repair }
             }
-            Command::Delete { token, call, .. } => Request::Delete(number(*token), *call),
+            Command::Delete { token, call, leave, .. } => {
+                let leave = leave.map(|waiter| waiter.inbox == INBOX);
+                Request::Delete(number(*token), *call, leave)
+            }
             Command::Certify { .. } => unreachable!("these claims ask for no fencing token"),
-            Command::Stand { .. } | Command::StepOut { .. } => {
-                unreachable!("these claims stand in no line")
+            Command::Stand { waiter, spot, .. } => {
+                assert_eq!((waiter.ticket, *spot), (TICKET, Spot::Any), "no claim is fair");
+                Request::Stand { inbox: waiter.inbox == INBOX, again: round > 0 }
+            }
+            Command::StepOut { waiter, call, .. } => {
+                Request::StepOut { inbox: waiter.inbox == INBOX, wake: *call }
             }
             Command::Guarded { .. } | Command::Watch { .. } | Command::Bless { .. } => {
                 unreachable!("these links have no guard")
             }
             Command::Hello => Request::Hello,
             Command::Subscribe { .. } => Request::Subscribe,
-            Command::Unsubscribe { .. } if blunder == Blunder::StaysSubscribed => Request::Ping,
-            Command::Unsubscribe { .. } => Request::Unsubscribe,
             Command::Kill { .. } if blunder == Blunder::KillsNobody => Request::Ping,
             Command::Kill { client_id } => Request::Kill(*client_id),
             Command::Load(script) => Request::Load(*script),
-            Command::Ping => Request::Ping,
+            Command::Probe => Request::Ping,
         };
         let Some(wire) = self.wires.iter_mut().find(|wire| Some(wire.epoch) == epoch) else {
             return;
@@ -311,7 +337,7 @@ impl Side {
         }
     }
 
-    /// What a master said unasked, and is the next to be read, is lost.
+    /// The wake-up that is the next to be read is lost.
     pub(super) fn miss(&mut self) {
         if let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) {
             wire.replies.pop_front();
@@ -328,7 +354,7 @@ impl Side {
         let epoch = wire.epoch;
         let input = match reply.answer(left) {
             Some(answer) => LinkInput::Answered { epoch, answer },
-            None => LinkInput::Freed { epoch, key: key(), next: None },
+            None => LinkInput::Woken { epoch, ticket: TICKET },
         };
         self.handle(NOW, input, 0, blunder, told);
     }
@@ -360,8 +386,6 @@ impl Side {
             Request::Subscribe if reply == Reply::Alive => {
                 self.wires[wire].listens = self.wires[wire].open;
             }
-            Request::Unsubscribe if reply == Reply::Alive => self.wires[wire].listens = false,
-            Request::Delete(_, Call::Everybody) if reply == Reply::Deleted => self.freed(),
             _ => {}
         }
         if let Request::Kill(id) = request
@@ -373,11 +397,22 @@ impl Side {
         self.forget();
     }
 
-    /// The master says that the resource is free, if it was asked to.
+    /// The master wakes the client's waiter.
     pub(super) fn freed(&mut self) {
         for wire in self.wires.iter_mut().filter(|wire| wire.listens) {
             wire.replies.push_back(Reply::Freed);
         }
+    }
+
+    /// Whether anything is under way between the client and the master.
+    pub(super) fn is_pending(&self) -> bool {
+        let busy = |wire: &Wire| !wire.requests.is_empty() || !wire.replies.is_empty();
+        self.dialling.is_some() || self.wires.iter().any(busy)
+    }
+
+    /// Whether a wake-up was sent and not read.
+    pub(super) fn has_wake_up(&self) -> bool {
+        self.wires.iter().any(|wire| wire.replies.contains(&Reply::Freed))
     }
 
     /// Whether the client has a connection, and nothing is under way.
@@ -388,21 +423,16 @@ impl Side {
             && self.wires.iter().all(quiet)
     }
 
-    /// The tokens whose clean-ups are to call those who wait, of what is written and not executed.
+    /// The tokens whose clean-ups are to wake a waiter, of what is written and not executed.
     pub(super) fn calls(&self) -> impl Iterator<Item = u8> {
         let requests = self.wires.iter().flat_map(|wire| &wire.requests);
         requests.filter_map(|request| match request {
-            Request::Delete(token, Call::Everybody) => Some(*token),
+            Request::Delete(token, Call::Next, _) => Some(*token),
             _ => None,
         })
     }
 
-    /// Whether its link is to listen.
-    pub(super) fn listens(&self) -> bool {
-        self.link.as_ref().is_some_and(|link| link.listens() > 0)
-    }
-
-    /// Whether the master calls it when the resource is free.
+    /// Whether a message to the client's inbox reaches a connection.
     pub(super) fn is_called(&self) -> bool {
         self.wires.iter().any(|wire| wire.listens)
     }
@@ -452,7 +482,8 @@ impl Side {
         };
         let (token, tag) = (token(of), (0, Step::Release));
         // It is done with what it has never heard of, and does not ask about it.
-        let settle = LinkInput::Settle { key: key(), token, call: Call::Nobody, tag };
+        let call = Call::Nobody;
+        let settle = LinkInput::Settle { key: key(), token, call, leave: None, tag };
         if says(settle) == Some(LinkEffect::Tell(tag, Answer::Unknown(Cause::ShutDown))) {
             return Entry::None;
         }

@@ -3,7 +3,7 @@
 use redquorum_protocol::{Call, Claim};
 
 use super::event::{Act, Deed, Event, Thing};
-use super::master::{Reply, Request};
+use super::master::{Reply, Request, STRANGER, Waiter};
 use super::side::{Entry, Side};
 use super::{Machines, State};
 
@@ -11,6 +11,10 @@ impl Machines {
     pub(super) fn tell_event(&self, state: &State, event: Event, after: Option<&State>) -> String {
         let what = match event {
             Event::Expire(master) => format!("the key on master {} expires", master + 1),
+            Event::GiveBack(master) => format!("the other holder gives back master {}", master + 1),
+            Event::Lapse(master, place) => {
+                format!("position {} in the queue of master {} lapses", place + 1, master + 1)
+            }
             Event::Move(client, index) => {
                 match self.known(state, client.into()).moves()[usize::from(index)].deed {
                     Deed::Act(act) => format!("c{} {}", client + 1, words(act)),
@@ -55,8 +59,15 @@ impl Machines {
             let m = master + 1;
             lines.push(state.keys[master].map_or_else(
                 || format!("master {m} has no key"),
-                |key| format!("master {m} has token {} of c{}", key.token, key.client + 1),
+                |key| match key {
+                    STRANGER => format!("master {m} has the key of another holder"),
+                    key => format!("master {m} has token {} of c{}", key.token, key.client + 1),
+                },
             ));
+            let waiters: Vec<String> = state.queues[master].iter().map(name).collect();
+            if !waiters.is_empty() {
+                lines.push(format!("master {m} has the queue {}", waiters.join(", ")));
+            }
         }
         for client in 0..self.scope.clients {
             lines.push(format!("c{} {}", client + 1, self.stands(state, client)));
@@ -68,6 +79,11 @@ impl Machines {
         }
         lines
     }
+}
+
+fn name(waiter: Waiter) -> String {
+    let inbox = if waiter.inbox { "" } else { " (no inbox)" };
+    format!("c{}{inbox}", waiter.client + 1)
 }
 
 fn words(act: Act) -> &'static str {
@@ -104,7 +120,7 @@ fn between(c: u8, m: u8, thing: Thing, side: &Side) -> String {
             format!("c{c} hears from master {m}: {}", reply.map_or("", |reply| said(*reply)))
         }
         Thing::Connect => format!("c{c} has a new connection to master {m}"),
-        Thing::Miss => format!("what master {m} said to c{c} is lost"),
+        Thing::Miss => format!("the wake-up of c{c} by master {m} is lost"),
         Thing::Retry => format!("c{c} tries master {m} again"),
         Thing::Stall => format!("c{c} takes master {m} for stalled"),
         Thing::Cut => format!("the connection of c{c} to master {m} breaks"),
@@ -121,14 +137,24 @@ fn say(request: Request) -> String {
             let repair = if repair { ", or repair" } else { "" };
             format!("extend {token} (round {round}{repair})")
         }
-        Request::Delete(token, Call::Everybody) => format!("delete {token} and call"),
-        Request::Delete(token, _) => format!("delete {token}"),
+        Request::Delete(token, call, leave) => {
+            let leave = if leave.is_some() { ", leave" } else { "" };
+            let wake = if call == Call::Next { ", wake the next" } else { "" };
+            format!("delete {token}{leave}{wake}")
+        }
+        Request::Stand { inbox, again } => {
+            let name = if inbox { "" } else { " without an inbox" };
+            format!("{}{name}", if again { "look again" } else { "enqueue, or look" })
+        }
+        Request::StepOut { inbox, wake } => {
+            let name = if inbox { "" } else { " without an inbox" };
+            format!("leave the queue{name}{}", if wake { ", wake the next" } else { "" })
+        }
         Request::Kill(id) => format!("kill connection {id}"),
         Request::Load(_) => "load a script".into(),
         Request::Ping => "ping".into(),
         Request::Hello => "hello".into(),
         Request::Subscribe => "subscribe".into(),
-        Request::Unsubscribe => "unsubscribe".into(),
     }
 }
 
@@ -139,10 +165,14 @@ const fn said(reply: Reply) -> &'static str {
         Reply::Deleted => "deleted",
         Reply::Absent => "no such key",
         Reply::Taken | Reply::Held { .. } => "held by another",
+        Reply::Place { ahead: 0, held: None } => "first in the queue, free",
+        Reply::Place { ahead: 0, .. } => "first in the queue, held",
+        Reply::Place { held: None, .. } => "behind others in the queue, free",
+        Reply::Place { .. } => "behind others in the queue, held",
         Reply::Alive => "done",
         Reply::Error | Reply::NotKilled => "an error",
         Reply::NoScript => "no such script",
-        Reply::Freed => "it is free",
+        Reply::Freed => "your waiter is woken",
     }
 }
 

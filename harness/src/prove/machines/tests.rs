@@ -23,6 +23,9 @@ const ONE: Scope = Scope {
 /// One client holds the lease, and the other waits for it.
 const WAITER: Scope = Scope { masters: 1, start: Start::Awaited, ..Scope::WAKES };
 
+/// Both wait for the lease of another process.
+const WAITERS: Scope = Scope { masters: 1, still: true, ..Scope::WAIT };
+
 fn holds(scope: Scope) -> Explored {
     let Proof { explored, .. } = prove(scope, Blunder::None, MOST);
     assert!(explored.broken.is_none(), "{}: {:#?}", scope.name, explored.broken);
@@ -67,11 +70,13 @@ fn each_blunder_breaks_the_rule_that_is_there_for_it() {
         (Blunder::RevivesLost, ONE, LOST_IS_FINAL),
         (Blunder::NeverTriesAgain, Scope { cuts: 2, ..one }, DEBTS_ARE_PAID),
         (Blunder::NeverReads, ONE, "the world settles"),
-        (Blunder::IsDeaf, WAITER, WHO_WAITS_IS_WOKEN),
-        (Blunder::CallsNobody, WAITER, WHO_WAITS_IS_WOKEN),
-        (Blunder::AlwaysCalls, WAITER, A_FAILURE_CALLS_NOBODY),
-        (Blunder::ListensForEver, WAITER, NOBODY_LISTENS_FOR_NOTHING),
-        (Blunder::StaysSubscribed, WAITER, NOBODY_LISTENS_FOR_NOTHING),
+        (Blunder::DropsWakeUps, WAITER, NO_WAITER_IS_FORGOTTEN),
+        (Blunder::DropsLooks, Scope { words: 1, ..WAITER }, NO_WAITER_IS_FORGOTTEN),
+        (Blunder::WakesNobody, WAITER, NO_WAITER_IS_FORGOTTEN),
+        (Blunder::LeavesInSilence, WAITERS, NO_WAITER_IS_FORGOTTEN),
+        (Blunder::PassesOverNobody, Scope { deaths: 1, ..WAITERS }, NO_WAITER_IS_FORGOTTEN),
+        (Blunder::AlwaysWakes, WAITER, A_FAILURE_WAKES_NOBODY),
+        (Blunder::NeverLeaves, WAITER, NO_POSITION_STAYS),
     ];
     for (blunder, scope, rule) in table {
         let found = prove(scope, blunder, MOST).explored.broken;

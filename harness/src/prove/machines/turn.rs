@@ -3,16 +3,21 @@
 //! As in the shell, the effects of a claim are carried out in their order, what a link says at once
 //! of its own order is told the claim before the next, and what the claim makes of that comes last.
 
-use redquorum_protocol::{Answer, Call, Claim, Effect, Input, NodeId, Step, Time, Word, quorum};
+use redquorum_protocol::{
+    Answer, Call, Claim, Effect, Input, NodeId, Step, Ticket, Time, Word, quorum,
+};
 
 use super::super::Broken;
 use super::caller::{Caller, Numbered, TICK, round_of, terms};
-use super::event::{Act, Deed, Event, Thing};
+use super::event::{Act, Cost, Deed, Event, Thing};
 use super::local::{Local, Move, Then};
-use super::master::{Key, Reply, Request, execute, left};
+use super::master::{Key, Master, Reply, Request, left};
 use super::rules;
 use super::side::{Order, Said, Side, Told};
-use super::{Blunder, MASTERS, Machines, Scope, State};
+use super::{Blunder, CLIENTS, MASTERS, Machines, Scope, State};
+
+/// All clients, one bit each.
+const ALL: u8 = (1 << CLIENTS) - 1;
 
 /// What one event changes on one client's side.
 struct Turn<'m> {
@@ -21,6 +26,8 @@ struct Turn<'m> {
     caller: Caller,
     sides: [Option<Side>; MASTERS],
     known: [&'m Side; MASTERS],
+    /// A timer of its claim fired, and no attempt has begun: it looks at a master.
+    looks: bool,
     broken: Option<Broken>,
 }
 
@@ -33,34 +40,138 @@ impl Machines {
                 state.keys[usize::from(master)] = None;
                 return Ok(state);
             }
+            Event::GiveBack(master) => {
+                let at = usize::from(master);
+                state.keys[at] = None;
+                state.given_back |= 1 << master;
+                let woken = self.master(&mut state, at).wake();
+                self.wake(&mut state, at, woken);
+                return Ok(state);
+            }
+            Event::Lapse(master, place) => {
+                let queue = &mut state.queues[usize::from(master)];
+                let lapsed = queue.iter().nth(place.into()).expect("it was listed");
+                queue.leave(lapsed);
+                state.spent.lapses += 1;
+                state.lossy = ALL;
+                return Ok(state);
+            }
             Event::Move(client, index) => (client, usize::from(index)),
         };
         let number = from.locals[usize::from(client)];
-        let Move { deed, cost, then, .. } = &self.known[number as usize].moves()[index];
+        let known = &self.known[number as usize];
+        let Move { deed, cost, then, .. } = &known.moves()[index];
         state.spent.spend(*cost);
-        let becomes = match (then, deed) {
-            (Then::Asks(request, _), Deed::Between(master, _)) => {
-                let (master, request) = (*master, *request);
-                let key = &mut state.keys[usize::from(master)];
-                let reply = execute(client, request, key, self.scope.wakes);
-                if self.scope.wakes {
-                    self.note(&mut state, client, (master, request, reply));
+        match deed {
+            Deed::Between(_, Thing::Miss) => state.lossy = ALL,
+            Deed::Between(..) | Deed::Act(Act::Die) if *cost != Cost::Nothing => {
+                // It may have had the turn, and it may have been about to wake another waiter.
+                if known.has_wake_up || known.goes_on() {
+                    state.lossy |= ALL ^ 1 << client;
                 }
-                self.after(number, index, reply)?
+                if let Deed::Between(master, Thing::Cut) = deed {
+                    // With the answer to its look.
+                    state.looked[usize::from(client)] &= !(1 << *master);
+                }
             }
-            (Then::Becomes(local), _) => local.clone()?,
+            _ => {}
+        }
+        match (then, deed) {
+            (Then::Asks(request, _), Deed::Between(master, thing)) => {
+                let (master, request, thing) = (usize::from(*master), *request, *thing);
+                let (reply, woken) = self.master(&mut state, master).execute(client, request);
+                if self.scope.wakes {
+                    self.note_leftover(&mut state, client, (master, request, thing));
+                    self.note(&mut state, client, (master, request, reply));
+                    self.note_look(&mut state, client, (master, request, thing));
+                }
+                state.locals[usize::from(client)] = self.after(number, index, reply)?;
+                self.wake(&mut state, master, woken);
+            }
+            (Then::Becomes(local), _) => state.locals[usize::from(client)] = local.clone()?,
             (Then::Asks(..), Deed::Act(_)) => unreachable!("masters are asked by commands"),
-        };
-        state.locals[usize::from(client)] = becomes;
+        }
         Ok(state)
     }
 
-    /// What else comes of a command where claims wait: who is called, and which keys were given back.
-    fn note(&self, state: &mut State, client: u8, (master, request, reply): (u8, Request, Reply)) {
+    /// A master as it is in a state.
+    fn master<'s>(&self, state: &'s mut State, at: usize) -> Master<'s, impl Fn(u8) -> bool> {
+        let sides = state.locals.map(|local| self.locals.get(local).sides[at]);
+        let subscribed = sides.map(|side| self.sides.get(side).0.is_called());
+        Master {
+            key: &mut state.keys[at],
+            queue: &mut state.queues[at],
+            waits: self.scope.wakes,
+            reaches: move |client: u8| subscribed[usize::from(client)],
+            passes: !self.scope.fresh && self.blunder != Blunder::PassesOverNobody,
+        }
+    }
+
+    /// A master wakes the waiter of this client, if of any.
+    fn wake(&mut self, state: &mut State, master: usize, woken: Option<u8>) {
+        let Some(client) = woken.map(usize::from) else { return };
+        if !self.side(state, client, master).0.is_called() {
+            // The master has kept it all the same.
+            if self.scope.fresh {
+                state.lossy |= ALL ^ 1 << client;
+            }
+            return;
+        }
+        let number = state.locals[client];
+        let told = &self.known[number as usize].told;
+        state.locals[client] = match told[master] {
+            u32::MAX => {
+                let told = self.told(number, master);
+                self.known[number as usize].told[master] = told;
+                told
+            }
+            told => told,
+        };
+    }
+
+    /// What an old connection has left may take a waiter out of a queue that it has entered again since.
+    fn note_leftover(
+        &self,
+        state: &mut State,
+        client: u8,
+        (master, request, thing): (usize, Request, Thing),
+    ) {
+        let wires = &self.side(state, usize::from(client), master).0.wires;
+        let is_old = matches!(thing, Thing::Execute(wire) if !wires[usize::from(wire)].open);
+        if is_old && request.leaves() {
+            state.lossy |= 1 << client;
+            state.looked[usize::from(client)] &= !(1 << master);
+        }
+    }
+
+    /// A client that waits looks at a master, once a quorum was given back.
+    fn note_look(
+        &self,
+        state: &mut State,
+        client: u8,
+        (master, request, thing): (usize, Request, Thing),
+    ) {
+        let client = usize::from(client);
+        let wires = &self.side(state, client, master).0.wires;
+        let is_read = matches!(thing, Thing::Execute(wire) if wires[usize::from(wire)].open);
+        let back = state.given_back.count_ones() as usize >= quorum(self.scope.masters);
+        if matches!(request, Request::Stand { again: true, .. }) && is_read && back {
+            state.looked[client] |= state.given_back & 1 << master;
+        }
+    }
+
+    /// What a command shows where claims wait: which keys were given back.
+    fn note(
+        &self,
+        state: &mut State,
+        client: u8,
+        (master, request, reply): (usize, Request, Reply),
+    ) {
         let (bit, owner) = (1 << master, usize::from(client));
         match (request, reply) {
             (_, Reply::Created) => {
                 state.given_back &= !bit;
+                state.looked.iter_mut().for_each(|looked| *looked &= !bit);
                 let token = request.creates().expect("it has made a key");
                 let same = |key: &&Key| key.client == client && key.token == token;
                 let held = state.keys.iter().flatten().filter(same).count();
@@ -68,28 +179,20 @@ impl Machines {
                     state.held[owner] |= 1 << token;
                 }
             }
-            (Request::Delete(token, call), Reply::Deleted) => {
+            (Request::Delete(token, ..), Reply::Deleted) => {
                 let leases = state.held[owner] & !self.known(state, owner).refused;
                 if leases & 1 << token != 0 {
                     state.given_back |= bit;
-                }
-                let others = (0..self.scope.clients).filter(|other| *other != owner);
-                for other in others.filter(|_| call == Call::Everybody) {
-                    state.locals[other] = self.known(state, other).told[usize::from(master)];
                 }
             }
             _ => {}
         }
     }
 
-    /// What becomes of a local when this master says that the resource is free.
-    pub(super) fn told(&mut self, number: u32, master: usize) -> u32 {
+    /// What becomes of a local when this master wakes its waiter.
+    fn told(&mut self, number: u32, master: usize) -> u32 {
         let mut local = *self.locals.get(number);
-        let (side, _) = self.sides.get(local.sides[master]);
-        if !side.is_called() {
-            return number;
-        }
-        let mut side = side.clone();
+        let mut side = self.sides.get(local.sides[master]).0.clone();
         side.freed();
         local.sides[master] = self.enter_side(side);
         self.enter_local(local)
@@ -105,12 +208,14 @@ impl Machines {
         let known = local.sides.map(|side| &self.sides.get(side).0);
         let caller = self.callers.get(local.caller).clone();
         let (sides, scope) = ([const { None }; MASTERS], &self.scope);
-        let mut turn = Turn { scope, blunder: self.blunder, caller, sides, known, broken: None };
+        let looks = deed == Deed::Act(Act::Wake) && scope.loses_wake_ups();
+        let blunder = self.blunder;
+        let mut turn = Turn { scope, blunder, caller, sides, known, looks, broken: None };
         match deed {
             Deed::Act(act) => turn.act(act),
             Deed::Between(master, thing) => turn.between(master.into(), thing, reply),
         }
-        turn.stop_listening();
+        turn.unlisten();
         turn.caller.tidy();
         let Turn { caller, sides, broken, .. } = turn;
         if let Some(broken) = broken {
@@ -238,16 +343,26 @@ impl Turn<'_> {
             let (node, step, order) = match effect {
                 Effect::Send { node, step, ask } => {
                     let round = round_of(step);
+                    self.looks = false;
                     self.note_kept(round);
                     self.note_asked(step);
                     (node, step, Order::Ask { ask, round })
                 }
                 Effect::Settle { node, .. } if self.is_left_alone(node) => continue,
-                Effect::Settle { node, step, token, call } => {
-                    (node, step, Order::Settle(token, self.calls(call)))
+                Effect::Settle { node, step, token, call, leave } => {
+                    let leave = leave.filter(|_| self.blunder != Blunder::NeverLeaves);
+                    (node, step, Order::Settle { token, call: self.calls(call), leave })
                 }
-                Effect::Listen => {
-                    self.listen(&mut effects);
+                Effect::Stand { node, step, ticket, spot } => {
+                    (node, step, Order::Stand { ticket, spot, again: self.looks })
+                }
+                Effect::StepOut { .. } if self.blunder == Blunder::NeverLeaves => continue,
+                Effect::StepOut { node, ticket, call } => {
+                    let call = call && self.blunder != Blunder::LeavesInSilence;
+                    (node, Step::Release, Order::StepOut { ticket, call })
+                }
+                Effect::Listen { ticket } => {
+                    self.listen(ticket, &mut effects);
                     continue;
                 }
                 _ => continue,
@@ -267,35 +382,34 @@ impl Turn<'_> {
         }
     }
 
-    fn listen(&mut self, effects: &mut Vec<Effect>) {
+    fn listen(&mut self, ticket: Ticket, effects: &mut Vec<Effect>) {
         self.caller.listens = true;
         for master in 0..self.scope.masters {
             let (mut told, blunder) = (Told::new(), self.blunder);
-            self.side(master).listen(blunder, &mut told);
+            self.side(master).listen(ticket, blunder, &mut told);
             self.tell_all(NodeId::new(master), told, effects);
         }
     }
 
-    /// The links listen no more for a claim that does not wait.
-    fn stop_listening(&mut self) {
+    /// The links forget the waiter of a claim that does not wait. A claim that has won leaves the queues later,
+    /// with its release.
+    fn unlisten(&mut self) {
         let waits =
             matches!(&self.caller.claim, Claim::Acquiring(acquire) if acquire.failure().is_none());
         if waits || !std::mem::take(&mut self.caller.listens) || self.caller.dead {
             return;
         }
         let blunder = self.blunder;
-        if blunder != Blunder::ListensForEver {
-            (0..self.scope.masters).for_each(|master| self.side(master).unlisten(blunder));
-        }
+        (0..self.scope.masters).for_each(|master| self.side(master).unlisten(blunder));
     }
 
-    /// Who is told of a clean-up.
+    /// Which waiter a clean-up wakes.
     fn calls(&self, call: Call) -> Call {
         match self.blunder {
-            // Where nobody waits it makes no difference, and states that differ in it are one.
+            // Without queues it makes no difference, and states that differ in it are one.
             _ if !self.scope.wakes => Call::Nobody,
-            Blunder::CallsNobody => Call::Nobody,
-            Blunder::AlwaysCalls => Call::Everybody,
+            Blunder::WakesNobody => Call::Nobody,
+            Blunder::AlwaysWakes => Call::Next,
             _ => call,
         }
     }
@@ -332,9 +446,13 @@ impl Turn<'_> {
     fn heard(&self, node: NodeId, said: Said) -> Option<Input> {
         let ((claim, step), answer) = match said {
             Said::Answer(tag, answer) => (tag, answer),
-            Said::Word(Word::Free) if self.blunder == Blunder::IsDeaf => return None,
+            Said::Word(Word::Free(_)) if self.blunder == Blunder::DropsWakeUps => return None,
             Said::Word(word) => return self.caller.listens.then_some(Input::Heard { node, word }),
         };
+        let is_free = matches!(answer, Answer::Place { holder: None, .. });
+        if is_free && self.blunder == Blunder::DropsLooks {
+            return None;
+        }
         let answer = match answer {
             Answer::Unknown(_)
                 if self.blunder == Blunder::TakesSilenceForGranted

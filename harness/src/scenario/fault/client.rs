@@ -7,7 +7,7 @@ use super::Clients;
 use crate::scenario::length::Shift;
 
 /// What is done to a client process, and so to all clients in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ClientHarm {
@@ -38,6 +38,15 @@ pub enum ClientHarm {
         /// How far.
         by: Shift,
     },
+    /// The clock by which it measures leases runs faster or slower, as one that is slewed. Cure: it
+    /// runs at its rate again, and does not jump. Only in virtual time.
+    Rate {
+        /// Which.
+        #[serde(alias = "client")]
+        clients: Clients,
+        /// Its seconds per second: 2.0 runs twice as fast, 0.5 half as fast.
+        factor: f64,
+    },
 }
 
 impl ClientHarm {
@@ -46,7 +55,8 @@ impl ClientHarm {
             Self::Pause { clients }
             | Self::Suspend { clients }
             | Self::Kill { clients }
-            | Self::Clock { clients, .. } => clients,
+            | Self::Clock { clients, .. }
+            | Self::Rate { clients, .. } => clients,
         }
     }
 
@@ -55,7 +65,8 @@ impl ClientHarm {
             Self::Pause { clients }
             | Self::Suspend { clients }
             | Self::Kill { clients }
-            | Self::Clock { clients, .. } => clients,
+            | Self::Clock { clients, .. }
+            | Self::Rate { clients, .. } => clients,
         }
     }
 }

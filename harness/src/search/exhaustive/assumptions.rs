@@ -3,13 +3,18 @@
 
 use super::lessons::{Lesson, TTL};
 use crate::judge::{Finding, Verdict};
-use crate::scenario::{Cause, ClockHarm, Fault, Harm, Layer, NodeHarm, Persistence, Scenario};
+use crate::scenario::{
+    Cause, ClientHarm, ClockHarm, Fault, Harm, Layer, NodeHarm, Persistence, Scenario,
+};
 use crate::search::{Kind, contradictions, defences, fenced};
 
 /// Whether nothing that a schedule does is outside the assumptions. In doubt it is outside.
 pub(super) fn inside(lesson: &Lesson, faults: &[Fault]) -> bool {
-    let rates = faults.iter().filter(|fault| matches!(fault.harm, Harm::Clock(_))).count();
-    // The rates of one clock add up.
+    let is_rate = |fault: &&Fault| {
+        matches!(fault.harm, Harm::Clock(_) | Harm::Client(ClientHarm::Rate { .. }))
+    };
+    let rates = faults.iter().filter(is_rate).count();
+    // The rates of one clock add up, and those of a master and of a client.
     let sees = defences::sees_amnesia(&lesson.scenario.lock);
     let is_assumed = |fault: &Fault| is_assumed(lesson, fault) || sees && is_seen(fault);
     !lesson.parted && rates <= 1 && faults.iter().all(is_assumed)
@@ -35,6 +40,11 @@ pub(super) fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
             (1.0..=1.0 + share).contains(factor)
         }
         Harm::Clock(_) => false,
+        // A clock that runs fast ends leases early, and is left out: quarantines are shorter, too.
+        Harm::Client(ClientHarm::Rate { factor, .. }) => {
+            let share = f64::from(lesson.scenario.lock.drift_ppm) / 1e6;
+            (1.0 - share..=1.0).contains(factor)
+        }
         Harm::Node(
             NodeHarm::Flush { .. }
             | NodeHarm::Evict { .. }

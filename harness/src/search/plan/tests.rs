@@ -31,8 +31,8 @@ fn every_fault_is_drawn() {
         .collect();
     names.sort_unstable();
     names.dedup();
-    // All that there are: node 12, clock 3, net 8, client 4, resource 1.
-    assert_eq!(names.len(), 28, "{names:?}");
+    // All that there are: node 12, clock 3, net 8, client 5, resource 1.
+    assert_eq!(names.len(), 29, "{names:?}");
 }
 
 #[test]

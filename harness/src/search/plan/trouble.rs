@@ -144,12 +144,7 @@ fn drift(dice: &mut Dice, scenario: &Scenario) -> Option<Drawn> {
         return None;
     }
     let nodes = if dice.chance(1, 2) { Nodes::All } else { aims::nodes(dice, scenario) };
-    // Over the longest TTL the fixed part of the allowance is the least of it.
-    let longest = scenario.longest_ttl();
-    let most = scenario.lock.deducted_from(longest).as_secs_f64() / longest.as_secs_f64();
-    let share = most * dice.pick(&[0.99, 0.99, 0.5, 0.1]);
-    // As many digits as one would read.
-    let share = (share * 1e5).floor() / 1e5;
+    let (share, longest) = (allowed(dice, scenario), scenario.longest_ttl());
     let (factor, lasts) = if dice.chance(2, 3) {
         (1.0 + share, Length(2 * longest))
     } else {
@@ -158,6 +153,16 @@ fn drift(dice: &mut Dice, scenario: &Scenario) -> Option<Drawn> {
         (1.0 - share, Length(shortest_ttl(scenario)))
     };
     Some((Harm::Clock(ClockHarm::Rate { nodes, factor }), Some(lasts)))
+}
+
+/// By what share of its rate a clock may be wrong.
+pub(super) fn allowed(dice: &mut Dice, scenario: &Scenario) -> f64 {
+    // Over the longest TTL the fixed part of the allowance is the least of it.
+    let longest = scenario.longest_ttl();
+    let most = scenario.lock.deducted_from(longest).as_secs_f64() / longest.as_secs_f64();
+    let share = most * dice.pick(&[0.99, 0.99, 0.5, 0.1]);
+    // As many digits as one would read.
+    (share * 1e5).floor() / 1e5
 }
 
 /// A clock that is wrong.

@@ -5,7 +5,7 @@ use super::Trial;
 use super::weight::roughness;
 use crate::history::{Event, History, Ns};
 use crate::name::Name;
-use crate::scenario::{ClockHarm, Harm, Moment, NetHarm, Nodes, Role, Way, What, When};
+use crate::scenario::{ClientHarm, ClockHarm, Harm, Moment, NetHarm, Nodes, Role, Way, What, When};
 use crate::search::lengths::{self, of_millis};
 use crate::units::nanos;
 
@@ -174,7 +174,8 @@ fn numbers(trial: &mut Trial<'_>) {
         for digits in [1.0, 2.0, 10.0, 20.0, 100.0, 200.0, 1_000.0, 10_000.0] {
             let mut other = trial.scenario().clone();
             match &mut other.faults[index].harm {
-                Harm::Clock(ClockHarm::Rate { factor, .. }) => {
+                Harm::Clock(ClockHarm::Rate { factor, .. })
+                | Harm::Client(ClientHarm::Rate { factor, .. }) => {
                     *factor = (*factor * digits).round() / digits;
                 }
                 _ => break,

@@ -1,7 +1,7 @@
 //! How much there is to read in a scenario: what a shrink makes less.
 
 use crate::scenario::{
-    Class, Client, Clients, ClockHarm, Fault, Harm, Lock, NetHarm, Nodes, Persistence,
+    Class, Client, ClientHarm, Clients, ClockHarm, Fault, Harm, Lock, NetHarm, Nodes, Persistence,
     ResourceHarm, Rounds, Scenario, Side, Step, Touches, When, Which,
 };
 use crate::search::lengths::{self, millis};
@@ -133,7 +133,8 @@ pub(super) fn roughness(number: u64) -> u64 {
 
 fn rough_number(harm: &Harm) -> u64 {
     match harm {
-        Harm::Clock(ClockHarm::Rate { factor, .. }) => number(factor.to_string().len()),
+        Harm::Clock(ClockHarm::Rate { factor, .. })
+        | Harm::Client(ClientHarm::Rate { factor, .. }) => number(factor.to_string().len()),
         Harm::Net(NetHarm::Trickle { bytes, .. }) => roughness(u64::from(*bytes)),
         _ => 0,
     }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use redquorum_protocol::wire::{Command, LAPSE_MS, Markers, Script, Standing, scripts};
-use redquorum_protocol::{Answer, Cause, Fence, Holder, Key, MAX_NUMBER, Spot, Ticket, Token};
+use redquorum_protocol::wire::{Command, Markers, Script, WaitQueue, scripts};
+use redquorum_protocol::{
+    Answer, Call, Cause, Fence, Holder, Key, MAX_NUMBER, Spot, Token, Waiter,
+};
 
 use super::{Reply, Request, Wall};
 use crate::sabotage::Laxity;
@@ -22,8 +24,8 @@ pub(super) struct Stored {
     counters: BTreeMap<Key, (u64, u64)>,
     /// What guarded locks know a master by.
     markers: Markers,
-    /// Who waits for each resource, in order.
-    lines: BTreeMap<Key, Standing>,
+    /// The waiters for each resource, in order.
+    queues: BTreeMap<Key, WaitQueue>,
 }
 
 /// How many scripts there are for it to know.
@@ -31,12 +33,14 @@ const SCRIPTS: usize = 7;
 
 impl Stored {
     pub(super) fn len(&self) -> usize {
-        self.locks.len() + self.counters.len() + self.markers.len() + self.lines.len()
+        // A queue is two sorted sets.
+        let queues: usize = self.queues.values().map(WaitQueue::keys).sum();
+        self.locks.len() + self.counters.len() + self.markers.len() + queues
     }
 }
 
-/// Who is first in a line that somebody left, if that is to be told; or why it could not be left.
-type StepOut = Result<Option<Option<Ticket>>, Answer>;
+/// Publishes to the connections that subscribe for a waiter; whether there are any.
+pub(super) type Publish<'a> = &'a mut dyn FnMut(Waiter) -> bool;
 
 const NANOS_PER_MS: u64 = 1_000_000;
 /// How far ahead of its own clock a master takes a hint for good.
@@ -62,13 +66,15 @@ pub(super) struct Keys {
 
 impl Keys {
     /// Everything but the handshake and `CLIENT KILL`, which are about connections.
-    pub(super) fn execute(&mut self, wall: Wall, request: Request) -> Reply {
+    pub(super) fn execute(&mut self, wall: Wall, request: Request, publish: Publish<'_>) -> Reply {
         match request {
             Request::Time => Reply::Time(wall / 1000 * 1000),
             Request::Lock(_) | Request::Lax(..) if self.loading => Reply::Answer(error(LOADING)),
             _ if self.loading => Reply::Error(LOADING),
-            Request::Lock(command) => Reply::Answer(self.command(wall, command, None)),
-            Request::Lax(command, lax) => Reply::Answer(self.command(wall, command, Some(lax))),
+            Request::Lock(command) => Reply::Answer(self.command(wall, command, None, publish)),
+            Request::Lax(command, lax) => {
+                Reply::Answer(self.command(wall, command, Some(lax), publish))
+            }
             Request::Get(key) => {
                 let found = self.found(wall / NANOS_PER_MS, &key);
                 Reply::Value(found.map(|(token, _)| token))
@@ -104,7 +110,13 @@ impl Keys {
         }
     }
 
-    fn command(&mut self, wall: Wall, command: Command, lax: Option<Laxity>) -> Answer {
+    fn command(
+        &mut self,
+        wall: Wall,
+        command: Command,
+        lax: Option<Laxity>,
+        publish: Publish<'_>,
+    ) -> Answer {
         let now = wall / NANOS_PER_MS;
         // What is sent whole needs not be known.
         if lax.is_none() && script_of(&command).is_some_and(|place| !self.scripts[place]) {
@@ -135,26 +147,48 @@ impl Keys {
                 Some(other) => taken(now, other),
                 None => Answer::Absent,
             },
-            Command::Delete { key, token, .. } => match self.found(now, &key) {
-                Some((ours, _)) if ours == token => {
-                    self.stored.locks.remove(&key);
-                    self.changed = true;
-                    Answer::Deleted
+            Command::Delete { key, token, call, leave } => {
+                let (answer, is_free) = match self.found(now, &key) {
+                    Some((ours, _)) if ours == token => {
+                        self.stored.locks.remove(&key);
+                        self.changed = true;
+                        (Answer::Deleted, true)
+                    }
+                    Some(other) => (taken(now, other), false),
+                    None => (Answer::Absent, true),
+                };
+                if let Some(waiter) = leave {
+                    self.leave(now, &key, waiter);
                 }
-                Some(other) => taken(now, other),
-                None => Answer::Absent,
-            },
+                if is_free && call == Call::Next {
+                    // A script that has called a command that may write is not refused for lack of memory.
+                    let may_write = leave.is_some() || answer == Answer::Deleted;
+                    self.wake(now, &key, None, may_write, publish);
+                }
+                let counts = call != Call::Nobody || leave.is_some();
+                let listeners = if counts { self.waiters(now, &key) } else { 0 };
+                match answer {
+                    Answer::Deleted if listeners > 0 => Answer::Freed { listeners },
+                    answer => answer,
+                }
+            }
             Command::Keep { key, token, ttl_ms, repair, fence } => {
                 self.keep(wall, key, token, ttl_ms, repair, fence)
             }
-            Command::Stand { key, ticket, number } => self.stand(now, key, ticket, number),
+            Command::Stand { key, waiter, spot } => self.stand(now, &key, (waiter, spot), publish),
+            Command::StepOut { key, waiter, call } => {
+                self.leave(now, &key, waiter);
+                if call && self.found(now, &key).is_none() {
+                    self.wake(now, &key, None, true, publish);
+                }
+                Answer::Alive
+            }
             Command::Load(script) => self.load(script),
-            Command::Ping => Answer::Alive,
-            Command::Kill { .. }
-            | Command::StepOut { .. }
-            | Command::Hello
-            | Command::Subscribe { .. }
-            | Command::Unsubscribe { .. } => unreachable!("executed by the server"),
+            Command::Probe if self.out_of_memory => error(NO_MEMORY),
+            Command::Probe => Answer::Alive,
+            Command::Kill { .. } | Command::Hello | Command::Subscribe { .. } => {
+                unreachable!("executed by the server")
+            }
         }
     }
 
@@ -185,62 +219,70 @@ impl Keys {
         }
     }
 
-    /// A place in the line. A script that has written something, here that took away who has lapsed, is not
-    /// refused for lack of memory any more.
-    fn stand(&mut self, now: u64, key: Key, ticket: Ticket, spot: Spot) -> Answer {
-        let has_written = self.line(now, &key).is_some_and(|line| line.has_lapsed(now));
-        if self.out_of_memory && !has_written {
+    /// A position in the queue. A script that has written something, here that dropped waiters that have lapsed, is
+    /// not refused for lack of memory any more; one that has nothing to write is not either.
+    fn stand(
+        &mut self,
+        now: u64,
+        key: &Key,
+        (waiter, spot): (Waiter, Spot),
+        publish: Publish<'_>,
+    ) -> Answer {
+        let queue = self.stored.queues.entry(key.clone()).or_default();
+        self.changed |= queue.expire(now);
+        let swept = queue.sweep(now);
+        let writes = queue.writes(now, waiter, spot);
+        self.changed |= swept || writes;
+        if self.out_of_memory && !swept && writes {
+            self.tidy(key);
             return error(NO_MEMORY);
         }
-        let line = self.stored.lines.entry(key.clone()).or_default();
-        let (number, ahead) = line.stand(now, ticket, spot, LAPSE_MS);
-        self.changed = true;
-        let holder = self.found(now, &key).map(|entry| held(now, entry));
+        let (number, mut ahead) = queue.enqueue(now, waiter, spot);
+        let holder = self.found(now, key).map(|entry| held(now, entry));
+        if holder.is_none() && ahead > 0 && spot != Spot::Any {
+            self.wake(now, key, Some(waiter), swept || writes, publish);
+            ahead = self.stored.queues.get(key).map_or(0, |queue| queue.before(waiter));
+        }
         Answer::Place { number, ahead, holder }
     }
 
-    /// Takes a place away. With `call`, who is first then, if the resource is free.
-    pub(super) fn step_out(
+    /// Wakes the first waiter.
+    fn wake(
         &mut self,
-        wall: Wall,
+        now: u64,
         key: &Key,
-        ticket: Ticket,
-        call: bool,
-    ) -> StepOut {
-        let now = wall / NANOS_PER_MS;
-        if self.loading {
-            return Err(error(LOADING));
+        asker: Option<Waiter>,
+        may_write: bool,
+        publish: Publish<'_>,
+    ) {
+        if let Some(queue) = self.stored.queues.get_mut(key) {
+            self.changed |= queue.expire(now);
+            self.changed |= queue.wake(now, asker, may_write || !self.out_of_memory, publish);
         }
-        if !self.scripts[LINE] {
-            return Err(Answer::Unknown(Cause::NoScript));
-        }
-        let mut next = None;
-        if let Some(line) = self.line(now, key) {
-            let before = line.clone();
-            next = line.step_out(now, ticket);
-            let (is_over, changed) = (line.is_empty(), *line != before);
-            self.changed |= changed;
-            // An empty hash is no key.
-            if is_over {
-                self.stored.lines.remove(key);
-            }
-        }
-        Ok((call && self.found(now, key).is_none()).then_some(next))
+        self.tidy(key);
     }
 
-    /// Who is the first in the line.
-    pub(super) fn first(&mut self, wall: Wall, key: &Key) -> Option<Ticket> {
-        let now = wall / NANOS_PER_MS;
-        self.line(now, key)?.first(now)
+    /// Takes a waiter out of the queue.
+    fn leave(&mut self, now: u64, key: &Key, waiter: Waiter) {
+        if let Some(queue) = self.stored.queues.get_mut(key) {
+            self.changed |= queue.expire(now) || queue.leave(waiter);
+        }
+        self.tidy(key);
     }
 
-    /// A line: one that has expired is deleted by the look at it.
-    fn line(&mut self, now: u64, key: &Key) -> Option<&mut Standing> {
-        if self.stored.lines.get(key).is_some_and(|line| !line.is_there(now)) {
-            self.stored.lines.remove(key);
-            self.changed = true;
+    fn waiters(&mut self, now: u64, key: &Key) -> u32 {
+        let (waiters, expired) =
+            self.stored.queues.get_mut(key).map_or((0, false), |queue| queue.count(now));
+        self.changed |= expired;
+        self.tidy(key);
+        u32::try_from(waiters).unwrap_or(u32::MAX)
+    }
+
+    /// Forgets a queue that is empty: it has no keys.
+    fn tidy(&mut self, key: &Key) {
+        if self.stored.queues.get(key).is_some_and(WaitQueue::is_empty) {
+            self.stored.queues.remove(key);
         }
-        self.stored.lines.get_mut(key)
     }
 
     /// What is about the marker and the vigil.
@@ -442,11 +484,11 @@ impl Keys {
     pub(super) fn expire(&mut self, wall: Wall) {
         let now = wall / NANOS_PER_MS;
         let before = self.stored.len();
-        let Stored { locks, counters, markers, lines } = &mut self.stored;
+        let Stored { locks, counters, markers, queues } = &mut self.stored;
         markers.expire(now);
         locks.retain(|_, entry| !expired(now, *entry));
         counters.retain(|_, (_, last)| now <= *last);
-        lines.retain(|_, line| line.is_there(now));
+        queues.retain(|_, queue| queue.is_there(now));
         self.changed |= self.stored.len() != before;
     }
 
@@ -459,7 +501,7 @@ impl Keys {
     pub(super) fn evict_all(&mut self) {
         self.stored.locks.clear();
         self.stored.counters.clear();
-        self.stored.lines.clear();
+        self.stored.queues.clear();
         self.stored.markers.evict();
         self.changed = true;
     }
@@ -491,15 +533,12 @@ impl Keys {
         })
     }
 
-    pub(super) fn lines(&self, wall: Wall) -> impl Iterator<Item = &Key> {
+    pub(super) fn queues(&self, wall: Wall) -> impl Iterator<Item = &Key> {
         let now = wall / NANOS_PER_MS;
-        let lines = self.stored.lines.iter();
-        lines.filter(move |(_, line)| line.is_there(now)).map(|(key, _)| key)
+        let queues = self.stored.queues.iter();
+        queues.filter(move |(_, queue)| queue.is_there(now)).map(|(key, _)| key)
     }
 }
-
-/// The place of the script of lines.
-const LINE: usize = 4;
 
 /// The place among the lock's [`scripts`] of the script that a command calls.
 const fn script_of(command: &Command) -> Option<usize> {
@@ -508,7 +547,7 @@ const fn script_of(command: &Command) -> Option<usize> {
         Command::Keep { .. } => Some(1),
         Command::Set { fence: Some(_), .. } => Some(2),
         Command::Certify { .. } => Some(3),
-        Command::Stand { .. } | Command::StepOut { .. } => Some(LINE),
+        Command::Stand { .. } | Command::StepOut { .. } => Some(4),
         Command::Guarded { .. } => Some(5),
         Command::Watch { .. } => Some(6),
         _ => None,

@@ -28,7 +28,8 @@ fn set(number: u8, ttl_ms: u64) -> Request {
 }
 
 fn delete(number: u8) -> Request {
-    Request::Lock(Command::Delete { key: key(), token: token(number), call: Call::Nobody })
+    let (token, call) = (token(number), Call::Nobody);
+    Request::Lock(Command::Delete { key: key(), token, call, leave: None })
 }
 
 /// Its counter is remembered for a second.
@@ -268,6 +269,7 @@ fn without_memory_nothing_is_created_and_all_else_goes_on() {
         other => panic!("{other:?}"),
     };
     assert!(refused(ask(&mut server, c, 0, set(2, 1000))));
+    assert!(refused(ask(&mut server, c, 0, Request::Lock(Command::Probe))));
     answers(&mut server, c, 0, keep(1, 2000, true), Answer::Kept);
     answers(&mut server, c, 0, delete(1), Answer::Deleted);
     assert!(refused(ask(&mut server, c, 0, keep(1, 2000, true))));
@@ -280,7 +282,7 @@ fn without_memory_nothing_is_created_and_all_else_goes_on() {
 fn while_it_loads_it_knows_only_time_and_connections() {
     let (mut server, c) = server();
     server.set_loading(true);
-    for request in [set(1, 1000), delete(1), keep(1, 1, true), Request::Lock(Command::Ping)] {
+    for request in [set(1, 1000), delete(1), keep(1, 1, true), Request::Lock(Command::Probe)] {
         let reply = ask(&mut server, c, 0, request);
         assert!(matches!(reply, Reply::Answer(Answer::Unknown(Cause::Error(_)))), "{reply:?}");
     }

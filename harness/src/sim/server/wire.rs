@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use redquorum_protocol::{Key, Ticket};
+use redquorum_protocol::Waiter;
 
 use super::{Event, Request};
 
@@ -36,19 +36,15 @@ pub(super) struct Wire {
     closed: Option<Close>,
     /// All that will be read of it was read: the next turn finds its end.
     over: bool,
-    /// What it listens for.
-    channels: Vec<Key>,
+    /// The waiters that are woken on it.
+    subscribed: Vec<u64>,
 }
 
 impl Wire {
-    pub(super) fn subscribe(&mut self, key: Key) {
-        if !self.channels.contains(&key) {
-            self.channels.push(key);
+    pub(super) fn subscribe(&mut self, inbox: u64) {
+        if !self.subscribed.contains(&inbox) {
+            self.subscribed.push(inbox);
         }
-    }
-
-    pub(super) fn unsubscribe(&mut self, key: &Key) {
-        self.channels.retain(|channel| channel != key);
     }
 
     /// Behind its end nothing arrives.
@@ -141,31 +137,24 @@ impl Wires {
     pub(super) fn close(&mut self, connection: Connection, how: Close, paused: bool) {
         let Some(index) = self.index(connection) else { return };
         let wire = &mut self.open[index].1;
-        if wire.inbox.is_empty() && (!paused || wire.channels.is_empty()) {
+        if wire.inbox.is_empty() && (!paused || wire.subscribed.is_empty()) {
             self.open.remove(index);
         } else if wire.closed != Some(Close::Reset) {
             wire.closed = Some(how);
         }
     }
 
-    /// Tells those who listen, if they are to be told, who is the next. How many they are.
-    pub(super) fn call(
-        &self,
-        key: &Key,
-        told: Option<Option<Ticket>>,
-        out: &mut Vec<Event>,
-    ) -> u32 {
-        let listen = self.open.iter().filter(|(_, wire)| wire.channels.contains(key));
-        let mut count = 0;
-        for (connection, wire) in listen {
-            count += 1;
-            if let Some(next) = told
-                && wire.closed != Some(Close::Reset)
-            {
-                out.push(Event::Freed(*connection, key.clone(), next));
+    /// Wakes a waiter on the connections that are subscribed for it. Whether there are any.
+    pub(super) fn publish(&self, waiter: Waiter, out: &mut Vec<Event>) -> bool {
+        let mut any = false;
+        let subscribed = |wire: &Wire| wire.subscribed.contains(&waiter.inbox);
+        for (connection, wire) in self.open.iter().filter(|(_, wire)| subscribed(wire)) {
+            any = true;
+            if wire.closed != Some(Close::Reset) {
+                out.push(Event::Woken(*connection, waiter.ticket));
             }
         }
-        count
+        any
     }
 
     pub(super) fn remove(&mut self, index: usize) {

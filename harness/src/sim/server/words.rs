@@ -52,8 +52,8 @@ pub enum Reply {
         /// Whether it syncs every write before it answers.
         durable: bool,
     },
-    /// To nothing: a resource that is listened for became free, and who is the first in its line.
-    Freed(Key, Option<Ticket>),
+    /// To nothing: a waiter is woken.
+    Woken(Ticket),
     /// To [`Request::Get`].
     Value(Option<Token>),
     /// To [`Request::Pttl`]: milliseconds, −2 where there is no such key.
@@ -71,8 +71,8 @@ pub enum Reply {
 pub enum Event {
     /// The answer to the oldest request of this connection that was not yet answered.
     Reply(Connection, Reply),
-    /// Said unasked to one that listens: this resource became free, and who is the first in its line.
-    Freed(Connection, Key, Option<Ticket>),
+    /// Pushed to a connection that is subscribed: this waiter is woken.
+    Woken(Connection, Ticket),
     /// The master's side is closed, and what it had not executed is lost. Not said of a connection
     /// that its client has closed.
     Dropped(Connection),

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::{Lane, Message, Wire, WireId};
+use crate::client_machine::Happening;
 use crate::history::Outcome;
-use crate::sabotage::process::Happening;
 use crate::scenario::{Class, End, Side};
 use crate::sim::rules::{Fate, Rule};
 use crate::sim::server::{self, Close};

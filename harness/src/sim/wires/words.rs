@@ -57,9 +57,8 @@ impl Texts {
             | Command::Kill { .. }
             | Command::Hello
             | Command::Subscribe { .. }
-            | Command::Unsubscribe { .. }
             | Command::Load(_)
-            | Command::Ping => return None,
+            | Command::Probe => return None,
         })
     }
 

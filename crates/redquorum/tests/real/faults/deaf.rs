@@ -1,4 +1,5 @@
-//! Users who may not listen, or not say: who waits tries again and again, and nothing else suffers.
+//! Users who lack what queues and wake-ups need: a waiter tries again and again, and nothing else
+//! suffers.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -13,19 +14,21 @@ use crate::waking::channels;
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
-        with_all_permissions_a_release_wakes_who_waits,
+        with_all_permissions_a_release_wakes_the_waiter,
         without_any_of_them_it_is_tried_again_and_again,
-        where_nobody_may_stop_to_listen_the_channels_go_with_the_connection,
     ]
 }
 
-/// What waiting needs besides.
-const WAKE_UPS: &str =
-    "+hello +subscribe +unsubscribe +publish +pubsub|numsub &redquorum:free:lock:*";
+/// What wake-ups need besides.
+const WAKE_UPS: &str = "+hello +subscribe +publish &redquorum:wake:*";
 
-/// `resetchannels`: before 7.0 a new user may listen to all.
+/// What queues need besides.
+const QUEUES: &str = "+zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zscore +zcard +exists +time \
+                      ~redquorum:queue:lock:* ~redquorum:lapse:lock:*";
+
+/// `resetchannels`: before 7.0 a new user may subscribe to all.
 fn acl(without: &str) -> String {
-    format!("{MINIMAL_ACL} +info +client|id resetchannels {WAKE_UPS}").replace(without, "")
+    format!("{MINIMAL_ACL} +info +client|id resetchannels {WAKE_UPS} {QUEUES}").replace(without, "")
 }
 
 /// One holds, one waits and gets it. How long that took from the release.
@@ -44,24 +47,24 @@ async fn hand_over(masters: &Masters, lock: &Redlock) -> Duration {
     .await;
     lease.release().await;
     let left = || other.stats().waiting + other.stats().masters[0].listens;
-    eventually("nothing is left of who waited", || left() == 0).await;
+    eventually("nothing is left of the waiter", || left() == 0).await;
     assert_eq!(other.stats().masters[0].connected, 1, "no connection is given up for it");
     took
 }
 
-async fn with_all_permissions_a_release_wakes_who_waits() {
+async fn with_all_permissions_a_release_wakes_the_waiter() {
     let (masters, lock) = with_user(&acl("nothing"), 0).await;
     works(&lock).await.unwrap();
     let took = hand_over(&masters, &lock).await;
     assert!(took < AT_ONCE, "{took:?}");
     assert!(all(&masters).all(|node| calls(&masters, node, "publish") > 0));
-    eventually("nobody listens", || channels(&masters) == 0).await;
+    eventually("no connection is subscribed", || channels(&masters) == 0).await;
 }
 
 async fn without_any_of_them_it_is_tried_again_and_again() {
-    for word in ["+subscribe ", "+publish ", "+pubsub|numsub ", "&redquorum:free:lock:*", WAKE_UPS]
-    {
-        let (masters, lock) = with_user(&acl(word), 0).await;
+    let all = format!("{WAKE_UPS} {QUEUES}");
+    for word in all.split(' ').filter(|word| *word != "+hello").chain([WAKE_UPS, QUEUES, &all]) {
+        let (masters, lock) = with_user(&acl(&format!(" {word}")), 0).await;
         works(&lock).await.unwrap_or_else(|error| panic!("{word}: {error}"));
         let took = hand_over(&masters, &lock).await;
         // A pause of the policy, or a look.
@@ -69,12 +72,4 @@ async fn without_any_of_them_it_is_tried_again_and_again() {
         works(&lock).await.unwrap_or_else(|error| panic!("{word}: {error}"));
         cleaned(&masters, "lock:*").await;
     }
-}
-
-async fn where_nobody_may_stop_to_listen_the_channels_go_with_the_connection() {
-    let (masters, lock) = with_user(&acl("+unsubscribe "), 0).await;
-    let took = hand_over(&masters, &lock).await;
-    assert!(took < AT_ONCE, "{took:?}");
-    works(&lock).await.unwrap();
-    eventually("nobody listens", || channels(&masters) == 0).await;
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 use redquorum::{
     AcquireError, Answer, Cause, ExtendError, Lease, LinkState, Outcome, Redlock, Report,
 };
-use redquorum_rig::{Masters, trials::Case};
+use redquorum_rig::{Masters, find_server, trials::Case};
 
 use crate::support::*;
 
 pub(crate) fn cases() -> Vec<Case> {
     cases![
+        health_tells_masters_that_refuse_writes_from_those_that_are_down,
+        health_writes_nothing,
+        nodes_of_a_cluster_are_alive_and_not_usable,
         masters_that_are_read_only_are_unknown_votes,
         masters_without_their_replicas_are_unknown_votes,
         masters_out_of_memory_are_unknown_votes,
@@ -61,6 +64,75 @@ async fn are_unknown_votes(masters: &Masters, lock: &Redlock, error: &str, harm:
     assert_eq!(lock.acquire("r").await.unwrap().release().await.outcome, Outcome::Released);
 }
 
+/// What is wrong with masters, what ends that, what errors call it, and what they say to do about
+/// it.
+const REFUSALS: [(&str, &str, &str, &str); 3] = [
+    ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "READONLY", "give the addresses of masters"),
+    ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM", "raise their maxmemory"),
+    (
+        "CONFIG SET min-replicas-to-write 1",
+        "CONFIG SET min-replicas-to-write 0",
+        "NOREPLICAS",
+        "lower min-replicas-to-write",
+    ),
+];
+
+async fn health_tells_masters_that_refuse_writes_from_those_that_are_down() {
+    let masters = own(3);
+    let lock = built(calm(&masters)).await;
+    for (harm, heal, code, fix) in REFUSALS {
+        [1, 2].into_iter().for_each(|node| done(&masters, node, harm));
+        let health = lock.health().await;
+        assert_eq!((health.alive, health.usable, health.has_quorum()), (3, 1, false), "{health}");
+        assert_eq!(said(&health.report, code), [1, 2], "{health}");
+        let built = calm(&masters).require_quorum(true).build().await.unwrap_err().to_string();
+        let acquired = lock.try_acquire("r").await.unwrap_err().to_string();
+        for text in [health.to_string(), built, acquired] {
+            assert!(
+                text.contains(&format!("masters answered but refuse writes ({code})")),
+                "{text}"
+            );
+            assert!(text.contains(fix) && !text.contains("too few masters answered"), "{text}");
+        }
+        [1, 2].into_iter().for_each(|node| done(&masters, node, heal));
+        assert!(lock.health().await.has_quorum());
+    }
+    // One that is down is neither.
+    masters.kill(1).unwrap();
+    let down = |state: &LinkState| matches!(state, LinkState::Down(_));
+    eventually("it is noticed", || down(&lock.stats().masters[0].state)).await;
+    let health = lock.health().await;
+    assert_eq!((health.alive, health.usable, health.has_quorum()), (2, 2, true), "{health}");
+}
+
+async fn health_writes_nothing() {
+    let masters = own(1);
+    let lock = built(calm(&masters)).await;
+    let changes = || {
+        let info = masters.ask(1, "INFO persistence").unwrap();
+        let info = info.text().unwrap().into_owned();
+        info.lines()
+            .find(|line| line.starts_with("rdb_changes_since_last_save"))
+            .unwrap()
+            .to_owned()
+    };
+    let before = changes();
+    assert_eq!(lock.health().await.usable, 1);
+    assert_eq!((changes(), keys(&masters, "*")), (before.clone(), vec![]));
+    // The check would see a write.
+    put(&masters, 1, "x", 60_000);
+    assert_ne!(changes(), before);
+}
+
+async fn nodes_of_a_cluster_are_alive_and_not_usable() {
+    let masters = Masters::builder().count(3).config("cluster-enabled", "yes").start().unwrap();
+    let lock = built(calm(&masters)).await;
+    let health = lock.health().await;
+    assert_eq!((health.alive, health.usable), (3, 0), "{health}");
+    let text = health.to_string();
+    assert!(text.contains("refuse writes (CLUSTERDOWN): give independent masters"), "{text}");
+}
+
 async fn masters_that_are_read_only_are_unknown_votes() {
     let masters = own(5);
     let lock = built(calm(&masters).ttl(60 * CALM)).await;
@@ -84,18 +156,17 @@ async fn masters_out_of_memory_are_unknown_votes() {
 }
 
 async fn masters_that_are_loading_are_unknown_votes() {
-    // A dump is loaded key by key with a pause at each, and the master looks up often.
-    let masters = Masters::builder()
-        .count(3)
-        .config("enable-debug-command", "yes")
-        .config("loading-process-events-interval-bytes", "1024")
-        .start()
-        .unwrap();
+    // A dump is loaded key by key with a pause at each, and the master looks up every 2 MiB.
+    let builder = Masters::builder().count(3).config("rdbcompression", "no");
+    // Before 7.0 `DEBUG` needs no permission.
+    let is_old = find_server().unwrap().version().starts_with("6.");
+    let builder = if is_old { builder } else { builder.config("enable-debug-command", "yes") };
+    let masters = builder.start().unwrap();
     let lock = built(calm(&masters)).await;
     let held = lock.acquire("held").await.unwrap();
     for node in [1, 2] {
-        done(&masters, node, "DEBUG POPULATE 2000 load 100");
-        done(&masters, node, "CONFIG SET key-load-delay 200");
+        done(&masters, node, "DEBUG POPULATE 200 load 65536");
+        done(&masters, node, "CONFIG SET key-load-delay 5000");
     }
     let masters = std::sync::Arc::new(masters);
     let reloads = [1, 2].map(|node| {

@@ -120,7 +120,10 @@ async fn health_tells_who_is_alive() {
     eventually("it is noticed", || down(&lock.stats().masters[1].state)).await;
     let health = lock.health().await;
     assert_eq!((health.alive, health.has_quorum()), (1, false), "{health}");
-    assert!(health.to_string().starts_with("1 of 3 masters alive, 2 needed: "), "{health}");
+    assert!(
+        health.to_string().starts_with("1 of 3 masters usable, 1 alive, 2 needed: "),
+        "{health}"
+    );
     masters.resume(3).unwrap();
     masters.restart(2).unwrap();
     eventually("it recovers", || lock.stats().masters.iter().all(|m| m.state == LinkState::Up))

@@ -33,8 +33,12 @@ async fn no_ttl_however_short_makes_a_lease_that_has_expired() {
     // Longer than drift plus node timeout, and not by much.
     let lock = built(Redlock::builder().urls(masters.urls()).node_timeout(MS).ttl(4 * MS)).await;
     let name = unique("short");
-    let (mut granted, mut failed) = (0, 0);
-    for round in 0..200 {
+    let mut granted = 0;
+    // On a busy machine few are granted in time.
+    for round in 0.. {
+        if round >= 200 && granted > 0 {
+            break;
+        }
         let asked = Instant::now();
         match lock.acquire(format!("{name}-{round}")).wait(Duration::ZERO).await {
             Ok(lease) => {
@@ -47,11 +51,10 @@ async fn no_ttl_however_short_makes_a_lease_that_has_expired() {
                 assert_eq!(lease.validity(), Duration::ZERO);
                 assert!(asked.elapsed() >= validity(4 * MS), "round {round} was lost too early");
             }
-            Err(AcquireError::NoQuorum { .. } | AcquireError::TooLate { .. }) => failed += 1,
+            Err(AcquireError::NoQuorum { .. } | AcquireError::TooLate { .. }) => {}
             Err(error) => panic!("round {round}: {error}"),
         }
     }
-    assert!(granted > 0, "none of {failed} was granted: the test shows nothing");
     cleaned(masters, &format!("{name}*")).await;
 }
 
@@ -136,24 +139,27 @@ async fn a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_
 
 async fn attempts_that_failed_do_not_make_the_lease_longer() {
     let masters = shared();
-    let ttl = Duration::from_secs(10);
-    let lock = built(calm(masters).ttl(ttl)).await;
+    let ttl = Duration::from_secs(60);
+    let lock = built(calm(masters).ttl(ttl).wake_ups(false)).await;
     let r = unique("again");
-    (1..=3).for_each(|node| put(masters, node, &r, 300));
-    let asked = Instant::now();
-    let lease = lock.acquire(&r).await.unwrap();
-    let waited = asked.elapsed();
-    assert!(waited >= 250 * MS, "it was not made to wait: {waited:?}");
+    (1..=3).for_each(|node| put(masters, node, &r, 60_000));
+    let acquiring = tokio::spawn(lock.acquire(&r).wait(15 * CALM).into_future());
+    eventually("some attempts fail", || lock.stats().masters[0].refused >= 3).await;
+    // Whatever is there from here on is of the lock.
+    delete(masters, 1..=3, &r);
+    let lease = acquiring.await.unwrap().unwrap();
     assert!(lease.validity() <= validity(ttl));
-    // The key of another may still be on one or two, by less than a millisecond.
-    let holders = holders(masters, &r);
-    assert!(holders.len() >= 3, "{holders:?}");
-    for node in holders {
-        let left = pttl(masters, node, &r);
-        assert!((1..=10_000).contains(&left), "master {node}: {left} ms");
-    }
+    let check = || {
+        let left: Vec<i64> = all(masters).map(|node| pttl(masters, node, &r)).collect();
+        // The clean-up of an earlier attempt may come in between on one or two.
+        let held = left.iter().filter(|left| (1..=60_000).contains(*left)).count();
+        let none = left.iter().filter(|left| **left == -2).count();
+        assert!(held >= 3 && held + none == left.len(), "{left:?}");
+    };
+    check();
     lease.extend().await.unwrap();
     assert!(lease.validity() <= validity(ttl));
+    check();
     lease.release().await;
 }
 

@@ -159,10 +159,12 @@ impl Run<'_> {
         lists.iter().any(|one| parts(one) || one.masters().len() < one.quorum())
     }
 
-    /// Whether two clients have guards, and of different TTLs.
+    /// Whether two clients have guards, and of different TTLs, or one has another than that with which the
+    /// masters were blessed at the start.
     fn guards_differ(&self) -> bool {
-        let guards = self.clients.iter().filter_map(|own| own.1.options(self.lock.1).guard);
-        let guards: Vec<_> = guards.collect();
+        let lock = self.lock.1;
+        let guards = self.clients.iter().filter_map(|own| own.1.options(lock).guard);
+        let guards: Vec<_> = guards.chain(lock.guard.filter(|_| lock.blessed)).collect();
         guards.windows(2).any(|two| two[0] != two[1])
     }
 
@@ -187,6 +189,7 @@ fn causing(cause: Cause) -> &'static [&'static str] {
         Cause::NodeFailover => &["node.failover"],
         Cause::NodeCounter => &["node.counter"],
         Cause::ClientClock => &["client.clock"],
+        Cause::ClientRate => &["client.rate"],
         Cause::ClientPause => &["client.pause", "client.suspend"],
         Cause::ResourceDelay => &["resource.delay"],
         Cause::NodeLists | Cause::MaxTtl | Cause::LateWrite | Cause::Bug | Cause::Unknown => &[],

@@ -198,7 +198,8 @@ impl Run<'_> {
                     self.wrong(&place.key("every"), message, "write at least \"1ms\"");
                 }
             }
-            Harm::Clock(ClockHarm::Rate { factor, .. }) => {
+            Harm::Clock(ClockHarm::Rate { factor, .. })
+            | Harm::Client(ClientHarm::Rate { factor, .. }) => {
                 if !(0.01..=100.0).contains(factor) {
                     let message = format!("a clock cannot run at {factor} seconds per second");
                     let mend = "write 0.01 to 100: 2.0 is twice as fast, 0.5 half as fast";

@@ -8,8 +8,12 @@ use crate::name::Name;
 
 const MS: Ns = 1_000_000;
 
-/// So soon after a deletion, or a look, an attempt of another process is made because of it: a word and
-/// a moment for the others to say so, too.
+fn ms(number: u64) -> Ns {
+    Ns::try_from(number).unwrap_or(Ns::MAX).saturating_mul(MS)
+}
+
+/// An attempt that another process makes so soon after a deletion is made because of it: a wake-up, and a
+/// moment for the wake-ups of other masters.
 const SOON: Ns = 15 * MS;
 /// A deletion and the SET of an heir are written at once.
 const BEHIND: Ns = MS / 5;
@@ -22,21 +26,21 @@ struct Try<'a> {
     key: &'a Name,
     token: &'a Name,
     from: Ns,
+    /// When its keys expire at the latest, unless they are extended.
+    expires: Ns,
     nodes: Vec<usize>,
     refused_by: Vec<usize>,
     /// It was written behind the deletion of another lease of its process.
     heir: bool,
 }
 
-/// A deletion, or a look: what it compares with is an attempt's own token.
+/// A deletion: it compares with an attempt's own token.
 struct Delete<'a> {
     process: &'a Name,
     key: &'a Name,
     token: &'a Name,
-    node: usize,
     place: (u64, u64),
     sent: Ns,
-    delivered: Option<Ns>,
     done: bool,
 }
 
@@ -56,7 +60,7 @@ pub(super) fn reached(seen: &Seen<'_>, history: &History) -> Vec<Goal> {
             });
             goals.extend((gone && !granted(one.token)).then_some(Goal::HeirGone));
         } else {
-            goals.extend(woken(seen, &deletes, one, granted));
+            goals.extend(woken(seen, (&deletes, &tries[..index]), one, granted));
         }
         let alone = one.nodes.len() == 1 && one.refused_by.len() == 1;
         if alone && seen.scenario.list_of(one.process).quorum() > 1 {
@@ -85,10 +89,11 @@ fn waits(seen: &Seen<'_>, process: &str, key: &str, (from, to): (Ns, Ns)) -> boo
     })
 }
 
-/// Why an attempt of one that waited was made just then.
+/// Why an attempt of a waiter was granted just then: it was woken, or it found out by itself that the lease of
+/// another process is over before its time.
 fn woken(
     seen: &Seen<'_>,
-    deletes: &[Delete<'_>],
+    (deletes, before): (&[Delete<'_>], &[Try<'_>]),
     one: &Try<'_>,
     granted: impl Fn(&Name) -> bool,
 ) -> Option<Goal> {
@@ -97,28 +102,18 @@ fn woken(
     if !waits(seen, one.process, one.key, (since, one.from)) || !granted(one.token) {
         return None;
     }
-    let of_key = || deletes.iter().filter(|delete| delete.key == one.key);
-    let looked = of_key().any(|look| {
-        // What an attempt has set is deleted once, and then looked at.
-        let again = |delete: &Delete<'_>| {
-            (delete.token, delete.node) == (look.token, look.node) && delete.sent < look.sent
-        };
-        look.process == one.process
-            && !look.done
-            && look.delivered.is_some_and(|at| (since..=one.from).contains(&at))
-            && of_key().any(again)
-    });
-    let said = of_key().any(|delete| {
-        delete.process != one.process
+    let released = deletes.iter().any(|delete| {
+        delete.key == one.key
+            && delete.process != one.process
             && delete.done
             && granted(delete.token)
             && (since..one.from).contains(&delete.sent)
     });
-    match (said, looked) {
-        (true, false) => Some(Goal::Woken),
-        (false, true) => Some(Goal::FoundOut),
-        _ => None,
+    if released {
+        return Some(Goal::Woken);
     }
+    let lease = before.iter().rfind(|other| other.key == one.key && granted(other.token))?;
+    (lease.process != one.process && one.from < lease.expires).then_some(Goal::FoundOut)
 }
 
 /// Whether another process came before the next one of a process that had several leases in a row.
@@ -144,22 +139,18 @@ fn deletes(history: &History) -> Vec<Delete<'_>> {
     let all = history.records.iter().filter_map(|record| match &record.event {
         Event::Command {
             process,
-            node,
             connection,
             number,
             act: Act::Delete { key, token: Some(token) },
             sent,
-            delivered,
             result,
             ..
         } => Some(Delete {
             process,
             key,
             token,
-            node: *node,
             place: (*connection, *number),
             sent: *sent,
-            delivered: *delivered,
             done: *result == Outcome::Done,
         }),
         _ => None,
@@ -182,7 +173,7 @@ fn tries<'a>(
             node,
             connection,
             number,
-            act: Act::Set { key, token, .. },
+            act: Act::Set { key, token, ttl_ms },
             sent,
             result,
             ..
@@ -196,6 +187,7 @@ fn tries<'a>(
             key,
             token,
             from: *sent,
+            expires: ttl_ms.map_or(Ns::MAX, |ttl| ms(ttl).saturating_add(*sent)),
             nodes,
             refused_by,
             heir: false,

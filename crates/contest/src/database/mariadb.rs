@@ -1,0 +1,297 @@
+//! MariaDB: a private server in a temporary directory, or a database on a server of the user.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpListener},
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use redquorum_rig::Process;
+use sqlx::{
+    ConnectOptions, Connection, Row, mysql::MySqlConnectOptions, mysql::MySqlDatabaseError,
+};
+
+use super::{Database, Place, Product, Target, url::program_dirs};
+use crate::{results::Server, temporary};
+
+/// The oldest versions that the contest was written for.
+const OLDEST: [(&str, (u32, u32)); 2] = [("MariaDB", (10, 5)), ("MySQL", (8, 0))];
+/// How long a private server may take to reply.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A server process with its data directory.
+#[derive(Debug)]
+pub(super) struct Private {
+    process: Process,
+}
+
+impl Private {
+    /// Its Unix socket.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.process.dir().join("socket")
+    }
+
+    /// The last lines of its log.
+    pub(super) fn log(&self) -> String {
+        self.process.log()
+    }
+}
+
+/// Finds a program of MariaDB.
+pub(super) fn find_program(name: &str) -> Option<PathBuf> {
+    program_dirs().into_iter().map(|dir| dir.join(name)).find(|file| file.is_file())
+}
+
+/// Starts a private server.
+pub(super) async fn start_private() -> Result<Database, String> {
+    let missing = |name: &str| {
+        format!("{name} is not installed: apt-get install mariadb-server, or use --database sqlite")
+    };
+    let server = find_program("mariadbd").ok_or_else(|| missing("mariadbd"))?;
+    let install =
+        find_program("mariadb-install-db").ok_or_else(|| missing("mariadb-install-db"))?;
+    let password: String = format!("{:032x}", rand::random::<u128>());
+    let port = free_port();
+    let (process, dir) = tokio::task::block_in_place(|| {
+        launch(&server, &install, port, &password)
+            .map_err(|why| format!("MariaDB does not start: {why}"))
+    })?;
+    let options = MySqlConnectOptions::new()
+        .host("127.0.0.1")
+        .port(port)
+        .username("contest")
+        .password(&password);
+    let until = Instant::now() + START_TIMEOUT;
+    loop {
+        if options.clone().disable_statement_logging().connect().await.is_ok() {
+            break;
+        }
+        if Instant::now() >= until || !process.runs().unwrap_or(false) {
+            return Err(format!("MariaDB does not start; the end of its log:\n{}", process.log()));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(dir);
+    let mut database = create_database(options, "a private process").await?;
+    database.place = Place::Private(Private { process });
+    Ok(database)
+}
+
+/// Makes the data directory and launches the server.
+fn launch(
+    server: &Path,
+    install: &Path,
+    port: u16,
+    password: &str,
+) -> std::io::Result<(Process, PathBuf)> {
+    let dir = temporary::path();
+    let shown = dir.display();
+    let mut args = vec![
+        "--no-defaults".to_owned(),
+        format!("--datadir={shown}/data"),
+        format!("--socket={shown}/socket"),
+        format!("--pid-file={shown}/pid"),
+        format!("--init-file={shown}/init.sql"),
+        format!("--secure-file-priv={shown}"),
+        format!("--tmpdir={shown}"),
+        format!("--port={port}"),
+        "--bind-address=127.0.0.1".to_owned(),
+        "--skip-name-resolve".to_owned(),
+        "--max-connections=300".to_owned(),
+    ];
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        args.push("--user=root".to_owned());
+    }
+    let process = Process::new(&dir, server, &args)?;
+    let mut command = Command::new(install);
+    command.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+    command.arg(format!("--datadir={shown}/data"));
+    if is_root {
+        command.arg("--user=root");
+    }
+    // A server that starts removes the temporary tables in its directory, also those of others.
+    command.env("TMPDIR", &dir);
+    // Out of the terminal's foreground group: Ctrl-C is for the contest.
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let output = command.output()?;
+    if !output.status.success() {
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        return Err(std::io::Error::other(format!("mariadb-install-db failed: {text}")));
+    }
+    // Without these accounts only the socket, in a directory of this user, needs no password.
+    let init = format!(
+        "DELETE FROM mysql.global_priv WHERE User <> 'mariadb.sys' AND Host <> 'localhost';\n\
+         FLUSH PRIVILEGES;\n\
+         CREATE USER 'contest'@'127.0.0.1' IDENTIFIED BY '{password}';\n\
+         GRANT ALL ON *.* TO 'contest'@'127.0.0.1';\n"
+    );
+    fs::write(dir.join("init.sql"), init)?;
+    process.launch()?;
+    Ok((process, dir))
+}
+
+/// A port below the range of outgoing connections that is free at the moment.
+fn free_port() -> u16 {
+    loop {
+        let port = rand::random_range(20_000..32_000);
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Creates a database of the contest's own on a server of the user.
+pub(super) async fn connect(target: Target) -> Result<Database, String> {
+    match target {
+        Target::MariaDb { options, .. } => create_database(*options, "a server of the user").await,
+        Target::Sqlite(_) => unreachable!("an SQLite file is not a server"),
+    }
+}
+
+/// Checks the server and creates the database, which must not exist.
+pub(super) async fn create_database(
+    options: MySqlConnectOptions,
+    place: &str,
+) -> Result<Database, String> {
+    let options = options.disable_statement_logging();
+    let name = options.get_database().map_or_else(
+        || format!("redquorum_contest_{:08x}", rand::random::<u32>()),
+        ToOwned::to_owned,
+    );
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+        return Err(format!("{name:?} is not a plain database name: use letters, digits and _"));
+    }
+    let bare = without_database(&options);
+    let connecting = tokio::time::timeout(Duration::from_secs(10), bare.connect());
+    let mut connection = match connecting.await {
+        Ok(result) => result.map_err(|error| not_connected(&error, &options))?,
+        Err(_) => return Err(format!("no server replies at {} within 10 s", place_of(&options))),
+    };
+    let failed = |error: sqlx::Error| format!("the server refuses a query: {error}");
+    let row = sqlx::query("SELECT VERSION()").fetch_one(&mut connection).await.map_err(failed)?;
+    let (product, version) = known_version(&row.try_get::<String, _>(0).map_err(failed)?)?;
+    let strict =
+        "SHOW VARIABLES WHERE Variable_name = 'innodb_snapshot_isolation' AND Value = 'ON'";
+    let strict = sqlx::query(strict).fetch_optional(&mut connection).await.map_err(failed)?;
+    let create = sqlx::AssertSqlSafe(format!("CREATE DATABASE `{name}`"));
+    sqlx::query(create)
+        .execute(&mut connection)
+        .await
+        .map_err(|error| not_created(&error, &name, &options))?;
+    let _closed = connection.close().await;
+    let relax_snapshots = strict.is_some();
+    let mut notes = Vec::new();
+    if relax_snapshots {
+        notes.push("innodb_snapshot_isolation is off in the contest's sessions".to_owned());
+    }
+    Ok(Database {
+        product: Product::MariaDb,
+        target: Target::MariaDb {
+            options: Box::new(options.database(&name)),
+            through: None,
+            relax_snapshots,
+        },
+        server: Server { product, version, place: place.to_owned() },
+        notes,
+        place: Place::Remote,
+    })
+}
+
+/// Drops the database that this contest created.
+pub(super) async fn drop_database(target: &Target) -> Result<(), String> {
+    let Target::MariaDb { options, .. } = target else { return Ok(()) };
+    let work = async {
+        let mut connection = without_database(options).connect().await?;
+        sqlx::query("SET SESSION lock_wait_timeout = 10").execute(&mut connection).await?;
+        let drop = sqlx::AssertSqlSafe(format!("DROP DATABASE `{}`", target.name()));
+        sqlx::query(drop).execute(&mut connection).await?;
+        connection.close().await
+    };
+    match tokio::time::timeout(Duration::from_secs(15), work).await {
+        Ok(result) => result.map_err(|error: sqlx::Error| error.to_string()),
+        Err(_) => Err("the server does not reply".to_owned()),
+    }
+}
+
+/// The options cannot forget a database's name.
+fn without_database(options: &MySqlConnectOptions) -> MySqlConnectOptions {
+    let mut url = options.to_url_lossy();
+    url.set_path("");
+    url.as_str().parse().unwrap_or_else(|_| options.clone())
+}
+
+fn place_of(options: &MySqlConnectOptions) -> String {
+    format!("{}:{}", options.get_host(), options.get_port())
+}
+
+fn code(error: &sqlx::Error) -> Option<u16> {
+    let error = error.as_database_error()?;
+    Some(error.try_downcast_ref::<MySqlDatabaseError>()?.number())
+}
+
+fn not_connected(error: &sqlx::Error, options: &MySqlConnectOptions) -> String {
+    match code(error) {
+        Some(1045) => format!("the server refuses user and password of the URL: {error}"),
+        Some(1044 | 1049) => format!("the server refuses the connection: {error}"),
+        _ => format!(
+            "no MariaDB server can be used at {}: {error}: check host and port",
+            place_of(options)
+        ),
+    }
+}
+
+fn not_created(error: &sqlx::Error, name: &str, options: &MySqlConnectOptions) -> String {
+    match code(error) {
+        Some(1007) => format!(
+            "the database {name} exists, and the contest uses only a database that it creates: \
+             name another one in the URL, or none"
+        ),
+        Some(1044 | 1142 | 1227) => format!(
+            "the user may not create the database {name}: \
+             GRANT ALL ON `redquorum\\_contest\\_%`.* TO '{}'@…",
+            options.get_username()
+        ),
+        _ => format!("the database {name} cannot be created: {error}"),
+    }
+}
+
+/// The product and its version; an error for one that the contest was not written for.
+fn known_version(text: &str) -> Result<(String, String), String> {
+    let unknown = || {
+        format!(
+            "the server reports the version {text:?}, which is not supported: \
+             use MariaDB 10.5 or newer, or MySQL 8.0 or newer"
+        )
+    };
+    let (product, oldest) = OLDEST[usize::from(!text.contains("MariaDB"))];
+    // Servers that speak to old replication clients put 5.5.5- in front.
+    let version = text.strip_prefix("5.5.5-").unwrap_or(text);
+    let version = version.split('-').next().unwrap_or_default();
+    let mut numbers = version.split('.').map(str::parse::<u32>);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= oldest => {
+            Ok((product.to_owned(), version.to_owned()))
+        }
+        _ => Err(unknown()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_that_are_too_old_or_unknown_are_refused() {
+        let known =
+            |text| known_version(text).map(|(product, version)| format!("{product} {version}"));
+        assert_eq!(known("10.11.14-MariaDB-0+deb12u2").unwrap(), "MariaDB 10.11.14");
+        assert_eq!(known("5.5.5-11.4.2-MariaDB").unwrap(), "MariaDB 11.4.2");
+        assert_eq!(known("8.4.0").unwrap(), "MySQL 8.4.0");
+        for text in ["10.3.1-MariaDB", "5.7.44", "8", "TiDB", ""] {
+            assert!(known(text).unwrap_err().contains("MariaDB 10.5 or newer"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What fails, where it can be shown, and what it is expected to do to each strategy.
+
+use std::time::Duration;
+
+use crate::{
+    database::Product,
+    masters::Source,
+    results::{Fault, Figures, Needs, Workload},
+    strategy::Kind,
+};
+
+impl Fault {
+    /// Whether one applicant is paused inside its critical section while others apply.
+    pub(crate) const fn pauses_an_applicant(self) -> bool {
+        matches!(self, Self::PausePastTtl | Self::RedisRestart | Self::ReplicaPromoted)
+    }
+
+    /// The TTL of locks while it happens: short only where locks are to expire.
+    pub(crate) const fn ttl(self) -> Duration {
+        match self {
+            Self::PausePastTtl => Duration::from_secs(1),
+            _ => TTL,
+        }
+    }
+
+    /// How long an applicant tries.
+    pub(crate) const fn timeout(self) -> Duration {
+        match self {
+            Self::MasterKilled => Duration::from_secs(3),
+            _ => TIMEOUT,
+        }
+    }
+}
+
+/// The TTL of locks while nothing fails.
+pub(crate) const TTL: Duration = Duration::from_secs(10);
+/// How long an applicant tries while nothing fails.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a strategy under a fault cannot be shown on this database and these masters.
+pub(crate) fn not_offered(
+    kind: Kind,
+    fault: Option<Fault>,
+    product: Product,
+    source: &Source,
+) -> Option<&'static str> {
+    if product == Product::Sqlite {
+        match kind {
+            Kind::Pessimistic => return Some("SQLite has no row locks"),
+            Kind::NamedLock | Kind::NamedLockEarly => return Some("SQLite has no named locks"),
+            _ => {}
+        }
+    }
+    let uses_redis = matches!(kind.needs(), Needs::OneRedis | Needs::SeveralMasters);
+    match fault? {
+        Fault::CommitReplyLost if product == Product::Sqlite => {
+            Some("SQLite is embedded: there is no connection that breaks")
+        }
+        Fault::PausePastTtl | Fault::CommitReplyLost => None,
+        _ if !uses_redis => Some("the strategy uses no Redis"),
+        _ if matches!(source, Source::Remote(_)) => {
+            Some("the contest does not break masters that it did not start")
+        }
+        Fault::ReplicaPromoted if matches!(source, Source::Memory) => {
+            Some("masters in memory have no replicas")
+        }
+        Fault::MasterKilled | Fault::MasterHung
+            if matches!(source, Source::Memory) && kind.needs() == Needs::OneRedis =>
+        {
+            Some("the single Redis in memory can only be restarted")
+        }
+        _ => None,
+    }
+}
+
+/// What a run is expected to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expectation {
+    /// No lost update and no oversold place, and all places are taken.
+    Exact,
+    /// No lost update and no oversold place. Applicants may get errors.
+    Safe,
+    /// Lost updates or oversold places.
+    Violation,
+    /// Lost updates, and deadlocks.
+    ViolationAndDeadlocks,
+    /// Either.
+    Anything,
+}
+
+/// What a run is expected to show.
+pub(crate) fn expectation(
+    kind: Kind,
+    workload: Workload,
+    fault: Option<Fault>,
+    product: Product,
+) -> Expectation {
+    let one_redis = kind.needs() == Needs::OneRedis;
+    match fault {
+        _ if !kind.correct() => match (workload, fault, product) {
+            (Workload::Rush, None, Product::MariaDb) if kind == Kind::None => {
+                Expectation::ViolationAndDeadlocks
+            }
+            (Workload::Rush, None, Product::MariaDb) => Expectation::Violation,
+            _ => Expectation::Anything,
+        },
+        None if workload.shape().at_once => Expectation::Exact,
+        None => Expectation::Safe,
+        Some(Fault::PausePastTtl) if one_redis || kind == Kind::Redquorum => Expectation::Violation,
+        Some(Fault::RedisRestart | Fault::ReplicaPromoted) if one_redis => Expectation::Violation,
+        Some(Fault::MasterKilled) if one_redis => Expectation::Safe,
+        Some(_) => Expectation::Exact,
+    }
+}
+
+/// How figures differ from an expectation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Verdict {
+    /// They do not.
+    Expected,
+    /// A wrong strategy, or a fault, was not caught.
+    NotCaught,
+    /// A correct strategy lost updates, oversold places, or left places free.
+    Wrong,
+}
+
+impl Expectation {
+    /// Compares.
+    pub(crate) fn verdict(self, figures: &Figures) -> Verdict {
+        let violation = figures.lost_updates > 0 || figures.oversold > 0;
+        let exact = figures.rows == figures.places && figures.counter == figures.places;
+        match self {
+            Self::Anything => Verdict::Expected,
+            Self::Exact if violation || !exact => Verdict::Wrong,
+            Self::Safe if violation => Verdict::Wrong,
+            Self::Violation if !violation => Verdict::NotCaught,
+            Self::ViolationAndDeadlocks if figures.lost_updates == 0 || figures.deadlocks == 0 => {
+                Verdict::NotCaught
+            }
+            _ => Verdict::Expected,
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The program `redquorum-contest`.
+
+fn main() -> std::process::ExitCode {
+    redquorum_contest::cli::main()
+}

@@ -1,0 +1,266 @@
+//! The Redis masters under test: processes of the rig, servers of the user, or masters in memory.
+//!
+//! `counting.rs` counts commands on the wire, `memory.rs` serves masters in memory over TCP, and
+//! `single.rs` is one Redis in memory for the locks on one master.
+
+pub(crate) mod counting;
+mod memory;
+mod single;
+
+use std::{
+    env,
+    net::{SocketAddr, ToSocketAddrs},
+    time::Duration,
+};
+
+use redis::{Client, ConnectionAddr, IntoConnectionInfo};
+use redquorum_rig::{RigError, SERVER_VARIABLE, find_server};
+use serde::{Deserialize, Serialize};
+use tokio::task::block_in_place;
+
+use crate::results::Server;
+
+/// The masters of a quorum.
+const COUNT: usize = 5;
+
+/// Where masters are.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Addresses {
+    /// The URL of the one for locks on one Redis.
+    pub(crate) single: String,
+    /// The URLs of all.
+    pub(crate) all: Vec<String>,
+}
+
+/// Where masters come from.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// Processes, started by the contest.
+    Processes,
+    /// In memory.
+    Memory,
+    /// Servers of the user.
+    Remote(Vec<String>),
+}
+
+impl Source {
+    /// Chooses, checks and describes; the notes are for the header.
+    ///
+    /// # Errors
+    ///
+    /// A master of the user does not reply.
+    pub(crate) async fn choose(
+        urls: Option<Vec<String>>,
+    ) -> Result<(Self, Server, Vec<String>), String> {
+        let server = |product: &str, version: &str, place: &str| Server {
+            product: product.to_owned(),
+            version: version.to_owned(),
+            place: place.to_owned(),
+        };
+        if let Some(urls) = urls {
+            let version = check(&urls).await?;
+            let mut notes = Vec::new();
+            if urls.len() < COUNT {
+                notes.push(format!("{} masters: redquorum is meant for {COUNT}", urls.len()));
+            }
+            return Ok((
+                Self::Remote(urls),
+                server("Redis", &version, "servers of the user"),
+                notes,
+            ));
+        }
+        match block_in_place(find_server) {
+            Ok(found) => {
+                Ok((Self::Processes, server("Redis", found.version(), "private processes"), vec![]))
+            }
+            // A server that the user named is not replaced.
+            Err(error) if redquorum_rig::required() || env::var_os(SERVER_VARIABLE).is_some() => {
+                Err(error.to_string())
+            }
+            Err(_) => {
+                let note = "redis-server is not installed (Debian: apt-get install redis-server): \
+                            masters in memory serve";
+                Ok((Self::Memory, server("redquorum", "", "in memory"), vec![note.to_owned()]))
+            }
+        }
+    }
+}
+
+/// Queries the version of every server of the user; returns that of the first.
+async fn check(urls: &[String]) -> Result<String, String> {
+    let mut first = None;
+    for (index, url) in urls.iter().enumerate() {
+        let number = index + 1;
+        let wrong = |why: String| format!("master {number} of --masters cannot be used: {why}");
+        let client = Client::open(url.as_str())
+            .map_err(|error| wrong(format!("{error}: use redis://[USER:PASSWORD@]HOST:PORT")))?;
+        socket_address(url).map_err(wrong)?;
+        let query = async {
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            redis::cmd("INFO").arg("server").query_async::<String>(&mut connection).await
+        };
+        let info = match tokio::time::timeout(Duration::from_secs(3), query).await {
+            Ok(result) => result.map_err(|error| wrong(error.to_string()))?,
+            Err(_) => return Err(wrong("it does not reply within 3 s: is it up?".to_owned())),
+        };
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        first.get_or_insert_with(|| version.unwrap_or_default().trim().to_owned());
+    }
+    first.ok_or_else(|| "--masters needs at least one URL".to_owned())
+}
+
+/// The address of a master, for a proxy.
+fn socket_address(url: &str) -> Result<SocketAddr, String> {
+    let info = url.into_connection_info().map_err(|error| error.to_string())?;
+    let ConnectionAddr::Tcp(host, port) = info.addr() else {
+        return Err("the contest connects by redis:// only".to_owned());
+    };
+    let found =
+        (host.as_str(), *port).to_socket_addrs().map_err(|error| format!("{host}: {error}"));
+    found?.next().ok_or_else(|| format!("{host} has no address"))
+}
+
+/// The same URL with another host and port.
+pub(crate) fn redirected(url: &str, to: SocketAddr) -> String {
+    let rest = url.strip_prefix("redis://").unwrap_or(url);
+    let (user, host) = match rest.rsplit_once('@') {
+        Some((user, host)) => (format!("{user}@"), host),
+        None => (String::new(), rest),
+    };
+    let path = host.find('/').map_or("", |at| &host[at..]);
+    format!("redis://{user}{to}{path}")
+}
+
+/// Masters that run.
+pub(crate) struct MasterSet {
+    inner: Inner,
+    /// Where they are.
+    pub(crate) addresses: Addresses,
+}
+
+enum Inner {
+    Processes(redquorum_rig::Masters),
+    Memory(memory::Served),
+    Remote,
+}
+
+impl MasterSet {
+    /// Starts five masters, with replicas if they are wanted.
+    pub(crate) async fn start(source: &Source, replicas: bool) -> Result<Self, String> {
+        let (inner, addresses) = match source {
+            Source::Processes => {
+                let mut builder = redquorum_rig::Masters::builder().count(COUNT);
+                if replicas {
+                    builder = builder.replicas();
+                }
+                let masters =
+                    block_in_place(|| builder.start()).map_err(|error| error.to_string())?;
+                let all = masters.urls();
+                (Inner::Processes(masters), Addresses { single: all[0].clone(), all })
+            }
+            Source::Memory => {
+                let served =
+                    memory::Served::start(COUNT).await.map_err(|error| error.to_string())?;
+                let addresses = served.addresses();
+                (Inner::Memory(served), addresses)
+            }
+            Source::Remote(urls) => {
+                (Inner::Remote, Addresses { single: urls[0].clone(), all: urls.clone() })
+            }
+        };
+        Ok(Self { inner, addresses })
+    }
+
+    /// The socket addresses: of the single one, and of all.
+    pub(crate) fn sockets(&self) -> Result<(SocketAddr, Vec<SocketAddr>), String> {
+        let all =
+            self.addresses.all.iter().map(|url| socket_address(url)).collect::<Result<_, _>>()?;
+        Ok((socket_address(&self.addresses.single)?, all))
+    }
+
+    /// Kills the first master.
+    pub(crate) fn kill(&self) -> Result<(), String> {
+        match &self.inner {
+            Inner::Processes(masters) => rig(|| masters.kill(1)),
+            Inner::Memory(served) => {
+                served.masters.kill(1);
+                Ok(())
+            }
+            Inner::Remote => Ok(()),
+        }
+    }
+
+    /// Stops the first master.
+    pub(crate) fn pause(&self) -> Result<(), String> {
+        match &self.inner {
+            Inner::Processes(masters) => rig(|| masters.pause(1)),
+            Inner::Memory(served) => {
+                served.masters.stop(1);
+                Ok(())
+            }
+            Inner::Remote => Ok(()),
+        }
+    }
+
+    /// Resumes the first master.
+    pub(crate) fn resume(&self) -> Result<(), String> {
+        match &self.inner {
+            Inner::Processes(masters) => rig(|| masters.resume(1)),
+            Inner::Memory(served) => {
+                served.masters.resume(1);
+                Ok(())
+            }
+            Inner::Remote => Ok(()),
+        }
+    }
+
+    /// Restarts the first master, which forgets its keys.
+    pub(crate) fn restart(&self) -> Result<(), String> {
+        match &self.inner {
+            Inner::Processes(masters) => rig(|| masters.restart(1)),
+            Inner::Memory(served) => {
+                served.masters.restart(1);
+                served.single.restart();
+                Ok(())
+            }
+            Inner::Remote => Ok(()),
+        }
+    }
+
+    /// Cuts the first master off from its replica.
+    pub(crate) fn lag(&self) -> Result<(), String> {
+        match &self.inner {
+            Inner::Processes(masters) => rig(|| masters.lag(1)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Kills the first master and promotes its replica; its new address.
+    pub(crate) fn fail_over(&self) -> Result<Option<SocketAddr>, String> {
+        match &self.inner {
+            Inner::Processes(masters) => {
+                rig(|| masters.fail_over(1))?;
+                Ok(Some(SocketAddr::from(([127, 0, 0, 1], masters.port(1)))))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Calls the rig, which blocks for milliseconds.
+fn rig(call: impl FnOnce() -> Result<(), RigError>) -> Result<(), String> {
+    block_in_place(call).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirected_url_keeps_user_password_and_database() {
+        let to = SocketAddr::from(([127, 0, 0, 1], 7));
+        let url = |text| redirected(text, to);
+        assert_eq!(url("redis://db1"), "redis://127.0.0.1:7");
+        assert_eq!(url("redis://u:p%40x@db1:6379/3"), "redis://u:p%40x@127.0.0.1:7/3");
+    }
+}

@@ -1,0 +1,63 @@
+//! The library's masters in memory, served on ports of loopback: child processes and proxies reach
+//! them as they reach servers.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use redquorum::{Node, memory::Masters};
+use tokio::{
+    io::copy_bidirectional,
+    net::TcpListener,
+    task::{AbortHandle, JoinSet},
+};
+
+use super::{Addresses, single::Single};
+
+/// Masters in memory behind listeners.
+pub(super) struct Served {
+    pub(super) masters: Masters,
+    pub(super) single: Single,
+    ports: Vec<SocketAddr>,
+    listeners: Vec<AbortHandle>,
+}
+
+impl Served {
+    /// Starts masters and listeners.
+    pub(super) async fn start(count: usize) -> io::Result<Self> {
+        let masters = Masters::new(count);
+        let (mut ports, mut listeners) = (Vec::new(), Vec::new());
+        for number in 1..=count {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            ports.push(listener.local_addr()?);
+            let node: Arc<dyn Node> = Arc::new(masters.node(number));
+            listeners.push(tokio::spawn(listen(listener, node)).abort_handle());
+        }
+        Ok(Self { masters, single: Single::start().await?, ports, listeners })
+    }
+
+    /// Where they are.
+    pub(super) fn addresses(&self) -> Addresses {
+        let url = |address: &SocketAddr| format!("redis://{address}");
+        Addresses { single: url(&self.single.address()), all: self.ports.iter().map(url).collect() }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.listeners.iter().for_each(AbortHandle::abort);
+    }
+}
+
+async fn listen(listener: TcpListener, node: Arc<dyn Node>) {
+    let mut connections = JoinSet::new();
+    while let Ok((mut outside, _)) = listener.accept().await {
+        let _nodelay = outside.set_nodelay(true);
+        let node = node.clone();
+        while connections.try_join_next().is_some() {}
+        connections.spawn(async move {
+            // A master that is dead ends the connection at once.
+            if let Ok(mut inside) = node.connect().await {
+                let _ended = copy_bidirectional(&mut outside, &mut inside).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,244 @@
+//! One run: connects to its servers, lets applicants apply, injects a fault, counts rows.
+//!
+//! `applicant.rs` is one applicant, `held.rs` one that is paused inside its critical section,
+//! `setup.rs` connects.
+
+mod applicant;
+mod paused;
+mod setup;
+
+use std::{
+    sync::Arc,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use tokio::task::JoinSet;
+
+pub(crate) use paused::child;
+pub(crate) use setup::Environment;
+use setup::Setup;
+
+use crate::{
+    database::{Counts, Pool, SqlError, count},
+    fault::{TIMEOUT, not_offered},
+    results::{Fault, Figures, Outcome, Workload},
+    strategy::Kind,
+    workload::Zipf,
+};
+
+/// What is to be run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) kind: Kind,
+    pub(crate) workload: Workload,
+    pub(crate) fault: Option<Fault>,
+    pub(crate) network_ms: u32,
+    pub(crate) repetition: u32,
+    pub(crate) seconds: u64,
+}
+
+/// How many of 100 applicants apply while one is paused; the others apply after it.
+const DURING: i64 = 60;
+/// How long the others apply at most while the first one is paused, beyond the TTL.
+const MOST: Duration = Duration::from_secs(2);
+/// How long a master hangs.
+const HANG: Duration = Duration::from_secs(2);
+
+/// Makes one run.
+pub(crate) async fn run(environment: &mut Environment, plan: &Plan) -> Outcome {
+    let product = environment.database.product;
+    if let Some(reason) = not_offered(plan.kind, plan.fault, product, &environment.source) {
+        return Outcome::NotOffered { reason: reason.to_owned() };
+    }
+    let admin = environment.admin.clone();
+    let result = tokio::select! {
+        result = measured(environment, plan) => result,
+        error = until_dead(&admin) => Err(format!("the database stopped responding: {error}")),
+    };
+    match result {
+        Ok(figures) => Outcome::Measured(figures),
+        Err(error) => Outcome::Failed { error },
+    }
+}
+
+/// Waits until the database server is gone: applicants would retry for long.
+async fn until_dead(admin: &Pool) -> String {
+    const PERIOD: Duration = Duration::from_secs(1);
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        // A server that is only slow is given the time of an applicant.
+        match tokio::time::timeout(TIMEOUT, admin.ping()).await {
+            Ok(Err(error @ SqlError::Disconnected(_))) => return error.to_string(),
+            Err(_) => return format!("no reply within {TIMEOUT:?}"),
+            Ok(_) => {}
+        }
+    }
+}
+
+async fn measured(environment: &mut Environment, plan: &Plan) -> Result<Figures, String> {
+    let shape = plan.workload.shape();
+    let setup = Arc::new(Setup::set_up(environment, plan).await?);
+    let start = Instant::now();
+    let statements = setup.pool.statements();
+    let result = apply(&setup, plan).await;
+    let end = Instant::now();
+    let statements = setup.pool.statements() - statements + setup.child_statements();
+    let connections = setup.pool.most_in_use() + setup.strategy.redis_connections();
+    setup.strategy.finish().await;
+    let commands = setup.commands.load(Ordering::Relaxed);
+    setup.pool.close().await;
+    result?;
+    let counts = count(&environment.admin, setup.first, shape.recruitments).await;
+    let counts = counts.map_err(|error| format!("the rows cannot be counted: {error}"))?;
+    Ok(figures(&setup, plan, counts, (start, end), (statements, commands, connections)))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a run are far below 2⁵³")]
+fn figures(
+    setup: &Setup,
+    plan: &Plan,
+    counts: Counts,
+    (start, end): (Instant, Instant),
+    (statements, commands, connections): (u64, u64, u64),
+) -> Figures {
+    let shape = plan.workload.shape();
+    let tally = &setup.tally;
+    let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let (accepted, refused) = (get(&tally.accepted), get(&tally.refused));
+    let errors = get(&tally.errors);
+    let seconds = end.duration_since(start).as_secs_f64();
+    let places = u64::try_from(shape.capacity * shape.recruitments).unwrap_or(0);
+    let per_accepted = |count: u64| count as f64 / accepted.max(1) as f64;
+    let places_left = counts.rows < places;
+    Figures {
+        places,
+        applications: accepted + refused + errors,
+        accepted,
+        refused,
+        errors,
+        rows: counts.rows,
+        counter: counts.counter,
+        lost_updates: counts.lost_updates,
+        oversold: counts.oversold,
+        deadlocks: get(&tally.deadlocks),
+        retries: get(&tally.retries),
+        seconds,
+        per_second: accepted as f64 / seconds,
+        latency: tally.latency(),
+        stall_ms: tally.stall_ms(start, places_left.then_some(end)),
+        statements: per_accepted(statements),
+        redis_commands: per_accepted(commands),
+        connections,
+    }
+}
+
+/// Lets all applicants apply.
+async fn apply(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
+    let shape = plan.workload.shape();
+    match plan.fault {
+        Some(fault) if fault.pauses_an_applicant() => with_a_paused_applicant(setup, fault).await,
+        Some(fault @ (Fault::MasterKilled | Fault::MasterHung)) => {
+            let mut applicants = rush(setup, 1..=shape.applicants);
+            break_master(setup, fault, &mut applicants).await?;
+            join_all(&mut applicants).await
+        }
+        Some(_) => {
+            let proxy = setup.database_proxy()?;
+            proxy.lose_reply_of_commit(10);
+            join_all(&mut rush(setup, 1..=shape.applicants)).await?;
+            if proxy.has_lost_reply() {
+                Ok(())
+            } else {
+                Err("no reply of a commit was lost: the fault did not happen".to_owned())
+            }
+        }
+        None if shape.at_once => join_all(&mut rush(setup, 1..=shape.applicants)).await,
+        None => users(setup, plan).await,
+    }
+}
+
+/// Each of these volunteers applies once, all at the same time.
+fn rush(setup: &Arc<Setup>, volunteers: std::ops::RangeInclusive<i64>) -> JoinSet<()> {
+    let mut applicants = JoinSet::new();
+    for volunteer in volunteers {
+        let setup = setup.clone();
+        applicants.spawn(async move {
+            let application = setup.application(setup.first, volunteer, None);
+            applicant::apply(&*setup.strategy, setup.kind, &application, &setup.tally).await;
+        });
+    }
+    applicants
+}
+
+/// Users apply one application after another until the time is over.
+async fn users(setup: &Arc<Setup>, plan: &Plan) -> Result<(), String> {
+    let shape = plan.workload.shape();
+    let zipf = Arc::new(Zipf::new(shape.recruitments));
+    let until = Instant::now() + Duration::from_secs(plan.seconds);
+    let mut users = JoinSet::new();
+    for user in 0..shape.applicants {
+        let (setup, zipf) = (setup.clone(), zipf.clone());
+        users.spawn(async move {
+            let mut volunteer = user;
+            while Instant::now() < until {
+                volunteer += shape.applicants;
+                let recruitment = setup.first + zipf.rank(rand::random());
+                let application = setup.application(recruitment, volunteer, None);
+                applicant::apply(&*setup.strategy, setup.kind, &application, &setup.tally).await;
+            }
+        });
+    }
+    join_all(&mut users).await
+}
+
+/// Breaks the first master after some applications were accepted.
+async fn break_master(
+    setup: &Arc<Setup>,
+    fault: Fault,
+    applicants: &mut JoinSet<()>,
+) -> Result<(), String> {
+    tokio::select! {
+        () = setup.tally.some_accepted.notified() => {}
+        result = join_all(applicants) => return result,
+    }
+    if fault == Fault::MasterKilled {
+        return setup.masters()?.kill();
+    }
+    setup.masters()?.pause()?;
+    tokio::time::sleep(HANG).await;
+    setup.masters()?.resume()
+}
+
+/// Pauses one applicant inside its critical section, injects the fault, lets others apply, resumes
+/// the first one, which writes, and lets the rest apply.
+async fn with_a_paused_applicant(setup: &Arc<Setup>, fault: Fault) -> Result<(), String> {
+    if fault == Fault::ReplicaPromoted {
+        setup.masters()?.lag()?;
+    }
+    let mut first = paused::Paused::start(setup, fault).await?;
+    match fault {
+        Fault::RedisRestart => setup.masters()?.restart()?,
+        Fault::ReplicaPromoted => setup.fail_over()?,
+        _ => {}
+    }
+    let start = Instant::now();
+    let mut during = rush(setup, 2..=1 + DURING);
+    let expires = if fault == Fault::PausePastTtl { fault.ttl() } else { Duration::ZERO };
+    // Those that wait for the first applicant are still there when it goes on.
+    if let Ok(result) = tokio::time::timeout(expires + MOST, join_all(&mut during)).await {
+        result?;
+    }
+    let past = expires + expires / 5;
+    tokio::time::sleep(past.saturating_sub(start.elapsed())).await;
+    first.resume().await?;
+    join_all(&mut during).await?;
+    join_all(&mut rush(setup, 2 + DURING..=setup.applicants)).await
+}
+
+async fn join_all(tasks: &mut JoinSet<()>) -> Result<(), String> {
+    while let Some(ended) = tasks.join_next().await {
+        ended.map_err(|error| format!("an applicant's task ended: {error}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! What a run needs: connections, masters, proxies in front of both, and the strategy.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::Plan;
+use crate::{
+    database::{Database, Pool, Target, create_recruitments},
+    fault::{TIMEOUT, TTL},
+    masters::{Addresses, MasterSet, Source, redirected},
+    network::Proxy,
+    results::{Fault, Needs},
+    strategy::{Application, Context, Kind, PauseHook, Strategy},
+    tally::Tally,
+};
+
+/// The connections of an application, as many as common pools open by default.
+const CONNECTIONS: u32 = 10;
+
+/// What all runs share.
+pub(crate) struct Environment {
+    /// The database.
+    pub(crate) database: Database,
+    /// A connection that no applicant uses.
+    pub(crate) admin: Pool,
+    /// Where masters come from.
+    pub(crate) source: Source,
+    /// The masters of runs that break none.
+    shared: Option<MasterSet>,
+    /// The id of the next recruitment.
+    next: i64,
+}
+
+impl Environment {
+    /// Connects to the database.
+    pub(crate) async fn new(database: Database, source: Source) -> Result<Self, String> {
+        let admin = Pool::connect(&database.target, 1).await;
+        let admin = admin.map_err(|error| error.to_string())?;
+        Ok(Self { database, admin, source, shared: None, next: 1 })
+    }
+}
+
+/// What one run needs.
+pub(super) struct Setup {
+    pub(super) kind: Kind,
+    pub(super) strategy: Arc<dyn Strategy>,
+    pub(super) pool: Pool,
+    pub(super) tally: Tally,
+    pub(super) commands: Arc<AtomicU64>,
+    /// The id of the first recruitment.
+    pub(super) first: i64,
+    pub(super) applicants: i64,
+    pub(super) context: Context,
+    pub(super) target: Target,
+    timeout: Duration,
+    child_statements: AtomicU64,
+    /// Masters of this run alone.
+    own: Option<MasterSet>,
+    database_proxy: Option<Proxy>,
+    /// In front of the single master and of all; the first of them in front of the first master.
+    proxies: Vec<Proxy>,
+}
+
+impl Setup {
+    /// Starts and connects.
+    pub(super) async fn set_up(environment: &mut Environment, plan: &Plan) -> Result<Self, String> {
+        let shape = plan.workload.shape();
+        let first = environment.next;
+        environment.next += shape.recruitments;
+        create_recruitments(&environment.admin, first, shape.recruitments, shape.capacity)
+            .await
+            .map_err(|error| format!("the recruitment cannot be created: {error}"))?;
+        let delay = Duration::from_millis(u64::from(plan.network_ms));
+        let failed = |error: std::io::Error| format!("a proxy does not start: {error}");
+        let mut target = environment.database.target.clone();
+        let mut database_proxy = None;
+        if let Some(address) = environment.database.address()
+            && (!delay.is_zero() || plan.fault == Some(Fault::CommitReplyLost))
+        {
+            let proxy = Proxy::start(address, delay).map_err(failed)?;
+            target = target.through(proxy.address());
+            database_proxy = Some(proxy);
+        }
+        let commands = Arc::<AtomicU64>::default();
+        let mut context = Context {
+            addresses: Addresses { single: String::new(), all: Vec::new() },
+            ttl: plan.fault.map_or(TTL, Fault::ttl),
+            prefix: format!("redquorum-contest:{:08x}:", rand::random::<u32>()),
+            commands: commands.clone(),
+        };
+        let (mut own, mut proxies) = (None, Vec::new());
+        if matches!(plan.kind.needs(), Needs::OneRedis | Needs::SeveralMasters) {
+            let breaks = plan.fault.is_some_and(|fault| {
+                !matches!(fault, Fault::PausePastTtl | Fault::CommitReplyLost)
+            });
+            let replicas = plan.fault == Some(Fault::ReplicaPromoted);
+            let masters = if breaks {
+                own.insert(MasterSet::start(&environment.source, replicas).await?)
+            } else if let Some(shared) = &mut environment.shared {
+                shared
+            } else {
+                environment.shared.insert(MasterSet::start(&environment.source, false).await?)
+            };
+            context.addresses = masters.addresses.clone();
+            if replicas || !delay.is_zero() {
+                proxies = proxied(masters, delay, &mut context.addresses)?;
+            }
+        }
+        let pool = Pool::connect(&target, CONNECTIONS).await;
+        let pool = pool.map_err(|error| format!("no connection to the database: {error}"))?;
+        let wanted = u32::try_from(shape.applicants).unwrap_or(u32::MAX);
+        let warm = wanted.min(CONNECTIONS);
+        pool.warm_up(warm).await.map_err(|error| format!("too few connections: {error}"))?;
+        let strategy = plan.kind.build(&context).await?;
+        // Connecting is not part of signing up.
+        commands.store(0, Ordering::Relaxed);
+        Ok(Self {
+            kind: plan.kind,
+            strategy,
+            pool,
+            tally: Tally::default(),
+            commands,
+            first,
+            applicants: shape.applicants,
+            context,
+            target,
+            timeout: plan.fault.map_or(TIMEOUT, Fault::timeout),
+            child_statements: AtomicU64::new(0),
+            own,
+            database_proxy,
+            proxies,
+        })
+    }
+
+    /// One application.
+    pub(super) fn application(
+        &self,
+        recruitment: i64,
+        volunteer: i64,
+        pause_hook: Option<PauseHook>,
+    ) -> Application {
+        Application {
+            pool: self.pool.clone(),
+            recruitment,
+            volunteer,
+            deadline: Instant::now() + self.timeout,
+            pause_hook,
+            pause_reached: Arc::default(),
+        }
+    }
+
+    /// How long an applicant tries.
+    pub(super) const fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The masters that this run may break.
+    pub(super) fn masters(&self) -> Result<&MasterSet, String> {
+        self.own.as_ref().ok_or_else(|| "there are no masters to break".to_owned())
+    }
+
+    /// The proxy in front of the database.
+    pub(super) fn database_proxy(&self) -> Result<&Proxy, String> {
+        self.database_proxy
+            .as_ref()
+            .ok_or_else(|| "there is no proxy in front of the database".to_owned())
+    }
+
+    /// Promotes the replica of the first master, to which its proxy then leads.
+    pub(super) fn fail_over(&self) -> Result<(), String> {
+        if let (Some(address), Some(proxy)) = (self.masters()?.fail_over()?, self.proxies.first()) {
+            proxy.move_to(address);
+        }
+        Ok(())
+    }
+
+    /// A child process sent so many statements.
+    pub(super) fn add_child_statements(&self, count: u64) {
+        self.child_statements.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// What child processes sent.
+    pub(super) fn child_statements(&self) -> u64 {
+        self.child_statements.load(Ordering::Relaxed)
+    }
+}
+
+/// Starts a proxy in front of each master.
+fn proxied(
+    masters: &MasterSet,
+    delay: Duration,
+    addresses: &mut Addresses,
+) -> Result<Vec<Proxy>, String> {
+    let (single, all) = masters.sockets()?;
+    let start = |upstream| Proxy::start(upstream, delay).map_err(|error| error.to_string());
+    let mut proxies = Vec::new();
+    for (url, upstream) in addresses.all.iter_mut().zip(&all) {
+        let proxy = start(*upstream)?;
+        *url = redirected(url, proxy.address());
+        proxies.push(proxy);
+    }
+    if all.first() == Some(&single) {
+        addresses.single.clone_from(&addresses.all[0]);
+    } else {
+        let proxy = start(single)?;
+        addresses.single = redirected(&addresses.single, proxy.address());
+        proxies.push(proxy);
+    }
+    Ok(proxies)
+}

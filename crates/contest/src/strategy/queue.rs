@@ -1,0 +1,55 @@
+//! No lock at all: one worker per recruitment applies requests one after another.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::{Application, ApplyError, Boxed, Reply, Strategy, transaction::sign_up_held};
+
+/// How many requests a worker lets wait.
+const LENGTH: usize = 1024;
+
+type Job = (Application, oneshot::Sender<Result<Reply, ApplyError>>);
+
+/// The queues of the workers, by recruitment.
+#[derive(Default)]
+pub(super) struct Queue {
+    workers: Mutex<HashMap<i64, mpsc::Sender<Job>>>,
+}
+
+impl Queue {
+    /// The queue of a recruitment, whose worker is started with the first request.
+    fn worker(&self, recruitment: i64) -> mpsc::Sender<Job> {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = || {
+            let (sender, jobs) = mpsc::channel(LENGTH);
+            tokio::spawn(work(jobs));
+            sender
+        };
+        workers.entry(recruitment).or_insert_with(start).clone()
+    }
+}
+
+/// Applies requests until the queue is dropped.
+async fn work(mut jobs: mpsc::Receiver<Job>) {
+    while let Some((application, reply)) = jobs.recv().await {
+        let result = sign_up_held(&application).await;
+        // An applicant that gave up does not wait for it.
+        let _sent = reply.send(result);
+    }
+}
+
+impl Strategy for Queue {
+    fn apply<'a>(&'a self, application: &'a Application) -> Boxed<'a, Result<Reply, ApplyError>> {
+        Box::pin(async move {
+            let ended = || ApplyError::Lock("the worker ended".to_owned());
+            let (sender, reply) = oneshot::channel();
+            let job = (application.clone(), sender);
+            self.worker(application.recruitment).send(job).await.map_err(|_| ended())?;
+            reply.await.map_err(|_| ended())?
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! Ctrl-C and worse: nothing is left behind.
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::support::{
+    Out, mariadb_is_installed, one_at_a_time, program, temporary_directories, text,
+};
+
+/// Sends a signal to the program alone, or to its process group as the terminal does.
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
+    assert!(status.unwrap().success());
+}
+
+/// The processes whose command line names one of our temporary directories.
+fn servers() -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    let lines = lines.map(|line| text(&line).replace('\0', " "));
+    lines.filter(|line| line.contains("/redquorum-contest-")).collect()
+}
+
+/// Waits until nothing is left of a contest.
+fn assert_nothing_is_left() {
+    let until = Instant::now() + Duration::from_secs(10);
+    while !(servers().is_empty() && temporary_directories().is_empty()) {
+        let left = (servers(), temporary_directories());
+        assert!(Instant::now() < until, "left behind: {left:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Starts a contest and waits for this; true if it came.
+fn started(out: &Out, args: &str, seconds: u64) -> Child {
+    let child = program(out, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(seconds));
+    child
+}
+
+#[test]
+fn an_interrupted_contest_writes_a_partial_result_and_leaves_nothing() {
+    let _turn = one_at_a_time();
+    for name in ["INT", "TERM"] {
+        let out = Out::new("interrupt");
+        let args = "--database sqlite --workload last-place throughput --seconds 60";
+        let child = started(&out, args, 3);
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("PARTIAL: interrupted"), "{}", text(&output.stdout));
+        let contest = out.contest();
+        assert_eq!(contest.stopped.as_deref(), Some("interrupted"));
+        assert!(!contest.runs.is_empty(), "what had ended is kept");
+        assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn an_interrupt_at_any_moment_leaves_nothing_of_mariadb() {
+    let _turn = one_at_a_time();
+    if !mariadb_is_installed() {
+        return;
+    }
+    // While the server is installed, while it starts, and in the middle of a pause.
+    for ms in [100, 1_200, 3_500] {
+        let out = Out::new("interrupt-mariadb");
+        let args = "--database mariadb --fault pause-past-ttl";
+        let child = started(&out, args, 0);
+        thread::sleep(Duration::from_millis(ms));
+        signal(&child, "INT");
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(130), "after {ms} ms: {}", text(&output.stderr));
+        assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_contest_that_is_killed_leaves_nothing() {
+    let _turn = one_at_a_time();
+    let database = if mariadb_is_installed() { "mariadb" } else { "sqlite" };
+    let out = Out::new("killed");
+    let args =
+        format!("--database {database} --fault pause-past-ttl --strategy redquorum --repeat 9");
+    let child = started(&out, &args, 4);
+    signal(&child, "KILL");
+    let _output = child.wait_with_output().unwrap();
+    assert_nothing_is_left();
+}

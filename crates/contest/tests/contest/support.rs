@@ -1,0 +1,103 @@
+//! Starts the program, and reads what it wrote.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use redquorum_contest::results::{Contest, Figures, Outcome, Run};
+
+/// Set to `1`, it turns "MariaDB is not installed: skipped" into a failure.
+const REQUIRE_VARIABLE: &str = "REDQUORUM_REQUIRE_MARIADB";
+
+/// One contest at a time: each of them uses the whole machine.
+pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether MariaDB is installed; a skipped test prints so.
+pub(crate) fn mariadb_is_installed() -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut dirs: Vec<PathBuf> = env::split_paths(&path).collect();
+    dirs.extend(["/usr/sbin", "/usr/local/sbin"].map(PathBuf::from));
+    let found = dirs.iter().any(|dir| dir.join("mariadbd").is_file());
+    if !found {
+        let required = env::var_os(REQUIRE_VARIABLE).is_some_and(|value| value == "1");
+        assert!(!required, "{REQUIRE_VARIABLE}=1, and MariaDB is not installed");
+        eprintln!("SKIPPED: MariaDB is not installed (Debian: apt-get install mariadb-server)");
+    }
+    found
+}
+
+/// A directory for results that is removed at the end.
+pub(crate) struct Out(PathBuf);
+
+impl Out {
+    pub(crate) fn new(name: &str) -> Self {
+        let dir = env::temp_dir().join(format!("contest-test-{name}-{}", std::process::id()));
+        let _none = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn contest(&self) -> Contest {
+        let text = fs::read_to_string(self.0.join("contest.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        let _removed = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The program with these arguments, separated by spaces.
+pub(crate) fn program(out: &Out, args: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum-contest"));
+    command.arg("--out").arg(out.path()).args(args.split_whitespace());
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn run(out: &Out, args: &str) -> Output {
+    program(out, args).output().unwrap()
+}
+
+/// Runs the program, which must find everything as expected.
+pub(crate) fn run_as_expected(out: &Out, args: &str) -> Contest {
+    let output = run(out, args);
+    let (printed, complaints) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{args}\n{printed}\n{complaints}");
+    out.contest()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The figures of all runs that were measured.
+pub(crate) fn measured(contest: &Contest) -> impl Iterator<Item = (&Run, &Figures)> {
+    contest.runs.iter().filter_map(|run| match &run.outcome {
+        Outcome::Measured(figures) => Some((run, figures)),
+        Outcome::NotOffered { .. } => None,
+        other => panic!("{}: {other:?}", run.strategy),
+    })
+}
+
+/// The directories that a contest leaves while it runs.
+pub(crate) fn temporary_directories() -> Vec<PathBuf> {
+    let entries = fs::read_dir(env::temp_dir()).unwrap().flatten().map(|entry| entry.path());
+    let ours = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| text(name.as_encoded_bytes()).starts_with("redquorum-contest-"))
+    };
+    entries.filter(ours).collect()
+}

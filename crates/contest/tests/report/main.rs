@@ -1,0 +1,5 @@
+//! What is derived from `contest.json`: the recommendation and the page.
+
+mod page;
+mod recommend;
+mod support;

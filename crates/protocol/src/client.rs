@@ -1,0 +1,676 @@
+//! Client: everything that one process does with one set of masters, as one machine.
+//!
+//! It owns the [links](crate::Link) to the masters, the [claims](crate::Claim) of all requests, the
+//! local wait queues in which requests for one resource take turns, the timers of held leases, and the
+//! identities of the servers. A driver passes it requests, connection events and the time, and carries
+//! out its [`ClientEffect`]s: the Tokio shell of the `redquorum` crate on sockets, the simulation in
+//! virtual time.
+//!
+//! | file | rules |
+//! |---|---|
+//! | `client.rs` | routes effects of claims to links, and replies of links to claims |
+//! | `client/turns.rs` | decides which local request asks the masters next |
+//! | `client/timers.rs`, `client/pacing.rs` | decide when leases end and when they are renewed |
+//! | `client/words.rs` | options, requests and effects |
+//! | `client/machine.rs` | the seam between the client and the claims that it drives |
+//!
+//! A claim never receives a reply while its own effects are being routed: an attempt that fails while
+//! its last `SET` is not yet queued would have its clean-up queued first.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::acquire::{Failure, Turn};
+use crate::claim::{Claim, Input};
+use crate::effect::{Dice, Effect, Key, Word};
+use crate::hold::Hold;
+use crate::link::{Link, LinkEffect, LinkInput, LinkState};
+use crate::quorum::{NodeId, quorum};
+use crate::roster::Roster;
+use crate::ticket::Ticket;
+use crate::time::Time;
+use crate::vote::{Answer, Ballot};
+use crate::wire::Greeting;
+
+mod machine;
+mod pacing;
+mod timers;
+mod turns;
+mod words;
+
+pub use machine::ClaimMachine;
+pub use pacing::renewal_moment;
+use timers::{BATCH, Timer, Timers, room};
+use turns::WaitQueues;
+pub use words::{AcquireRequest, ClaimId, ClientConfig, ClientEffect, ReplyTo, Standing};
+
+/// The delay after which a caller that does not look at its request counts as unresponsive, at least.
+const LEEWAY: Duration = Duration::from_millis(500);
+
+/// Everything that one process does with one set of masters.
+///
+/// A driver passes it requests, connection events and the time, and carries out its
+/// [`ClientEffect`]s in their order. Links are woken by [`wake_link`](Client::wake_link), leases by
+/// [`wake_leases`](Client::wake_leases), and waiting requests by the [looks](Client::look) of their
+/// callers.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Client<C: ClaimMachine = Claim> {
+    config: ClientConfig,
+    links: Vec<Link<ReplyTo>>,
+    /// Which server each link leads to.
+    servers: Roster,
+    claims: BTreeMap<ClaimId, Entry<C, C::Seed>>,
+    /// The number of the latest claim.
+    last: u64,
+    queues: WaitQueues,
+    timers: Timers,
+    /// How many leases have had a watchdog.
+    watched: u64,
+    /// Replies that claims are yet to receive.
+    inputs: VecDeque<(ClaimId, Input)>,
+    shut_down: bool,
+    /// Kept for their memory only.
+    effects: Vec<Effect>,
+    link_effects: Vec<LinkEffect<ReplyTo>>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Entry<C, S> {
+    key: Key,
+    request: AcquireRequest<S>,
+    /// Until when it waits.
+    give_up: Time,
+    state: State<C>,
+    /// Whether it has a place in the local queue.
+    queued: bool,
+    /// By which masters wake it, if they do.
+    listens: Option<Ticket>,
+    /// Whether its caller has looked at it since it changed.
+    waits: bool,
+    /// When it changed, or was made.
+    changed: Time,
+    timer: Timer,
+    /// Its number among the leases that have had a watchdog.
+    number: Option<u64>,
+    /// Its timer was set for a held lease.
+    holds: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum State<C> {
+    Queued,
+    Claim(C),
+    Over(Failure, Ballot),
+}
+
+/// The clocks, the random numbers and the effects of one input.
+pub struct Context<'a, C: ClaimMachine> {
+    /// What the clocks show.
+    pub clocks: C::Clocks,
+    /// Random numbers and tokens.
+    pub dice: &'a mut dyn Dice,
+    /// What the driver is to do.
+    pub out: &'a mut Vec<ClientEffect>,
+}
+
+impl<C: ClaimMachine> Context<'_, C> {
+    fn now(&self) -> Time {
+        C::now(self.clocks)
+    }
+}
+
+impl<C: ClaimMachine> Client<C> {
+    /// A client that dials all its masters.
+    pub fn start(config: ClientConfig, out: &mut Vec<ClientEffect>) -> Self {
+        let mut client = Self {
+            config,
+            links: Vec::with_capacity(config.nodes),
+            servers: Roster::new(config.nodes),
+            claims: BTreeMap::new(),
+            last: 0,
+            queues: WaitQueues::default(),
+            timers: Timers::default(),
+            watched: 0,
+            inputs: VecDeque::new(),
+            shut_down: false,
+            effects: Vec::new(),
+            link_effects: Vec::new(),
+        };
+        for node in NodeId::all(config.nodes) {
+            let mut effects = Vec::new();
+            let link = Link::start(config.bounds, &mut effects);
+            client.links.push(link.guarded_by(config.guard).woken_at(config.inbox));
+            for effect in effects {
+                client.report(node, effect, None, Time::ZERO, out);
+            }
+        }
+        client
+    }
+
+    /// A request for a lease of `key`. Its caller [looks](Client::look) at it until it has the lease, and
+    /// then [gives it back](Client::give_back), or [cancels](Client::cancel) it.
+    pub fn acquire(
+        &mut self,
+        key: Key,
+        request: AcquireRequest<C::Seed>,
+        cx: &mut Context<'_, C>,
+    ) -> ClaimId {
+        self.last += 1;
+        let (id, now) = (ClaimId(self.last), cx.now());
+        let queued = !request.wait.is_zero();
+        let entry = Entry {
+            key: key.clone(),
+            give_up: now.plus(request.wait),
+            request,
+            state: State::Queued,
+            queued,
+            listens: None,
+            waits: false,
+            changed: now,
+            timer: Timer::default(),
+            number: None,
+            holds: false,
+        };
+        self.claims.insert(id, entry);
+        let turn = if queued { self.queues.join(now, &key, id) } else { Some(Turn::First) };
+        self.start_next(turn.map(|turn| (id, turn)), cx);
+        self.deliver(cx);
+        id
+    }
+
+    /// The caller looks at its request: if it is due, it acts. Only a request whose caller looks at it
+    /// makes attempts, as a lease that is won for a caller that hangs would keep others out.
+    pub fn look(&mut self, id: ClaimId, cx: &mut Context<'_, C>) -> Option<Standing<'_, C>> {
+        self.claims.get_mut(&id)?.waits = true;
+        if cx.now() >= self.look_again_at(id, cx.clocks) {
+            match self.standing(id) {
+                Some(Standing::Queued(_)) => self.wait_is_over(id, cx),
+                _ => self.drive(id, Input::Wake, cx),
+            }
+            self.deliver(cx);
+        }
+        self.standing(id)
+    }
+
+    /// Where a request stands; nothing once it is over and its caller knows.
+    pub fn standing(&self, id: ClaimId) -> Option<Standing<'_, C>> {
+        let entry = self.claims.get(&id)?;
+        Some(match &entry.state {
+            State::Queued => Standing::Queued(entry.give_up),
+            State::Claim(claim) => Standing::Claim(claim),
+            State::Over(why, ballot) => Standing::Over(*why, ballot),
+        })
+    }
+
+    /// The claim of a request, once its turn has come.
+    pub fn claim(&self, id: ClaimId) -> Option<&C> {
+        match self.standing(id)? {
+            Standing::Claim(claim) => Some(claim),
+            _ => None,
+        }
+    }
+
+    /// The lease of a claim, if it has one.
+    pub fn hold(&self, id: ClaimId) -> Option<&Hold> {
+        match self.claim(id)?.claim() {
+            Claim::Holding(hold) => Some(hold),
+            _ => None,
+        }
+    }
+
+    /// When its caller looks at a request again, if nothing changes before.
+    pub fn look_again_at(&self, id: ClaimId, clocks: C::Clocks) -> Time {
+        let claim = match self.standing(id) {
+            Some(Standing::Queued(give_up)) => return give_up,
+            Some(Standing::Claim(claim)) => claim,
+            _ => return Time::NEVER,
+        };
+        match claim.claim() {
+            // It waits to be collected.
+            Claim::Acquiring(acquire) if acquire.is_won() => Time::NEVER,
+            // Renewals wait for the client's own timers.
+            Claim::Holding(hold) => claim.by_now(clocks, hold.next_end()),
+            _ => claim.next_wake(clocks),
+        }
+    }
+
+    /// Gives a claim an input of its caller: to collect, extend, keep alive or enter again.
+    pub fn handle(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
+        self.drive(id, input, cx);
+        self.deliver(cx);
+    }
+
+    /// Gives a lease back, by [`Input::Release`] or [`Input::Abandon`]. The next request of this
+    /// process has its turn: its commands are written behind the clean-up. Of several handles only the
+    /// last gives the lease back.
+    pub fn give_back(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        let others = matches!(&entry.state, State::Claim(claim) if handles(claim.claim()) > 1);
+        let next = if others || !core::mem::take(&mut entry.queued) {
+            None
+        } else {
+            self.queues.hand_on(&entry.key, id, self.config.fair)
+        };
+        if next.is_some_and(|(_, turn)| turn == Turn::Heir) {
+            self.drive(id, Input::HandOn, cx);
+        }
+        self.drive(id, input, cx);
+        cx.out.push(ClientEffect::Changed(id));
+        self.start_next(next, cx);
+        self.deliver(cx);
+    }
+
+    /// The caller of a request is gone, whatever became of it. What it may have set is deleted; a lease
+    /// that it holds is given back with all its handles, as by [`Input::Abandon`].
+    pub fn cancel(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let handles = self.claim(id).map_or(0, |claim| match claim.claim() {
+            Claim::Acquiring(acquire) => u32::from(acquire.failure().is_none()),
+            Claim::Holding(hold) => hold.handles(),
+            _ => 0,
+        });
+        for _ in 0..handles {
+            self.drive(id, Input::Abandon, cx);
+        }
+        self.forget(id, cx);
+        self.deliver(cx);
+    }
+
+    /// The caller of a request that is over, or of a release, does not look at it any more.
+    fn forget(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let Some(mut entry) = self.claims.remove(&id) else { return };
+        self.timers.replace(id, entry.timer, Timer::default());
+        self.unlisten(entry.listens.take(), &entry.key, id, cx);
+        if entry.queued {
+            let next = self.queues.leave(&entry.key, id);
+            self.start_next(next, cx);
+        }
+    }
+
+    /// A connection was greeted.
+    ///
+    /// # Errors
+    /// The master that is the same server: one server must not vote twice. The driver closes the
+    /// connection, and reports it by [`closed`](Client::closed).
+    pub fn connected(
+        &mut self,
+        node: NodeId,
+        epoch: u64,
+        greeting: Greeting,
+        cx: &mut Context<'_, C>,
+    ) -> Result<(), NodeId> {
+        if self.links[node.index()].awaits(epoch)
+            && let Some(run_id) = &greeting.run_id
+        {
+            self.servers.enter(node, run_id)?;
+        }
+        self.connection(node, LinkInput::Connected { epoch, greeting }, cx);
+        Ok(())
+    }
+
+    /// A connection did not come up, or broke. The random number is for the jitter of the next try.
+    pub fn closed(
+        &mut self,
+        node: NodeId,
+        epoch: u64,
+        why: Arc<str>,
+        random: u64,
+        cx: &mut Context<'_, C>,
+    ) {
+        let link = &self.links[node.index()];
+        if link.awaits(epoch) && link.epoch().is_none() {
+            self.servers.leave(node);
+        }
+        self.connection(node, LinkInput::Closed { epoch, why, random }, cx);
+    }
+
+    /// A master replied to the oldest unanswered command of a connection.
+    pub fn replied(&mut self, node: NodeId, epoch: u64, answer: Answer, cx: &mut Context<'_, C>) {
+        self.connection(node, LinkInput::Answered { epoch, answer }, cx);
+    }
+
+    /// A master woke a waiter.
+    pub fn woken(&mut self, node: NodeId, epoch: u64, ticket: Ticket, cx: &mut Context<'_, C>) {
+        self.connection(node, LinkInput::Woken { epoch, ticket }, cx);
+    }
+
+    /// Asks a master whether it would grant a lease. The reply is reported with this number.
+    pub fn probe(&mut self, node: NodeId, request: u64, cx: &mut Context<'_, C>) {
+        self.connection(node, LinkInput::Probe(ReplyTo::Caller(request)), cx);
+    }
+
+    /// Marks a master as new, unless it has a marker. The reply is reported with this number.
+    pub fn initialize(&mut self, node: NodeId, request: u64, cx: &mut Context<'_, C>) {
+        self.connection(node, LinkInput::Bless(ReplyTo::Caller(request)), cx);
+    }
+
+    /// Collects no more votes from any master; pending clean-ups go on. All callers look at their
+    /// requests.
+    pub fn shut_down(&mut self, cx: &mut Context<'_, C>) {
+        self.shut_down = true;
+        for node in NodeId::all(self.links.len()) {
+            self.connection(node, LinkInput::ShutDown, cx);
+        }
+        cx.out.extend(self.claims.keys().map(|id| ClientEffect::Changed(*id)));
+    }
+
+    /// Whether it was shut down.
+    pub const fn is_shut_down(&self) -> bool {
+        self.shut_down
+    }
+
+    /// The driver of one link is gone: it collects no more votes from its master.
+    pub fn abandon_link(&mut self, node: NodeId, cx: &mut Context<'_, C>) {
+        self.connection(node, LinkInput::ShutDown, cx);
+    }
+
+    fn connection(&mut self, node: NodeId, input: LinkInput<ReplyTo>, cx: &mut Context<'_, C>) {
+        self.enter(node, input, None, cx);
+        self.deliver(cx);
+    }
+
+    /// Wakes one link: see [`Link::next_wake`].
+    pub fn wake_link(&mut self, node: NodeId, cx: &mut Context<'_, C>) {
+        if cx.now() >= self.links[node.index()].next_wake() {
+            self.connection(node, LinkInput::Wake, cx);
+        }
+    }
+
+    /// Wakes the leases that are due, a batch of them at most. Requests that wait are woken by the
+    /// [looks](Client::look) of their callers.
+    pub fn wake_leases(&mut self, cx: &mut Context<'_, C>) {
+        let now = cx.now();
+        let mut handled = 0;
+        while handled < BATCH
+            && let Some(id) = self.timers.next_end(now)
+        {
+            handled += 1;
+            self.end_is_due(id, cx);
+            self.deliver(cx);
+        }
+        let replies = |link: &Link<ReplyTo>| link.state() == LinkState::Up;
+        let unanswered = self.links.iter().filter(|it| replies(it)).map(Link::unanswered);
+        let mut room = room(unanswered.collect(), quorum(self.links.len()));
+        while handled < BATCH
+            && room > 0
+            && let Some(id) = self.timers.next_renewal(now)
+        {
+            (handled, room) = (handled + 1, room - 1);
+            if let Some(entry) = self.claims.get_mut(&id) {
+                entry.timer.renewal = None;
+            }
+            self.drive(id, Input::Renew, cx);
+            self.deliver(cx);
+        }
+        if room == 0 {
+            self.timers.pause(now);
+        }
+    }
+
+    /// When to call [`wake_leases`](Client::wake_leases) next.
+    pub fn leases_wake_at(&self) -> Time {
+        self.timers.next_wake()
+    }
+
+    fn end_is_due(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let (now, leeway) = (cx.now(), self.leeway());
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        entry.timer.end = None;
+        let State::Claim(claim) = &entry.state else { return };
+        match claim.claim() {
+            Claim::Acquiring(acquire) if !acquire.is_won() => {
+                let late = now >= claim.next_wake(cx.clocks).plus(leeway);
+                if late && entry.queued && self.queues.has_others(&entry.key, id) {
+                    self.pass_over(id, cx);
+                } else {
+                    self.set_timer(id, cx);
+                }
+            }
+            Claim::Acquiring(_) => {
+                self.drive(id, Input::Wake, cx);
+                // The lease that was won is given up. Its caller goes on without a turn.
+                self.vacate(id, cx);
+            }
+            _ => self.drive(id, Input::Wake, cx),
+        }
+    }
+
+    /// How much later than it is due a caller may look at its request and count as responsive.
+    fn leeway(&self) -> Duration {
+        self.config.node_timeout.saturating_mul(4).max(LEEWAY)
+    }
+
+    /// Gives a claim one input, routes its effects, and looks at what came of it.
+    fn drive(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        let State::Claim(claim) = &mut entry.state else { return };
+        let mut effects = core::mem::take(&mut self.effects);
+        claim.handle(cx.clocks, input, cx.dice, &mut effects);
+        self.route(id, &mut effects, cx);
+        self.effects = effects;
+        self.follow_up(id, cx);
+    }
+
+    /// Passes the effects of a claim on to the links.
+    fn route(&mut self, id: ClaimId, effects: &mut Vec<Effect>, cx: &mut Context<'_, C>) {
+        let Some(entry) = self.claims.get(&id) else { return };
+        let key = entry.key.clone();
+        for effect in effects.drain(..) {
+            let key = key.clone();
+            let (node, input) = match effect {
+                Effect::Send { node, step, ask } => {
+                    (node, LinkInput::Send { key, ask, tag: ReplyTo::Claim(id, step) })
+                }
+                Effect::Settle { node, step, token, call, leave } => {
+                    let tag = ReplyTo::Claim(id, step);
+                    (node, LinkInput::Settle { key, token, call, leave, tag })
+                }
+                Effect::Leave { node, token, until } => (node, LinkInput::Leave { token, until }),
+                Effect::Stand { node, step, ticket, spot } => {
+                    let tag = ReplyTo::Claim(id, step);
+                    (node, LinkInput::Stand { key, ticket, spot, tag })
+                }
+                Effect::StepOut { node, ticket, call } => {
+                    (node, LinkInput::StepOut { key, ticket, call })
+                }
+                Effect::Listen { ticket } => {
+                    self.listen(id, &key, ticket, cx);
+                    continue;
+                }
+                Effect::Decided => {
+                    self.changed(id, cx);
+                    continue;
+                }
+            };
+            self.enter(node, input, None, cx);
+        }
+    }
+
+    fn changed(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        if let Some(entry) = self.claims.get_mut(&id) {
+            if core::mem::take(&mut entry.waits) {
+                entry.changed = cx.now();
+            }
+            cx.out.push(ClientEffect::Changed(id));
+        }
+    }
+
+    fn listen(&mut self, id: ClaimId, key: &Key, ticket: Ticket, cx: &mut Context<'_, C>) {
+        if let Some(entry) = self.claims.get_mut(&id) {
+            entry.listens = Some(ticket);
+        }
+        self.queues.listen(key, id);
+        for node in NodeId::all(self.links.len()) {
+            self.enter(node, LinkInput::Listen { key: key.clone(), ticket }, Some(id), cx);
+        }
+    }
+
+    fn unlisten(
+        &mut self,
+        ticket: Option<Ticket>,
+        key: &Key,
+        id: ClaimId,
+        cx: &mut Context<'_, C>,
+    ) {
+        if let Some(ticket) = ticket {
+            self.queues.unlisten(key, id);
+            for node in NodeId::all(self.links.len()) {
+                self.enter(node, LinkInput::Unlisten(ticket), None, cx);
+            }
+        }
+    }
+
+    /// Gives a link one input, and keeps what claims are to receive for [`deliver`](Self::deliver).
+    /// Events of a resource are for one listener, or for all.
+    fn enter(
+        &mut self,
+        node: NodeId,
+        input: LinkInput<ReplyTo>,
+        listener: Option<ClaimId>,
+        cx: &mut Context<'_, C>,
+    ) {
+        let mut effects = core::mem::take(&mut self.link_effects);
+        let now = cx.now();
+        self.links[node.index()].handle(now, input, &mut effects);
+        for effect in effects.drain(..) {
+            self.report(node, effect, listener, now, cx.out);
+        }
+        self.link_effects = effects;
+    }
+
+    fn report(
+        &mut self,
+        node: NodeId,
+        effect: LinkEffect<ReplyTo>,
+        listener: Option<ClaimId>,
+        now: Time,
+        out: &mut Vec<ClientEffect>,
+    ) {
+        match effect {
+            LinkEffect::Write(command) => {
+                if let Some(epoch) = self.links[node.index()].epoch() {
+                    out.push(ClientEffect::Write { node, epoch, command });
+                }
+            }
+            LinkEffect::Dial(epoch) => out.push(ClientEffect::Dial { node, epoch }),
+            LinkEffect::Close(epoch) => out.push(ClientEffect::Close { node, epoch }),
+            LinkEffect::Tell(ReplyTo::Claim(id, step), answer) => {
+                self.inputs.push_back((id, Input::Answered { node, step, answer }));
+            }
+            LinkEffect::Tell(ReplyTo::Caller(request), answer) => {
+                out.push(ClientEffect::Replied { request, node, answer });
+            }
+            LinkEffect::Hear(key, Word::Others(others)) => self.queues.others(now, &key, others),
+            LinkEffect::Hear(key, word) => {
+                let listeners =
+                    listener.map_or_else(|| self.queues.listeners(&key), |id| alloc::vec![id]);
+                let heard = listeners.into_iter().map(|id| (id, Input::Heard { node, word }));
+                self.inputs.extend(heard);
+            }
+        }
+    }
+
+    /// Gives the claims what links reported.
+    fn deliver(&mut self, cx: &mut Context<'_, C>) {
+        while let Some((id, input)) = self.inputs.pop_front() {
+            if matches!(input, Input::Heard { word: Word::Free(_), .. })
+                && self.is_unresponsive(id, cx)
+            {
+                self.pass_over(id, cx);
+            } else {
+                self.drive(id, input, cx);
+            }
+        }
+    }
+
+    /// Whether the caller of a waiting request has not looked at it for long.
+    fn is_unresponsive(&self, id: ClaimId, cx: &Context<'_, C>) -> bool {
+        let late = |entry: &Entry<C, C::Seed>| {
+            !entry.waits && cx.now() >= entry.changed.plus(self.leeway())
+        };
+        self.claims.get(&id).is_some_and(late)
+    }
+
+    /// Looks at what came of an input: who is next, what is listened for, and the timers.
+    fn follow_up(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        let State::Claim(claim) = &entry.state else { return };
+        let claim = claim.claim();
+        let waits = matches!(claim, Claim::Acquiring(it) if it.failure().is_none());
+        let (done, ended) = (is_done(claim), matches!(claim, Claim::Ended));
+        let (key, forget) = (entry.key.clone(), if waits { None } else { entry.listens.take() });
+        self.unlisten(forget, &key, id, cx);
+        self.set_timer(id, cx);
+        if ended {
+            self.forget(id, cx);
+        } else if done {
+            self.vacate(id, cx);
+        }
+    }
+
+    /// Sets the timers of a claim: for a held lease, a lease that is not collected, or a waiting request
+    /// whose caller may be unresponsive.
+    fn set_timer(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let leeway = self.leeway();
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        let State::Claim(claim) = &entry.state else { return };
+        let mut wanted = Timer::default();
+        match claim.claim() {
+            Claim::Holding(hold) if hold.lost().is_none() => {
+                let end = claim.by_now(cx.clocks, hold.next_end());
+                // A timer that fires early only looks again: it is not moved at each renewal.
+                let set = entry.timer.end.filter(|_| core::mem::replace(&mut entry.holds, true));
+                wanted.end = Some(set.map_or(end, |set| set.min(end)));
+                wanted.renewal = hold.renewal().map(|renewal| {
+                    let number = *entry.number.get_or_insert_with(|| {
+                        self.watched += 1;
+                        self.watched - 1
+                    });
+                    claim.by_now(cx.clocks, renewal_moment(renewal, number))
+                });
+            }
+            Claim::Acquiring(acquire) if acquire.is_won() => {
+                wanted.end = Some(claim.next_wake(cx.clocks));
+            }
+            Claim::Acquiring(acquire) if acquire.is_waiting() && entry.queued => {
+                wanted.end = Some(claim.next_wake(cx.clocks).max(cx.now()).plus(leeway));
+            }
+            _ => {}
+        }
+        let set = core::mem::replace(&mut entry.timer, wanted);
+        self.timers.replace(id, set, wanted);
+    }
+
+    /// The links, in order.
+    pub fn links(&self) -> &[Link<ReplyTo>] {
+        &self.links
+    }
+
+    /// The link to a master.
+    pub fn link(&self, node: NodeId) -> &Link<ReplyTo> {
+        &self.links[node.index()]
+    }
+
+    /// How many resources requests wait for in this process, or hold after they waited.
+    pub fn resources_waited_for(&self) -> usize {
+        self.queues.len()
+    }
+}
+
+/// Whether a claim neither holds a lease nor tries to get one.
+fn is_done(claim: &Claim) -> bool {
+    match claim {
+        Claim::Acquiring(acquire) => acquire.failure().is_some(),
+        Claim::Holding(hold) => hold.lost().is_some(),
+        _ => true,
+    }
+}
+
+/// How many handles of a lease are out.
+fn handles(claim: &Claim) -> u32 {
+    match claim {
+        Claim::Holding(hold) => hold.handles(),
+        _ => 1,
+    }
+}

@@ -1,0 +1,84 @@
+//! The machine behind a claim, as the client drives it: [`Claim`], or a mutant of it in tests of the
+//! harness.
+
+use alloc::vec::Vec;
+
+use crate::acquire::Patience;
+use crate::claim::{Claim, Input};
+use crate::effect::{Dice, Effect};
+use crate::terms::Terms;
+use crate::time::Time;
+
+/// What a [`Client`](super::Client) drives for each request.
+pub trait ClaimMachine {
+    /// What the clocks of the process show at one instant.
+    type Clocks: Copy;
+
+    /// What a claim is made of besides its terms.
+    type Seed: Clone;
+
+    /// The clock that only goes forward.
+    fn now(clocks: Self::Clocks) -> Time;
+
+    /// Starts to acquire: see [`Claim::acquire`].
+    fn acquire(
+        clocks: Self::Clocks,
+        seed: Self::Seed,
+        terms: Terms,
+        patience: Patience,
+        dice: &mut dyn Dice,
+        out: &mut Vec<Effect>,
+    ) -> Self;
+
+    /// Takes one input: see [`Claim::handle`].
+    fn handle(
+        &mut self,
+        clocks: Self::Clocks,
+        input: Input,
+        dice: &mut dyn Dice,
+        out: &mut Vec<Effect>,
+    );
+
+    /// Where the claim stands.
+    fn claim(&self) -> &Claim;
+
+    /// When to send [`Input::Wake`] next, by [`now`](Self::now).
+    fn next_wake(&self, clocks: Self::Clocks) -> Time;
+
+    /// An instant of the claim's own clock, by [`now`](Self::now). The two differ only for mutants.
+    fn by_now(&self, _clocks: Self::Clocks, time: Time) -> Time {
+        time
+    }
+}
+
+impl ClaimMachine for Claim {
+    type Clocks = Time;
+    type Seed = ();
+
+    fn now(clocks: Time) -> Time {
+        clocks
+    }
+
+    fn acquire(
+        clocks: Time,
+        (): (),
+        terms: Terms,
+        patience: Patience,
+        dice: &mut dyn Dice,
+        out: &mut Vec<Effect>,
+    ) -> Self {
+        Self::acquire(clocks, terms, patience, dice, out)
+    }
+
+    fn handle(&mut self, clocks: Time, input: Input, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+        Self::handle(self, clocks, input, dice, out);
+    }
+
+    fn claim(&self) -> &Claim {
+        self
+    }
+
+    fn next_wake(&self, _: Time) -> Time {
+        Self::next_wake(self)
+    }
+}

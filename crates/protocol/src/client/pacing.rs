@@ -1,0 +1,94 @@
+//! Pacing: at which moment between the earliest and the latest a lease is renewed.
+//!
+//! Renewals of thousands of leases are sent at common moments, so that each moment costs one write per
+//! master. A cycle has many moments, and each group of leases has its own one in it. So leases that were
+//! granted together, or were held up together, are not renewed together for ever: masters would have
+//! nothing to do for seconds, and then everything at once.
+
+use core::time::Duration;
+
+use crate::hold::Renewal;
+use crate::time::Time;
+
+/// The time between two moments; less for leases that are renewed every few seconds.
+const STEP: Duration = Duration::from_millis(25);
+
+/// How many moments a cycle has at least.
+const STEPS: u64 = 32;
+
+/// How many leases in a row have the same moment: a few leases are not worth one of each.
+const GROUP: u64 = 16;
+
+/// The moment for the lease of this number. It lies between `from` and `due`.
+///
+/// A cycle is as long as the two are apart, or up to a step less, so one such moment lies in between. A
+/// lease that is renewed at its moment is renewed next two cycles later, which is as late as it may be. So
+/// pacing costs no more renewals than renewing each lease when it is due.
+pub fn renewal_moment(renewal: Renewal, number: u64) -> Time {
+    let nanos = |length: Duration| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+    let room = nanos(renewal.due.since(renewal.from));
+    let step = nanos(STEP).min(room / STEPS);
+    if step == 0 {
+        return renewal.due;
+    }
+    let steps = room / step;
+    let (cycle, place) = (steps * step, number / GROUP % steps * step);
+    let due = renewal.due.as_nanos();
+    Time::from_nanos(due - (due % cycle + cycle - place) % cycle)
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::collections::BTreeMap;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// The renewal of a lease that was granted or renewed then.
+    fn renewal(at: Time, ttl: Duration) -> Renewal {
+        Renewal::between(at.plus(ttl / 6), at.plus(ttl / 3))
+    }
+
+    #[test]
+    fn a_moment_lies_between_the_earliest_and_the_latest_whatever_they_are() {
+        let instants = [0, 1, 49_999_999, 1_000_000_007, 1 << 40, u64::MAX / 2, u64::MAX - 1];
+        let rooms = [0, 1, 31, 32, 33, 1_000, 16_666_666, 5_000_000_000, 1 << 42];
+        for (from, room) in instants.iter().flat_map(|at| rooms.map(|room| (*at, room))) {
+            let from = Time::from_nanos(from);
+            let due = from.plus(Duration::from_nanos(room));
+            for number in [0, 1, 15, 16, 1_000, u64::MAX] {
+                let moment = renewal_moment(Renewal::between(from, due), number);
+                assert!(from <= moment && moment <= due, "{from:?} {due:?} {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn leases_that_are_granted_together_are_spread_over_common_moments() {
+        let granted = Time::from_millis(123_457);
+        let ttl = 30_000 * MS;
+        let mut moments: BTreeMap<Time, usize> = BTreeMap::new();
+        for number in 0..10_000 {
+            *moments.entry(renewal_moment(renewal(granted, ttl), number)).or_default() += 1;
+        }
+        assert_eq!(moments.len(), 200, "five seconds of 25 ms");
+        assert!(moments.values().all(|leases| (48..=64).contains(leases)), "{moments:?}");
+    }
+
+    #[test]
+    fn pacing_costs_no_more_renewals_than_a_third_of_the_ttl_and_keeps_the_place() {
+        for (ttl, at_least) in
+            [(30_000 * MS, 10_000 * MS), (10_000 * MS, 3_300 * MS), (100 * MS, 32 * MS)]
+        {
+            let mut at = renewal_moment(renewal(Time::from_millis(7_001), ttl), 777);
+            for late in [0, 100, 1_000, 500, 3] {
+                // The reply and the caller may be late.
+                let begun = at.plus(Duration::from_micros(late));
+                let next = renewal_moment(renewal(begun, ttl), 777);
+                assert!(next.since(at) >= at_least && next.since(at) <= ttl / 3, "{ttl:?}");
+                at = next;
+            }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a client is told and what it wants done: its options, its requests, its effects.
+
+use core::time::Duration;
+
+use crate::acquire::Failure;
+use crate::effect::Step;
+use crate::guard::Guard;
+use crate::link::Bounds;
+use crate::quorum::NodeId;
+use crate::terms::Terms;
+use crate::time::Time;
+use crate::vote::{Answer, Ballot};
+use crate::wire::Command;
+
+/// One request for one resource, from its first attempt to the end of its lease.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ClaimId(pub(super) u64);
+
+/// The options of a client.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ClientConfig {
+    /// The number of masters.
+    pub nodes: usize,
+    /// How long a reply may take.
+    pub node_timeout: Duration,
+    /// The bounds of each link.
+    pub bounds: Bounds,
+    /// Whether requests wait in the masters' queues and are woken.
+    pub wake_ups: bool,
+    /// Whether waiters of all processes get the lease in the order of their requests.
+    pub fair: bool,
+    /// How masters that may have forgotten leases are recognized.
+    pub guard: Option<Guard>,
+    /// A random number, not 0: names the channel on which masters wake this process.
+    pub inbox: u64,
+}
+
+/// A request for a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AcquireRequest<S = ()> {
+    /// The TTL, and everything that follows from it.
+    pub terms: Terms,
+    /// How long it may wait. Zero: one attempt, past the local queue.
+    pub wait: Duration,
+    /// Whether a refused request waits up to one node timeout to learn who holds the resource.
+    pub explain: bool,
+    /// Whether it enqueues before it attempts, where the client is fair.
+    pub fair: bool,
+    /// What the claim is made of besides.
+    pub seed: S,
+}
+
+/// To whom a link reports a reply.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ReplyTo {
+    /// To a claim.
+    Claim(ClaimId, Step),
+    /// To the caller that asked about the master itself.
+    Caller(u64),
+}
+
+/// What a driver does for a client, in this order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ClientEffect {
+    /// Write this to the current connection of a master, behind everything written before.
+    Write {
+        /// The master.
+        node: NodeId,
+        /// The number of the connection.
+        epoch: u64,
+        /// The command.
+        command: Command,
+    },
+    /// Open a connection with this number. A newer number replaces an older try.
+    Dial {
+        /// The master.
+        node: NodeId,
+        /// The number.
+        epoch: u64,
+    },
+    /// Reset the connection, or give up the try, with this number.
+    Close {
+        /// The master.
+        node: NodeId,
+        /// The number.
+        epoch: u64,
+    },
+    /// The state of this claim changed: its caller looks at it again, by [`Client::look`](super::Client::look).
+    Changed(ClaimId),
+    /// A master replied to [`Client::probe`](super::Client::probe) or [`Client::initialize`](super::Client::initialize).
+    Replied {
+        /// The number that the caller gave.
+        request: u64,
+        /// The master.
+        node: NodeId,
+        /// The reply.
+        answer: Answer,
+    },
+}
+
+/// Where a request stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Standing<'a, C> {
+    /// It waits for its turn among the requests of this process, until then.
+    Queued(Time),
+    /// Its claim asks the masters, holds the lease or releases it.
+    Claim(&'a C),
+    /// Its turn came after its time. Why there is no lease, and what masters replied to the request
+    /// before it.
+    Over(Failure, &'a Ballot),
+}

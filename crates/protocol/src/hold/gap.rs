@@ -1,0 +1,84 @@
+//! Gaps: whether a rival may have had a quorum while the lease was held.
+//!
+//! A rival needs a quorum of masters that lack our key at one time. What a master held is known for
+//! certain only where it confirms a key that it was known to hold before. So a span is kept for the
+//! time before each round: the masters that held the key then, as far as it is known, and those of
+//! them that have not answered since. A master that is silent keeps its key (A2), until it shows
+//! that it did not. A master that never showed the key has none.
+
+use alloc::vec::Vec;
+
+use crate::quorum::{NodeId, NodeSet};
+use crate::time::Time;
+
+/// The times between the rounds of one hold in which it can still turn out that masters lacked the
+/// key. At most one for each master: see [`Spans::begin_round`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Spans(Vec<Span>);
+
+/// The time from one round of extending to the next.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Span {
+    /// Masters that held the key, unless they showed that they did not.
+    held: NodeSet,
+    /// Those of them that have not answered since it began.
+    open: NodeSet,
+    /// A key of an open master may expire by itself from then on.
+    expires: Time,
+}
+
+impl Spans {
+    /// A round begins: the time before it is a span in which `members` held the key. What the round
+    /// before set lives until `expires`. Returns the members whose key may have expired by itself.
+    pub(super) fn begin_round(&mut self, now: Time, members: NodeSet, expires: Time) -> NodeSet {
+        let (mut stale, mut seen) = (NodeSet::EMPTY, NodeSet::EMPTY);
+        for span in &self.0 {
+            // The first span in which a master is open follows its latest answer.
+            if span.expires <= now {
+                stale = stale.or(span.open.without(seen));
+            }
+            seen = seen.or(span.open);
+        }
+        let held = members.without(stale);
+        self.close(stale);
+        self.0.push(Span { held, open: held, expires });
+        // A master that is open in a span is open in all later ones. Of spans that are open for the
+        // same masters the one with the fewest keys decides.
+        self.0.retain(|span| !span.open.is_empty());
+        self.0.dedup_by(|later, earlier| {
+            let same = later.open == earlier.open;
+            if same && later.held.len() < earlier.held.len() {
+                earlier.held = later.held;
+            }
+            same
+        });
+        stale
+    }
+
+    /// A master that held the key says that it still does: it did all the time.
+    pub(super) fn confirm(&mut self, node: NodeId) {
+        self.close(NodeSet::from_iter([node]));
+    }
+
+    /// A master says that it has no key of ours. It had none since it answered last, unless the key
+    /// may have expired by itself.
+    pub(super) fn deny(&mut self, now: Time, node: NodeId) {
+        let node = NodeSet::from_iter([node]);
+        let first = self.0.iter().find(|span| !span.open.and(node).is_empty());
+        if first.is_some_and(|span| now < span.expires) {
+            for span in self.0.iter_mut().filter(|span| !span.open.and(node).is_empty()) {
+                span.held = span.held.without(node);
+            }
+        }
+        self.close(node);
+    }
+
+    fn close(&mut self, nodes: NodeSet) {
+        self.0.iter_mut().for_each(|span| span.open = span.open.without(nodes));
+    }
+
+    /// Whether in one of them a rival can have had a quorum.
+    pub(super) fn has_gap(&self, nodes: usize, quorum: usize) -> bool {
+        self.0.iter().any(|span| nodes - span.held.len() >= quorum)
+    }
+}

@@ -1,0 +1,225 @@
+//! The inbox of a link: one subscription per connection, by which the master wakes waiters.
+
+use redquorum_protocol::wire::{Command, Expect};
+use redquorum_protocol::{
+    Answer, Bounds, Call, Cause, Key, LinkEffect, LinkInput, Spot, Ticket, Waiter, Word,
+};
+
+use crate::bench::*;
+
+const HELLO: Said = LinkEffect::Write(Command::Hello);
+const SUBSCRIBE: Said = LinkEffect::Write(Command::Subscribe { inbox: INBOX });
+
+fn resource(number: u64) -> Key {
+    Key::from(number.to_be_bytes())
+}
+
+fn ticket(number: u64) -> Ticket {
+    Ticket::new(2 * number)
+}
+
+/// The link tells the waiter with this number, each of which waits for a resource of its own.
+fn hear(number: u64, word: Word) -> Said {
+    LinkEffect::Hear(resource(number), word)
+}
+
+fn forbidden() -> Answer {
+    Answer::Unknown(Cause::Error("NOPERM".into()))
+}
+
+fn waiter(inbox: u64) -> Waiter {
+    Waiter { inbox, ticket: ticket(1) }
+}
+
+impl Bench {
+    fn listen(&mut self, number: u64) {
+        let (key, ticket) = (resource(number), ticket(number));
+        self.tell(LinkInput::Listen { key, ticket });
+    }
+
+    fn woken(&mut self, epoch: u64, number: u64) {
+        self.tell(LinkInput::Woken { epoch, ticket: ticket(number) });
+    }
+
+    /// Waiter 1 is subscribed for.
+    fn listening() -> Self {
+        let mut bench = Self::connected();
+        bench.listen(1);
+        bench.answer(1, Answer::Alive);
+        bench.answer(1, Answer::Alive);
+        bench.look();
+        bench
+    }
+
+    /// What the master knows waiter 1 by: in a request for a position, as it leaves, and in a
+    /// release.
+    fn names(&mut self) -> [Waiter; 3] {
+        let (key, ticket) = (resource(1), ticket(1));
+        self.look();
+        self.tell(LinkInput::Stand { key: key.clone(), ticket, spot: Spot::Last, tag: 0 });
+        self.tell(LinkInput::StepOut { key: key.clone(), ticket, call: true });
+        let (token, call, leave) = (token(9), Call::Next, Some(ticket));
+        self.tell(LinkInput::Settle { key, token, call, leave, tag: 0 });
+        let name = |effect: &Said| match effect {
+            LinkEffect::Write(Command::Stand { waiter, .. } | Command::StepOut { waiter, .. }) => {
+                *waiter
+            }
+            LinkEffect::Write(Command::Delete { leave: Some(waiter), .. }) => *waiter,
+            other => panic!("{other:?}"),
+        };
+        let names: Vec<Waiter> = self.look().iter().map(name).collect();
+        names.try_into().expect("three commands")
+    }
+}
+
+#[test]
+fn a_link_subscribes_once_behind_an_answered_hello_and_tells_its_waiters() {
+    let mut bench = Bench::connected();
+    bench.listen(1);
+    assert_eq!(bench.look(), [hear(1, Word::Deaf), HELLO]);
+    bench.listen(2);
+    assert_eq!(bench.look(), [hear(2, Word::Deaf)], "not yet");
+    bench.answer(1, Answer::Alive);
+    assert_eq!(bench.look(), [SUBSCRIBE]);
+    bench.answer(1, Answer::Alive);
+    assert_eq!(bench.look(), [hear(1, Word::Listening), hear(2, Word::Listening)]);
+    bench.listen(3);
+    assert_eq!(bench.look(), [hear(3, Word::Listening)], "nothing more is written");
+    (1..=3).for_each(|number| bench.tell(LinkInput::Unlisten(ticket(number))));
+    bench.listen(4);
+    assert_eq!(bench.look(), [hear(4, Word::Listening)], "it stays subscribed without waiters");
+}
+
+#[test]
+fn a_master_that_forbids_subscriptions_is_asked_again_only_on_the_next_connection() {
+    for answered in [vec![forbidden()], vec![Answer::Alive, forbidden()]] {
+        let mut bench = Bench::connected();
+        bench.listen(1);
+        answered.into_iter().for_each(|answer| bench.answer(1, answer));
+        assert_eq!(bench.look().last(), Some(&hear(1, Word::Refused)));
+        bench.listen(2);
+        assert_eq!(bench.look(), [hear(2, Word::Refused)]);
+        assert_eq!(bench.link.epoch(), Some(1), "the connection stays open");
+        bench.close(1);
+        bench.connect(2);
+        assert!(bench.look().contains(&HELLO));
+    }
+}
+
+#[test]
+fn only_known_waiters_are_woken_and_only_by_the_current_connection() {
+    let mut bench = Bench::listening();
+    bench.woken(1, 1);
+    assert_eq!(bench.look(), [hear(1, Word::Free(ticket(1)))]);
+    bench.woken(1, 2);
+    bench.woken(9, 1);
+    assert_eq!(bench.look(), [], "an unknown waiter, a connection that is gone");
+    bench.tell(LinkInput::Unlisten(ticket(1)));
+    bench.woken(1, 1);
+    assert_eq!(bench.look(), [], "the message was under way as the waiter left");
+    assert_eq!(bench.link.listens(), 0);
+}
+
+#[test]
+fn a_new_connection_is_subscribed_again_and_until_then_waiters_are_not_woken() {
+    let mut bench = Bench::listening();
+    bench.close(1);
+    assert!(bench.look().contains(&hear(1, Word::Deaf)));
+    bench.woken(1, 1);
+    assert_eq!(bench.look(), []);
+    bench.connect(2);
+    assert!(bench.look().contains(&HELLO));
+    bench.answer(2, Answer::Alive);
+    assert_eq!(bench.look(), [SUBSCRIBE]);
+    bench.answer(2, Answer::Alive);
+    assert_eq!(bench.look(), [hear(1, Word::Listening)]);
+}
+
+#[test]
+fn a_hundred_thousand_waiters_cost_one_subscription() {
+    const MANY: usize = 100_000;
+    let mut bench = Bench::connected();
+    (0..100_000).for_each(|number| bench.listen(number));
+    assert_eq!((bench.link.listens(), bench.link.unanswered()), (MANY, 1));
+    bench.answer(1, Answer::Alive);
+    bench.look();
+    bench.answer(1, Answer::Alive);
+    assert_eq!((bench.look().len(), bench.link.unanswered()), (MANY, 0));
+}
+
+#[test]
+fn waiters_beyond_the_bound_are_not_woken() {
+    let mut bench = Bench::with(Bounds { listens: 1, ..Bounds::for_node_timeout(50 * MS) });
+    bench.connect(1);
+    bench.listen(2);
+    bench.answer(1, Answer::Alive);
+    bench.answer(1, Answer::Alive);
+    bench.look();
+    bench.listen(1);
+    assert_eq!((bench.look(), bench.link.listens()), (vec![hear(1, Word::Deaf)], 1));
+    bench.woken(1, 1);
+    assert_eq!(bench.look(), []);
+}
+
+#[test]
+fn the_master_knows_waiters_by_the_inbox_unless_it_cannot_wake_them() {
+    let mut bench = Bench::listening();
+    assert_eq!(bench.names(), [waiter(INBOX); 3]);
+    bench.tell(LinkInput::Unlisten(ticket(1)));
+    assert_eq!(bench.names(), [waiter(INBOX); 3], "a lease that is given back keeps its waiter");
+    let mut early = Bench::connected();
+    early.listen(1);
+    assert_eq!(early.names(), [waiter(INBOX); 3], "before the subscription is confirmed");
+    early.answer(1, forbidden());
+    assert_eq!(early.names()[0], waiter(0));
+    assert_eq!(Bench::connected().names(), [waiter(0); 3], "it does not subscribe");
+}
+
+#[test]
+fn a_stalled_or_shut_down_link_subscribes_for_nothing() {
+    let mut bench = Bench::connected();
+    bench.set(1, 0);
+    bench.pass(100 * MS);
+    bench.look();
+    bench.listen(1);
+    assert_eq!(bench.look(), [hear(1, Word::Deaf)]);
+    bench.answer(1, Answer::Created);
+    assert!(bench.look().contains(&HELLO), "as soon as the master answers");
+    let mut bench = Bench::connected();
+    bench.tell(LinkInput::ShutDown);
+    bench.listen(1);
+    assert_eq!(bench.look(), [hear(1, Word::Deaf)]);
+}
+
+#[test]
+fn a_clean_up_reports_how_many_wait_if_waiters_were_to_be_counted_or_woken() {
+    for (call, told) in [(Call::Nobody, false), (Call::Counted, true), (Call::Next, true)] {
+        let mut bench = Bench::connected();
+        bench.set(1, 0);
+        bench.answer(1, Answer::Created);
+        let (token, leave) = (token(1), Some(ticket(1)));
+        bench.tell(LinkInput::Settle { key: key(), token, call, leave, tag: 5 });
+        bench.look();
+        assert_eq!(bench.link.oldest().map(|(expect, _)| expect), Some(Expect::Delete));
+        bench.answer(1, Answer::Freed { listeners: 2 });
+        let mut said = vec![LinkEffect::Tell(5, Answer::Deleted)];
+        if told {
+            said.insert(0, LinkEffect::Hear(key(), Word::Others(2)));
+        }
+        assert_eq!(bench.look(), said, "{call:?}");
+        assert_eq!(bench.link.claimed() + bench.link.owed(), 0);
+    }
+}
+
+#[test]
+fn a_release_that_is_sent_again_on_a_new_connection_leaves_the_position_to_lapse() {
+    let mut bench = Bench::connected();
+    bench.set(1, 0);
+    bench.answer(1, Answer::Created);
+    let (token, leave) = (token(1), Some(ticket(1)));
+    bench.tell(LinkInput::Settle { key: key(), token, call: Call::Next, leave, tag: 5 });
+    bench.close(1);
+    bench.look();
+    bench.connect(2);
+    assert!(bench.look().contains(&write_call(1)));
+}

@@ -1,0 +1,36 @@
+//! Random usage of the library: a search for what it does to programs that no test thought of.
+//!
+//! A [`plan`] is drawn from a seed, [`run`] plays it on masters in memory or on real ones and checks
+//! what must hold in every run, and a plan that fails is made smaller before it is printed.
+//! More runs, and one run again:
+//!
+//! ```text
+//! REDQUORUM_USAGE_RUNS=5000 cargo test -p redquorum --test usage memory
+//! REDQUORUM_USAGE_SEED=17 REDQUORUM_USAGE_RUNS=1 cargo test -p redquorum --test usage memory
+//! ```
+//!
+//! A seed draws the same plan each time. The library draws its tokens and pauses by itself, so that a
+//! rare violation may take several runs of one plan to show again.
+
+#[cfg(unix)]
+mod backend;
+#[cfg(unix)]
+mod faults;
+#[cfg(unix)]
+mod plan;
+#[cfg(unix)]
+mod proxy;
+#[cfg(unix)]
+mod run;
+#[cfg(unix)]
+mod search;
+
+#[cfg(unix)]
+fn main() -> std::process::ExitCode {
+    redquorum_rig::trials::run([search::cases(), faults::cases()].into_iter().flatten())
+}
+
+#[cfg(not(unix))]
+fn main() {
+    eprintln!("real masters run on Unix systems only: use Linux, macOS or WSL");
+}

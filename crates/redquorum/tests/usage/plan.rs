@@ -1,0 +1,202 @@
+//! A plan: what the processes of one run do, drawn from a seed.
+
+/// A small generator (`SplitMix64`): the same seed draws the same plan on every machine.
+pub(crate) struct Rng(u64);
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`, which is not zero.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn between(&mut self, least: u64, most: u64) -> u64 {
+        least + self.below(most - least + 1)
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.index(values.len())]
+    }
+
+    fn index(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).unwrap()
+    }
+}
+
+/// What a search draws. Times are in milliseconds here and in plans.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mix {
+    /// Lengths of names in bytes.
+    pub(crate) names: &'static [usize],
+    /// Sets of commands that the users of some processes lack.
+    pub(crate) forbidden: &'static [&'static [&'static str]],
+    /// Most processes beside the one with the canary.
+    pub(crate) processes: u64,
+    /// Most tasks that wait for one name together.
+    pub(crate) crowd: u64,
+    /// Whether futures are left unpolled, and then polled again or dropped.
+    pub(crate) neglect: bool,
+    /// Largest message that is published to a channel of the lock.
+    pub(crate) message: u64,
+    pub(crate) fair: bool,
+    pub(crate) databases: u64,
+    pub(crate) ttl: u64,
+    /// The longest wait of an acquire.
+    pub(crate) wait: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) masters: usize,
+    /// Each write to a master is delayed by up to this.
+    pub(crate) latency: u64,
+    pub(crate) ttl: u64,
+    pub(crate) processes: Vec<Process>,
+    /// The length of each name.
+    pub(crate) names: Vec<usize>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// A `Redlock` and the user that it logs in as.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Process {
+    pub(crate) fair: bool,
+    /// Commands that its user may not run.
+    pub(crate) forbidden: &'static [&'static str],
+    pub(crate) database: u32,
+}
+
+impl Process {
+    /// Whether it can extend and delete its keys. If not, they expire.
+    pub(crate) fn keeps(&self) -> bool {
+        !self.forbidden.iter().any(|command| matches!(*command, "EVALSHA" | "GET"))
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) at: u64,
+    pub(crate) process: usize,
+    pub(crate) name: usize,
+    pub(crate) action: Action,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    /// So many tasks acquire the name, each for itself, and hold it one after the other.
+    Acquire { tasks: u64, wait: u64, hold: u64, end: End },
+    /// Polls the future of an acquire for a while, and drops it or the lease that it got.
+    Cancel { wait: u64, after: u64 },
+    /// Polls the future for `polled`, leaves it alone for `idle`, and polls it to its end, or drops it.
+    Neglect { wait: u64, polled: u64, idle: u64, drops: bool },
+    /// A client that is not part of the run holds the name, and dies: it expires in database 0.
+    Die,
+    /// Publishes a message of so many bytes to each channel that a lock subscribes to.
+    Publish { bytes: u64 },
+}
+
+/// How a lease ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Release,
+    Drop,
+    /// It is kept alive while it is held, and then released.
+    KeptAlive,
+    /// It is held until it expires.
+    Expire,
+}
+
+impl Plan {
+    pub(crate) fn draw(seed: u64, mix: Mix) -> Self {
+        let mut rng = Rng::new(seed);
+        let process = |rng: &mut Rng, number: u64| Process {
+            fair: mix.fair && rng.one_in(2),
+            // The first process may do everything.
+            forbidden: if number > 0 && rng.one_in(3) { rng.pick(mix.forbidden) } else { &[] },
+            database: u32::try_from(rng.below(mix.databases)).unwrap(),
+        };
+        let processes: Vec<_> =
+            (0..rng.between(1, mix.processes)).map(|number| process(&mut rng, number)).collect();
+        let names: Vec<_> = (0..rng.between(1, 3)).map(|_| rng.pick(mix.names)).collect();
+        let steps = (0..rng.between(1, 12)).map(|_| Step {
+            at: rng.below(mix.wait / 2),
+            // The first processes and names are used most, so that tasks meet.
+            process: rng.index(processes.len()).min(rng.index(processes.len())),
+            name: rng.index(names.len()).min(rng.index(names.len())),
+            action: Action::draw(&mut rng, mix),
+        });
+        let steps = steps.collect();
+        let (masters, latency) = (rng.pick(&[3, 3, 5]), rng.below(4));
+        Self { masters, latency, ttl: mix.ttl, processes, names, steps }
+    }
+
+    /// The bytes of a name. No two names are equal.
+    pub(crate) fn name(&self, number: usize) -> Vec<u8> {
+        let first = b'a' + u8::try_from(number).expect("few names");
+        let mut name = vec![b'.'; self.names[number]];
+        name[0] = first;
+        name
+    }
+
+    /// Smaller plans: without a half of the steps, without one of them, with smaller crowds.
+    pub(crate) fn smaller(&self) -> Vec<Self> {
+        let with = |steps: Vec<Step>| Self { steps, ..self.clone() };
+        let count = self.steps.len();
+        let halves = [&self.steps[..count / 2], &self.steps[count / 2..]].map(<[Step]>::to_vec);
+        let without = (0..count).map(|left_out| {
+            let mut steps = self.steps.clone();
+            steps.remove(left_out);
+            steps
+        });
+        let fewer = (0..count).filter_map(|index| {
+            let mut steps = self.steps.clone();
+            let Action::Acquire { tasks, .. } = &mut steps[index].action else { return None };
+            *tasks = Some(*tasks / 2).filter(|tasks| *tasks > 0)?;
+            Some(steps)
+        });
+        let smaller = halves.into_iter().chain(without).filter(|steps| steps.len() < count);
+        smaller.chain(fewer).map(with).collect()
+    }
+}
+
+impl Action {
+    fn draw(rng: &mut Rng, mix: Mix) -> Self {
+        let wait = match rng.below(4) {
+            0 => 0,
+            1 => rng.between(1, 200),
+            _ => rng.between(200, mix.wait),
+        };
+        match rng.below(8) {
+            0 => Self::Cancel { wait, after: rng.below(wait + 10) },
+            1..=3 if mix.neglect => {
+                let (wait, polled) = (wait.max(mix.wait / 2), rng.below(100));
+                let idle = rng.between(mix.wait / 4, mix.wait);
+                Self::Neglect { wait, polled, idle, drops: rng.one_in(2) }
+            }
+            4 => Self::Die,
+            5 if mix.message > 0 => Self::Publish { bytes: rng.below(mix.message) },
+            _ => {
+                let end = rng.pick(&[End::Release, End::Drop, End::KeptAlive, End::Expire]);
+                let tasks = if rng.one_in(3) { rng.between(1, mix.crowd) } else { 1 };
+                // A lease that is not kept alive is given back before it expires.
+                let hold = if end == End::KeptAlive { 2 * mix.ttl } else { mix.ttl / 3 };
+                let hold = if tasks > 1 { 10 } else { hold };
+                Self::Acquire { tasks, wait, hold: rng.below(hold), end }
+            }
+        }
+    }
+}

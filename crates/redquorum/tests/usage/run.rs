@@ -1,0 +1,417 @@
+//! Runs a plan, and checks what must hold in every run.
+
+use std::collections::HashMap;
+use std::future::IntoFuture;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use redquorum::{AcquireError, Lease, Redlock};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::backend::{Backend, short};
+use crate::plan::{Action, End, Plan, Process, Step};
+
+/// A property that did not hold.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Property {
+    /// Acquires of names that nothing else uses succeed at once.
+    Undisturbed,
+    /// A lease with a watchdog is not lost while the masters are healthy.
+    KeptAlive,
+    /// A waiter gets a free resource within a bound.
+    Progress,
+    /// An acquire returns when its wait is over.
+    InTime,
+    /// No `NoQuorum` and no `TooLate` where masters are healthy and futures are polled.
+    Truthful,
+    /// The number of commands is bounded.
+    Frugal,
+    /// Nothing stays behind in the process or on the masters.
+    CleanedUp,
+}
+
+pub(crate) type Violation = (Property, String);
+
+/// Between two acquires of a canary.
+const CANARY: Duration = Duration::from_millis(500);
+
+/// Most commands of one acquire with its release, for each master.
+const PER_ACQUIRE: u64 = 8;
+/// Most commands of one process in a second, for each master, on top of that.
+const PER_SECOND: u64 = 4;
+/// For processes that are not notified, and try again and again.
+const UNNOTIFIED_PER_SECOND: u64 = 24;
+
+/// What all tasks of a run share.
+struct Shared<B> {
+    backend: B,
+    plan: Plan,
+    started: Instant,
+    over: AtomicBool,
+    resources: Mutex<HashMap<(usize, u32), Resource>>,
+    violations: Mutex<Vec<Violation>>,
+    acquires: Mutex<u64>,
+}
+
+/// A name in one database.
+#[derive(Default)]
+struct Resource {
+    /// Tasks that poll an acquire.
+    waiting: u32,
+    /// Holders; those that cannot delete their key are counted until it expires.
+    held: u32,
+    /// Futures that are left unpolled. Each may have got one lease and not use it.
+    neglected: u32,
+    /// Since when it is waited for and not held.
+    free: Option<Instant>,
+}
+
+impl Resource {
+    fn changed(&mut self) {
+        let free = self.waiting > 0 && self.held == 0;
+        self.free = free.then(|| self.free.unwrap_or_else(Instant::now));
+    }
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Runs the plan; returns the violations, each property once.
+pub(crate) async fn run(plan: &Plan, backend: impl Backend) -> Vec<Violation> {
+    let mut locks = Vec::new();
+    for process in plan.processes.iter().chain([&Process::default()]) {
+        let builder = backend.process(process, plan.latency, locks.len() as u64);
+        let lock = builder.ttl(ms(plan.ttl)).build().await.expect("a lock");
+        locks.push((lock, *process));
+    }
+    let shared = Arc::new(Shared {
+        backend,
+        plan: plan.clone(),
+        started: Instant::now(),
+        over: AtomicBool::new(false),
+        resources: Mutex::default(),
+        violations: Mutex::default(),
+        acquires: Mutex::default(),
+    });
+    let mut beside = JoinSet::new();
+    for (number, (lock, process)) in locks.iter().enumerate() {
+        beside.spawn(Box::pin(canary(shared.clone(), number, lock.clone(), *process)));
+        if process.keeps() {
+            beside.spawn(Box::pin(keep_alive(shared.clone(), number, lock.clone())));
+        }
+    }
+    beside.spawn(Box::pin(progress(shared.clone())));
+    let mut steps = JoinSet::new();
+    for step in &plan.steps {
+        let (lock, process) = locks[step.process].clone();
+        steps.spawn(Box::pin(shared.clone().play(*step, lock, process)));
+    }
+    steps.join_all().await;
+    shared.over.store(true, Ordering::Relaxed);
+    beside.join_all().await;
+    shared.count(&locks);
+    shared.rest(&locks).await;
+    let mut violations = shared.violations.lock().unwrap().clone();
+    let mut seen = Vec::new();
+    violations.retain(|(property, _)| {
+        let new = !seen.contains(property);
+        seen.push(*property);
+        new
+    });
+    violations
+}
+
+/// Acquires names that nothing else uses, again and again.
+async fn canary<B: Backend>(
+    shared: Arc<Shared<B>>,
+    process: usize,
+    lock: Redlock,
+    permissions: Process,
+) {
+    // Beside real masters the machine may stall; with permissions missing, the key stays for its TTL.
+    let wait = shared.backend.slack() - ms(500);
+    for number in 0.. {
+        let (start, name) = (Instant::now(), format!("canary-{process}-{number}"));
+        shared.acquiring(1);
+        let bound = shared.backend.node_timeout() + wait;
+        match lock.acquire(&name).wait(wait).await {
+            Ok(lease) if permissions.keeps() => {
+                lease.release().await;
+            }
+            Ok(_) => {}
+            Err(error) => shared.violated(Property::Undisturbed, || format!("{name}: {error}")),
+        }
+        if start.elapsed() > bound {
+            shared.violated(Property::Undisturbed, || format!("{name}: {:?}", start.elapsed()));
+        }
+        if shared.is_over() {
+            return;
+        }
+        sleep(CANARY).await;
+    }
+}
+
+/// Holds a lease with a watchdog for as long as the run lasts.
+async fn keep_alive<B: Backend>(shared: Arc<Shared<B>>, process: usize, lock: Redlock) {
+    let name = format!("watched-{process}");
+    shared.acquiring(1);
+    let lease = match lock.acquire(&name).wait(shared.backend.slack()).await {
+        Ok(lease) => lease,
+        Err(error) => return shared.violated(Property::Undisturbed, || format!("{name}: {error}")),
+    };
+    lease.keep_alive(Duration::from_secs(3_600));
+    while !shared.is_over() {
+        if let Some(lost) = lease.is_lost() {
+            return shared.violated(Property::KeptAlive, || format!("{name}: {lost}"));
+        }
+        sleep(CANARY).await;
+    }
+    lease.release().await;
+}
+
+/// Watches that no resource stays free while it is waited for.
+async fn progress<B: Backend>(shared: Arc<Shared<B>>) {
+    while !shared.is_over() {
+        sleep(ms(100)).await;
+        let mut stuck = None;
+        for ((name, _), resource) in shared.resources.lock().unwrap().iter_mut() {
+            // One lease of each neglected future, which is not used; then a place in a fair queue
+            // lapses within three seconds, and a waiter looks within one.
+            let unused = ms(shared.plan.ttl) * resource.neglected;
+            let bound = unused + ms(4_000) + shared.backend.slack();
+            if resource.free.is_some_and(|since| since.elapsed() > bound) {
+                resource.free = Some(Instant::now());
+                stuck = Some((*name, resource.waiting, bound));
+            }
+        }
+        if let Some((name, waiting, bound)) = stuck {
+            let text =
+                || format!("name {name} is free, and {waiting} tasks wait for over {bound:?}");
+            shared.violated(Property::Progress, text);
+        }
+    }
+}
+
+impl<B: Backend> Shared<B> {
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    fn acquiring(&self, times: u64) {
+        *self.acquires.lock().unwrap() += times;
+    }
+
+    fn violated(&self, property: Property, text: impl FnOnce() -> String) {
+        let at = self.started.elapsed();
+        self.violations.lock().unwrap().push((property, format!("at {at:?}: {}", text())));
+    }
+
+    fn change(&self, step: Step, process: Process, change: impl FnOnce(&mut Resource)) {
+        let mut resources = self.resources.lock().unwrap();
+        let resource = resources.entry((step.name, process.database)).or_default();
+        change(resource);
+        resource.changed();
+    }
+
+    async fn play(self: Arc<Self>, step: Step, lock: Redlock, process: Process) {
+        sleep_until(self.started + ms(step.at)).await;
+        let name = self.plan.name(step.name);
+        match step.action {
+            Action::Publish { bytes } => {
+                self.backend.publish(usize::try_from(bytes).unwrap());
+            }
+            Action::Die => {
+                self.change(step, process, |resource| resource.held += 1);
+                self.backend.occupy(&name, ms(self.plan.ttl));
+                sleep(ms(self.plan.ttl)).await;
+                self.change(step, process, |resource| resource.held -= 1);
+            }
+            Action::Acquire { tasks, wait, hold, end } => {
+                let mut crowd = JoinSet::new();
+                for _ in 0..tasks {
+                    let (this, lock) = (self.clone(), lock.clone());
+                    crowd.spawn(Box::pin(async move {
+                        let future = lock.acquire(this.plan.name(step.name)).wait(ms(wait));
+                        let start = Instant::now();
+                        let result = this.polled(step, process, future).await;
+                        if let Some(lease) = this.result(step, process, start, wait, result) {
+                            this.hold(step, process, lease, hold, end).await;
+                        }
+                    }));
+                }
+                crowd.join_all().await;
+            }
+            Action::Cancel { wait, after } => {
+                let future = lock.acquire(name).wait(ms(wait));
+                let start = Instant::now();
+                let result = timeout(ms(after), self.polled(step, process, future)).await;
+                if let Some(lease) =
+                    result.ok().and_then(|result| self.result(step, process, start, wait, result))
+                {
+                    self.hold(step, process, lease, 0, End::Drop).await;
+                }
+            }
+            Action::Neglect { wait, polled, idle, drops } => {
+                let mut future = pin!(lock.acquire(name).wait(ms(wait)).into_future());
+                let start = Instant::now();
+                let first = self.polled(step, process, future.as_mut());
+                let result = match timeout(ms(polled), first).await {
+                    Ok(result) => result,
+                    Err(_) => {
+                        self.change(step, process, |resource| resource.neglected += 1);
+                        sleep(ms(idle)).await;
+                        self.change(step, process, |resource| {
+                            (resource.neglected, resource.free) = (resource.neglected - 1, None);
+                        });
+                        if drops {
+                            return;
+                        }
+                        self.polled(step, process, future).await
+                    }
+                };
+                // It is as late as it is polled late.
+                let excused = matches!(result, Err(AcquireError::TooLate { .. }));
+                let wait = wait + polled + idle;
+                if !excused && let Some(lease) = self.result(step, process, start, wait, result) {
+                    self.hold(step, process, lease, 1, End::Release).await;
+                }
+            }
+        }
+    }
+
+    /// Awaits an acquire as a task that waits for it.
+    async fn polled<F: IntoFuture>(&self, step: Step, process: Process, future: F) -> F::Output {
+        struct Waiting<'a, B: Backend>(&'a Shared<B>, Step, Process);
+        impl<B: Backend> Drop for Waiting<'_, B> {
+            fn drop(&mut self) {
+                self.0.change(self.1, self.2, |resource| resource.waiting -= 1);
+            }
+        }
+        self.acquiring(1);
+        self.change(step, process, |resource| resource.waiting += 1);
+        let _waiting = Waiting(self, step, process);
+        let result = future.into_future().await;
+        // Any grant is progress.
+        self.change(step, process, |resource| resource.free = None);
+        result
+    }
+
+    fn result(
+        &self,
+        step: Step,
+        process: Process,
+        start: Instant,
+        wait: u64,
+        result: Result<Lease, AcquireError>,
+    ) -> Option<Lease> {
+        let bound = ms(wait) + 2 * self.backend.node_timeout() + self.backend.slack();
+        if start.elapsed() > bound {
+            self.violated(Property::InTime, || format!("{step:?} took {:?}", start.elapsed()));
+        }
+        match result {
+            Ok(lease) => {
+                self.change(step, process, |resource| resource.held += 1);
+                Some(lease)
+            }
+            Err(AcquireError::Taken { .. }) => None,
+            Err(error) => {
+                let name = short(&self.plan.name(step.name));
+                self.violated(Property::Truthful, || format!("{name}: {error}"));
+                None
+            }
+        }
+    }
+
+    async fn hold(
+        self: &Arc<Self>,
+        step: Step,
+        process: Process,
+        lease: Lease,
+        hold: u64,
+        end: End,
+    ) {
+        if end == End::KeptAlive {
+            lease.keep_alive(Duration::from_secs(3_600));
+        }
+        let hold = if end == End::Expire { 2 * self.plan.ttl } else { hold };
+        let lost = lease.run(sleep(ms(hold))).await.err();
+        if let Some(lost) = lost.filter(|_| end != End::Expire && process.keeps()) {
+            self.violated(Property::KeptAlive, || format!("{step:?}: {lost}"));
+        }
+        let until = Instant::now() + lease.validity();
+        if end == End::Drop {
+            drop(lease);
+        } else {
+            lease.release().await;
+        }
+        let this = self.clone();
+        tokio::spawn(async move {
+            if !process.keeps() {
+                sleep_until(until).await;
+            }
+            this.change(step, process, |resource| resource.held -= 1);
+        });
+    }
+
+    /// The commands of all processes are within their bound.
+    fn count(&self, locks: &[(Redlock, Process)]) {
+        let (commands, acquires) = (self.backend.commands(), *self.acquires.lock().unwrap());
+        let seconds = self.started.elapsed().as_secs() + 2;
+        let rate = |process: &Process| {
+            if process.forbidden.is_empty() { PER_SECOND } else { UNNOTIFIED_PER_SECOND }
+        };
+        let rates: u64 = locks.iter().map(|(_, process)| rate(process)).sum();
+        let most = (PER_ACQUIRE * acquires + rates * seconds) * self.plan.masters as u64;
+        if commands > most {
+            let text = || format!("{commands} commands for {acquires} acquires in {seconds} s");
+            self.violated(Property::Frugal, text);
+        }
+    }
+
+    /// All is idle: nothing is left, and no command is sent any more.
+    async fn rest(&self, locks: &[(Redlock, Process)]) {
+        // Clean-ups that meet errors are tried again every 16 s at last, and given up once their keys have expired.
+        let refused = locks.iter().any(|(_, process)| !process.forbidden.is_empty());
+        let retries = if refused { ms(20_000) } else { Duration::ZERO };
+        let end = Instant::now() + ms(2 * self.plan.ttl) + ms(4_000) + retries;
+        let end = end + self.backend.slack();
+        loop {
+            let left: Vec<_> = locks.iter().filter_map(|(lock, _)| left(lock)).collect();
+            let keys = self.backend.keys();
+            if left.is_empty() && keys.is_empty() {
+                break;
+            }
+            if Instant::now() > end {
+                self.violated(Property::CleanedUp, || format!("{left:?}, keys {keys:?}"));
+                break;
+            }
+            sleep(ms(200)).await;
+        }
+        let before = self.backend.commands();
+        sleep(ms(2_000)).await;
+        let commands = self.backend.commands() - before;
+        if commands > 0 {
+            self.violated(Property::Frugal, || format!("{commands} commands in 2 s of idleness"));
+        }
+    }
+}
+
+/// What a lock has left to do.
+fn left(lock: &Redlock) -> Option<String> {
+    let stats = lock.stats();
+    let sum = |count: fn(&redquorum::MasterStats) -> usize| -> usize {
+        stats.masters.iter().map(count).sum()
+    };
+    let listens = sum(|master| master.listens);
+    let (owed, unanswered) = (sum(|master| master.owed), sum(|master| master.unanswered));
+    let left = (stats.waiting, owed, unanswered, listens);
+    let text = || {
+        let (waiting, owed, unanswered, listens) = left;
+        format!("waiting {waiting}, owed {owed}, unanswered {unanswered}, listens {listens}")
+    };
+    (left != (0, 0, 0, 0)).then(text)
+}

@@ -1,0 +1,619 @@
+//! A client process as a machine: the shipped [`Client`], and the client protocol around it. It reads
+//! no clock and opens no socket.
+//!
+//! It is what the Tokio shell and the built-in client are together, without Tokio: the simulation runs
+//! it in virtual time, and `sabotage/shell.rs` runs mutants of it on real masters. It decides nothing
+//! about the lock: it passes requests to the client, and answers them from what became of its claims.
+//!
+//! `lease.rs` has the requests that wait for one claim, `again.rs` those of an owner that holds the
+//! resource already, `several.rs` those for several resources, and `conduct.rs` the seam for mutants.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+#[cfg(all(unix, feature = "real"))]
+use redquorum_protocol::wire::Expect;
+use redquorum_protocol::wire::{Command, Greeting};
+use redquorum_protocol::{
+    AcquireRequest, Answer as Vote, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig,
+    ClientEffect, Context, Dice, Drift, Fingerprint, Guard, Input, Key, Link, NodeId, Standing,
+    Terms, Ticket, Time, Token,
+};
+
+use self::again::Wanted;
+pub(crate) use self::conduct::{Conduct, Honest};
+use self::lease::{Lease, Whose};
+use self::several::{Group, Parting};
+use crate::name::Name;
+use crate::talk::{Answer, FENCING_MEMORY, Notice, Op, Options, Request, Why};
+
+pub(crate) mod again;
+mod conduct;
+mod lease;
+mod several;
+
+/// What the clocks of a process show at one instant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Clocks {
+    /// The one that only goes forward.
+    pub monotonic: Time,
+    /// The same, but it stops while the machine is suspended.
+    pub awake: Time,
+    /// The one that can be set.
+    pub wall: Time,
+}
+
+/// What happens to a process.
+#[derive(Clone, Debug)]
+pub(crate) enum Happening {
+    /// The harness sent a request.
+    Asked(Request),
+    /// A connection was greeted.
+    Connected { node: usize, epoch: u64, greeting: Greeting },
+    /// A connection did not come up, or broke.
+    Closed { node: usize, epoch: u64, why: Arc<str>, random: u64 },
+    /// A master answered the oldest unanswered command of a connection.
+    Answered { node: usize, epoch: u64, answer: Vote },
+    /// A master woke a waiter.
+    Woken { node: usize, epoch: u64, ticket: Ticket },
+    /// The time that it asked for has come.
+    Wake,
+}
+
+/// What a process wants.
+#[derive(Clone, Debug)]
+pub(crate) enum Wish {
+    /// Answer a request of the harness.
+    Answer(Answer),
+    /// Tell the harness of an event.
+    Notice(Notice),
+    /// Write this to a connection.
+    Write { node: usize, epoch: u64, command: Command },
+    /// Open a connection.
+    Dial { node: usize, epoch: u64 },
+    /// Reset a connection, or give up a try.
+    Close { node: usize, epoch: u64 },
+    /// Reset a connection that came up and must not vote, and report that it is closed.
+    Refuse { node: usize, epoch: u64, why: Arc<str> },
+}
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(crate) struct Process<K: Conduct> {
+    conduct: K,
+    options: Options,
+    client: Client<K::Claim>,
+    /// In the order of their requests.
+    leases: Vec<Lease>,
+    /// Which claim each client holds which resource by.
+    held: Vec<(Whose, ClaimId)>,
+    /// Requests for several resources, under way.
+    groups: Vec<Group>,
+    /// Requests that give several back.
+    partings: Vec<Parting>,
+    /// One random token for each client, if its conduct wants one.
+    roots: Vec<(Name, Token)>,
+    /// The latest claim of each client that was granted a resource.
+    former: Vec<(Whose, K::Claim)>,
+    effects: Vec<ClientEffect>,
+}
+
+/// What surrounds one input: the clocks, randomness, and where the wishes go.
+pub(crate) struct Around<'a> {
+    pub(crate) clocks: Clocks,
+    pub(crate) dice: &'a mut dyn Dice,
+    pub(crate) out: &'a mut Vec<Wish>,
+}
+
+/// The random numbers of a process, and the hint of its wall clock.
+struct Hinting<'a> {
+    wall: Time,
+    dice: &'a mut dyn Dice,
+}
+
+impl Dice for Hinting<'_> {
+    fn token(&mut self) -> Token {
+        self.dice.token()
+    }
+
+    fn hint(&mut self) -> u64 {
+        self.wall.as_nanos() / 1000
+    }
+
+    fn pause(&mut self, attempt: u32) -> Duration {
+        self.dice.pause(attempt)
+    }
+
+    fn random(&mut self) -> u64 {
+        self.dice.random()
+    }
+}
+
+impl Around<'_> {
+    fn stamp(&self) -> i64 {
+        i64::try_from(self.clocks.monotonic.as_nanos()).unwrap_or(i64::MAX)
+    }
+
+    fn answer(
+        &mut self,
+        (id, from): (u64, i64),
+        result: Result<(), Why>,
+        more: impl FnOnce(&mut Answer),
+    ) {
+        let mut answer = Answer {
+            id,
+            ok: result.is_ok(),
+            from_ns: Some(from),
+            at_ns: Some(self.stamp()),
+            why: result.err(),
+            ..Answer::default()
+        };
+        more(&mut answer);
+        self.out.push(Wish::Answer(answer));
+    }
+
+    fn done(&mut self, id: u64) {
+        self.answer((id, self.stamp()), Ok(()), |_| ());
+    }
+
+    fn refuse(&mut self, id: u64, why: Why) {
+        self.answer((id, self.stamp()), Err(why), |_| ());
+    }
+}
+
+impl<K: Conduct> Process<K> {
+    /// Starts, and dials all masters.
+    pub(crate) fn start(
+        options: Options,
+        nodes: usize,
+        conduct: K,
+        around: &mut Around<'_>,
+    ) -> Self {
+        let options = conduct.options(options);
+        // Drawn only where it is needed: without a guard nothing else changes by another chance.
+        let guard = guard(&options, || {
+            let token = around.dice.token();
+            let (salt, _) = token.as_bytes().split_first_chunk().expect("a token has 20 bytes");
+            u64::from_le_bytes(*salt)
+        });
+        let node_timeout = Duration::from_millis(options.node_timeout_ms);
+        let config = ClientConfig {
+            nodes,
+            node_timeout,
+            bounds: Bounds::for_node_timeout(node_timeout),
+            wake_ups: options.wake_ups,
+            fair: options.fair,
+            guard,
+            inbox: if options.wake_ups { around.dice.random().max(1) } else { 0 },
+        };
+        let mut effects = Vec::new();
+        let client = Client::start(config, &mut effects);
+        let mut process = Self {
+            conduct,
+            options,
+            client,
+            leases: Vec::new(),
+            held: Vec::new(),
+            groups: Vec::new(),
+            partings: Vec::new(),
+            roots: Vec::new(),
+            former: Vec::new(),
+            effects,
+        };
+        process.carry_out(around);
+        process
+    }
+
+    /// Whether its options fit each other.
+    ///
+    /// # Errors
+    /// The first that does not.
+    #[cfg(all(unix, feature = "real"))]
+    pub(crate) fn fits(&self) -> Result<(), redquorum_protocol::BadOption> {
+        self.terms(self.options.ttl_ms).map(drop)
+    }
+
+    /// Whether it distrusts masters that may have forgotten.
+    #[cfg(all(unix, feature = "real"))]
+    pub(crate) const fn is_guarded(&self) -> bool {
+        self.options.guard_ms.is_some()
+    }
+
+    /// Whether every master was tried.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.client.links().iter().any(Link::is_first_dial)
+    }
+
+    /// How the next answer of a master is to be read.
+    #[cfg(all(unix, feature = "real"))]
+    pub(crate) fn expects(&self, node: usize) -> Option<Expect> {
+        self.client.links()[node].oldest().map(|(expect, _)| expect)
+    }
+
+    /// Whether a connection with this number is still wanted.
+    #[cfg(all(unix, feature = "real"))]
+    pub(crate) fn awaits(&self, node: usize, epoch: u64) -> bool {
+        self.client.links()[node].awaits(epoch)
+    }
+
+    /// When to report [`Happening::Wake`], by the monotonic clock.
+    pub(crate) fn next_wake(&self, clocks: Clocks) -> Time {
+        let links = self.client.links().iter().map(Link::next_wake);
+        let looks = self.leases.iter().map(|lease| self.looks_at(lease.id, clocks));
+        let next = links.chain(looks).min().unwrap_or(Time::NEVER);
+        next.min(self.client.leases_wake_at()).min(self.groups_wake(clocks))
+    }
+
+    /// When it looks at a claim by itself.
+    fn looks_at(&self, id: ClaimId, clocks: Clocks) -> Time {
+        match self.client.hold(id).and(self.client.claim(id)) {
+            Some(claim) if K::CLOCKS_JUMP => claim.next_wake(clocks.into()),
+            // The client has timers for leases.
+            Some(_) => Time::NEVER,
+            None => self.client.look_again_at(id, clocks.into()),
+        }
+    }
+
+    /// Takes in what happens, and adds what it wants.
+    pub(crate) fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
+        match happening {
+            Happening::Asked(request) => self.request(request, around),
+            Happening::Connected { node, epoch, greeting } => {
+                let master = NodeId::new(node);
+                let greeting = self.conduct.greeting(master, greeting);
+                let awaited = self.client.link(master).awaits(epoch);
+                let greeted = |client: &mut Client<K::Claim>, cx: &mut Context<'_, K::Claim>| {
+                    client.connected(master, epoch, greeting, cx)
+                };
+                if awaited && let Err(twin) = self.client(around, greeted) {
+                    let why = format!(
+                        "it is the same server as {twin}, and one server must not vote twice"
+                    );
+                    around.out.push(Wish::Refuse { node, epoch, why: why.into() });
+                }
+            }
+            Happening::Closed { node, epoch, why, random } => {
+                self.client(around, |client, cx| {
+                    client.closed(NodeId::new(node), epoch, why, random, cx);
+                });
+            }
+            Happening::Answered { node, epoch, answer } => {
+                self.client(around, |client, cx| {
+                    client.replied(NodeId::new(node), epoch, answer, cx);
+                });
+            }
+            Happening::Woken { node, epoch, ticket } => {
+                self.client(around, |client, cx| {
+                    client.woken(NodeId::new(node), epoch, ticket, cx);
+                });
+            }
+            Happening::Wake => self.wake(around),
+        }
+        self.carry_out(around);
+    }
+
+    fn wake(&mut self, around: &mut Around<'_>) {
+        for node in NodeId::all(self.client.links().len()) {
+            self.client(around, |client, cx| client.wake_link(node, cx));
+        }
+        self.client(around, |client, cx| client.wake_leases(cx));
+        let now = around.clocks.monotonic;
+        let due = |lease: &&Lease| self.looks_at(lease.id, around.clocks) <= now;
+        let due: Vec<ClaimId> = self.leases.iter().filter(due).map(|lease| lease.id).collect();
+        for id in due {
+            if self.client.hold(id).is_some() {
+                self.advance(id, Input::Wake, around);
+            }
+            self.attend(id, around);
+        }
+        self.wake_groups(around);
+    }
+
+    /// Passes something to the client.
+    fn client<R>(
+        &mut self,
+        around: &mut Around<'_>,
+        act: impl FnOnce(&mut Client<K::Claim>, &mut Context<'_, K::Claim>) -> R,
+    ) -> R {
+        let mut dice = Hinting { wall: around.clocks.wall, dice: around.dice };
+        let clocks = around.clocks.into();
+        let mut cx = Context { clocks, dice: &mut dice, out: &mut self.effects };
+        act(&mut self.client, &mut cx)
+    }
+
+    /// Carries out what the client wants, and answers the requests whose claims have changed.
+    fn carry_out(&mut self, around: &mut Around<'_>) {
+        while !self.effects.is_empty() {
+            for effect in std::mem::take(&mut self.effects) {
+                match effect {
+                    ClientEffect::Write { node, epoch, command } => {
+                        around.out.push(Wish::Write { node: node.index(), epoch, command });
+                    }
+                    ClientEffect::Dial { node, epoch } => {
+                        around.out.push(Wish::Dial { node: node.index(), epoch });
+                    }
+                    ClientEffect::Close { node, epoch } => {
+                        around.out.push(Wish::Close { node: node.index(), epoch });
+                    }
+                    ClientEffect::Changed(id) => self.attend(id, around),
+                    other => unreachable!("an effect that this process does not know: {other:?}"),
+                }
+            }
+        }
+    }
+
+    /// Gives a claim one input.
+    fn advance(&mut self, id: ClaimId, input: Input, around: &mut Around<'_>) {
+        self.client(around, |client, cx| client.handle(id, input, cx));
+    }
+
+    /// Gives a lease back.
+    fn give_back(&mut self, id: ClaimId, input: Input, around: &mut Around<'_>) {
+        self.client(around, |client, cx| client.give_back(id, input, cx));
+    }
+
+    fn request(&mut self, Request { id, client, op }: Request, around: &mut Around<'_>) {
+        match op {
+            Op::Acquire { resource, ttl_ms, wait_ms, again } => {
+                let (whose, wanted) = ((client, resource), Wanted { ttl_ms, wait_ms });
+                if !(again && self.reenter(id, &whose, wanted, around)) {
+                    self.acquire(id, whose, wanted, around);
+                }
+            }
+            Op::AcquireAll { resources, ttl_ms, wait_ms } => {
+                self.acquire_all(id, (client, resources), ttl_ms, wait_ms, around);
+            }
+            Op::ReleaseAll { resources } => self.release_all(id, &client, resources, around),
+            Op::Extend { resource, ttl_ms } => self.extend(id, (client, resource), ttl_ms, around),
+            Op::KeepAlive { resource, max_ms } => {
+                let Some(claim) = self.find(id, &(client, resource), around) else { return };
+                let most = Duration::from_millis(max_ms);
+                self.advance(claim, Input::KeepAlive(most), around);
+                let deadline = self.client.hold(claim).map(redquorum_protocol::Hold::deadline);
+                if let Some(lease) = self.lease(claim) {
+                    lease.watch(deadline);
+                }
+                around.done(id);
+                self.attend(claim, around);
+            }
+            Op::Release { resource } => {
+                let whose = (client, resource);
+                let Some(claim) = self.find(id, &whose, around) else { return };
+                if self.count_down(id, claim, around) {
+                    return;
+                }
+                self.held.retain(|(held, _)| *held != whose);
+                if let Some(lease) = self.lease(claim) {
+                    lease.release(id, around);
+                }
+                self.give_back(claim, Input::Release, around);
+                self.attend(claim, around);
+            }
+            Op::Cancel { request } => {
+                around.done(id);
+                self.cancel_group(request, around);
+                let found = self.leases.iter().find(|lease| lease.is_acquiring(request));
+                if let Some(claim) = found.map(|lease| lease.id) {
+                    self.end(claim, around);
+                    around.refuse(request, Why::Cancelled);
+                } else {
+                    self.cancel_prolonging(request, around);
+                }
+            }
+            Op::Step { check: None, .. } => around.done(id),
+            Op::Step { check: Some(resource), .. } => {
+                let Some(claim) = self.find(id, &(client, resource), around) else { return };
+                if self.is_held(claim, around) {
+                    around.done(id);
+                } else {
+                    around.refuse(id, Why::Lost);
+                }
+            }
+        }
+    }
+
+    /// The claim that holds, or held, this; without one the request is refused.
+    fn find(&self, id: u64, whose: &Whose, around: &mut Around<'_>) -> Option<ClaimId> {
+        let claim = self.held.iter().find(|(held, _)| held == whose).map(|(_, claim)| *claim);
+        if claim.is_none() {
+            around.refuse(id, Why::Lost);
+        }
+        claim
+    }
+
+    fn acquire(&mut self, id: u64, whose: Whose, wanted: Wanted, around: &mut Around<'_>) {
+        let Wanted { ttl_ms, wait_ms } = wanted;
+        let ttl_ms = if ttl_ms == 0 { self.options.ttl_ms } else { ttl_ms };
+        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, Why::Error) };
+        let seed = self.seed(&whose, around);
+        let wait = Duration::from_millis(wait_ms);
+        let request = AcquireRequest { terms, wait, explain: true, fair: true, seed };
+        let asked = (id, around.stamp());
+        self.claim(whose, request, Some(asked), around);
+    }
+
+    /// Starts a claim. Of several resources, all are answered together.
+    fn claim(
+        &mut self,
+        whose: Whose,
+        request: AcquireRequest<<K::Claim as ClaimMachine>::Seed>,
+        asked: Option<(u64, i64)>,
+        around: &mut Around<'_>,
+    ) -> ClaimId {
+        let key: Key = Arc::from(whose.1.as_bytes());
+        let id = self.client(around, |client, cx| client.acquire(key, request, cx));
+        self.leases.push(Lease::new(id, whose, asked));
+        id
+    }
+
+    fn seed(&mut self, whose: &Whose, around: &mut Around<'_>) -> <K::Claim as ClaimMachine>::Seed {
+        let Self { conduct, roots, former, .. } = self;
+        let mut root = || {
+            if let Some((_, root)) = roots.iter().find(|(client, _)| *client == whose.0) {
+                return *root;
+            }
+            let root = around.dice.token();
+            roots.push((whose.0.clone(), root));
+            root
+        };
+        let former = former.iter().find(|(of, _)| of == whose).map(|(_, claim)| claim);
+        conduct.seed(&mut root, former)
+    }
+
+    fn extend(&mut self, id: u64, whose: Whose, ttl_ms: u64, around: &mut Around<'_>) {
+        let Some(claim) = self.find(id, &whose, around) else { return };
+        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, Why::Error) };
+        let from = around.stamp();
+        if self.lease(claim).is_some_and(|lease| lease.is_extending()) {
+            return around.refuse(id, Why::Error);
+        }
+        self.advance(claim, Input::Extend(terms), around);
+        let rounds = self.rounds(claim);
+        if let Some(lease) = self.lease(claim) {
+            lease.extend((id, from), rounds);
+        }
+        self.attend(claim, around);
+    }
+
+    /// Answers the request that waits for a claim, if it has become what it waits for.
+    fn attend(&mut self, id: ClaimId, around: &mut Around<'_>) {
+        // Its caller looks at every change.
+        self.client(around, |client, cx| _ = client.look(id, cx));
+        if self.attend_group(id, around) {
+            return;
+        }
+        let Some(place) = self.leases.iter().position(|lease| lease.id == id) else { return };
+        let Self { client, leases, conduct, .. } = self;
+        let lease = &mut leases[place];
+        let claim = match client.standing(id) {
+            Some(Standing::Queued(_)) => return,
+            Some(Standing::Over(why, ballot)) => {
+                lease.fail(why, ballot, around);
+                return self.end(id, around);
+            }
+            Some(Standing::Claim(claim)) => claim,
+            None => return self.end(id, around),
+        };
+        match claim.claim() {
+            Claim::Acquiring(acquire) if acquire.is_won() => {
+                self.advance(id, Input::Collect, around);
+                self.attend(id, around);
+            }
+            Claim::Acquiring(acquire) => {
+                if let Some(why) = acquire.failure() {
+                    lease.fail(why, acquire.ballot(), around);
+                    self.end(id, around);
+                }
+            }
+            Claim::Holding(_) => {
+                let granted = lease.hold(*conduct, claim, around);
+                let refused = lease.not_prolonged.take();
+                if granted {
+                    self.granted(id, around);
+                }
+                if let Some(refused) = refused {
+                    self.not_prolonged(id, refused, around);
+                }
+            }
+            Claim::Releasing(release) => {
+                if let Some(outcome) = release.outcome() {
+                    lease.released(outcome, around);
+                    self.end(id, around);
+                    self.parted(id, outcome, around);
+                }
+            }
+            Claim::Ended => self.end(id, around),
+        }
+    }
+
+    /// A claim was collected: its client holds what it asked for.
+    fn granted(&mut self, id: ClaimId, around: &mut Around<'_>) {
+        let Some(whose) = self.lease(id).map(|lease| lease.whose.clone()) else { return };
+        if K::REMEMBERS
+            && let Some(claim) = self.client.claim(id).cloned()
+        {
+            self.former.retain(|(of, _)| *of != whose);
+            self.former.push((whose.clone(), claim));
+        }
+        self.replace(whose, id, around);
+    }
+
+    /// A lease that was lost and never released gives way to its client's next one.
+    fn replace(&mut self, whose: Whose, id: ClaimId, around: &mut Around<'_>) {
+        let old = self.held.iter_mut().find(|(held, _)| *held == whose);
+        match old {
+            Some((_, of)) => {
+                let old = std::mem::replace(of, id);
+                // Once for each of its handles.
+                for _ in 0..self.handles(old) {
+                    self.give_back(old, Input::Abandon, around);
+                }
+                self.end(old, around);
+            }
+            None => self.held.push((whose, id)),
+        }
+    }
+
+    fn lease(&mut self, id: ClaimId) -> Option<&mut Lease> {
+        self.leases.iter_mut().find(|lease| lease.id == id)
+    }
+
+    fn is_held(&mut self, id: ClaimId, around: &Around<'_>) -> bool {
+        let (conduct, clocks) = (self.conduct, around.clocks);
+        let Some(claim) = self.client.claim(id) else { return false };
+        let Claim::Holding(hold) = claim.claim() else { return false };
+        let seems_held = conduct.seems_held(claim, hold, clocks);
+        self.lease(id).is_some_and(|it| seems_held && (!it.is_over() || !conduct.reports_loss()))
+    }
+
+    /// How many handles of a lease are out, as far as the machine counts.
+    fn handles(&self, id: ClaimId) -> u32 {
+        self.client.hold(id).map_or(1, redquorum_protocol::Hold::handles)
+    }
+
+    /// How many rounds of extending there were.
+    fn rounds(&self, id: ClaimId) -> u32 {
+        self.client.hold(id).map_or(0, |hold| hold.extension().0)
+    }
+
+    /// Nothing waits for a claim any more.
+    fn end(&mut self, id: ClaimId, around: &mut Around<'_>) {
+        self.leases.retain(|lease| lease.id != id);
+        self.client(around, |client, cx| client.cancel(id, cx));
+    }
+
+    /// The terms of a request.
+    fn terms(&self, ttl_ms: u64) -> Result<Terms, redquorum_protocol::BadOption> {
+        let options = &self.options;
+        let fixed = Duration::from_millis(options.drift_ms);
+        let drift = self.conduct.drift(Drift { ppm: options.drift_ppm, fixed });
+        let ttl = Duration::from_millis(ttl_ms);
+        let node_timeout = Duration::from_millis(options.node_timeout_ms);
+        let terms = Terms::new(self.client.links().len(), ttl, drift, node_timeout)?;
+        let terms = terms.with_grace(Duration::from_millis(options.grace_ms))?;
+        let terms = match guard(options, || 0) {
+            Some(guard) => terms
+                .with_max_ttl(guard.max_ttl())?
+                .with_clock_bound(guard.clock_bound().unwrap_or_default())?,
+            None => terms,
+        };
+        if options.fencing { terms.with_fencing(FENCING_MEMORY) } else { Ok(terms) }
+    }
+}
+
+/// How masters that may have forgotten are distrusted.
+fn guard(options: &Options, salt: impl FnOnce() -> u64) -> Option<Guard> {
+    let max_ttl = Duration::from_millis(options.guard_ms?);
+    let fixed = Duration::from_millis(options.drift_ms);
+    // One that is too long is refused with the terms of the first request.
+    let drift = Drift { ppm: options.drift_ppm, fixed };
+    let guard = Guard::new(max_ttl, drift, salt()).ok()?;
+    let guard = match options.clock_guard_ms.map(Duration::from_millis) {
+        Some(bound) => guard.with_clock_bound(bound).ok()?,
+        None => guard,
+    };
+    Some(match &options.fleet {
+        Some(name) => guard.over(Fingerprint::of_name(name)),
+        None => guard,
+    })
+}

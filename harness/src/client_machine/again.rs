@@ -1,0 +1,118 @@
+//! A client that acquires what it holds, and the handles that it has then.
+
+use redquorum_protocol::{ClaimId, Input};
+
+use super::lease::{Asked, Whose};
+use super::{Around, Conduct, Process};
+use crate::talk::Why;
+
+/// What an acquire asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    /// 0: what the options say, and the deadline of a lease that is held stands.
+    pub(super) ttl_ms: u64,
+    pub(super) wait_ms: u64,
+}
+
+impl<K: Conduct> Process<K> {
+    /// The owner of a lease asks for another handle. Whether that is seen to; if not, it has none, and
+    /// acquires as any other client.
+    pub(super) fn reenter(
+        &mut self,
+        request: u64,
+        whose: &Whose,
+        wanted: Wanted,
+        around: &mut Around<'_>,
+    ) -> bool {
+        let held = self.held.iter().find(|(held, _)| held == whose);
+        let Some(id) = held.map(|(_, id)| *id) else { return false };
+        let asked = (request, around.stamp());
+        let before = self.handles(id);
+        if self.client.hold(id).is_none() {
+            return false;
+        }
+        self.advance(id, Input::Reenter, around);
+        let conduct = self.conduct;
+        if !self.client.claim(id).is_some_and(|claim| conduct.lets_in(claim, before)) {
+            // It may be by this that the lease is found to be over.
+            self.attend(id, around);
+            return false;
+        }
+        if wanted.ttl_ms == 0 {
+            self.reentered(id, asked, around);
+            return true;
+        }
+        let terms = self.terms(wanted.ttl_ms).ok();
+        let busy = self.lease(id).is_some_and(|lease| lease.is_extending());
+        let Some(terms) = terms.filter(|_| !busy) else {
+            self.advance(id, Input::Release, around);
+            around.refuse(request, Why::Error);
+            return true;
+        };
+        let before = self.rounds(id);
+        self.advance(id, Input::Prolong(terms), around);
+        let rounds = self.rounds(id);
+        if before == rounds {
+            self.reentered(id, asked, around);
+        } else if let Some(lease) = self.lease(id) {
+            lease.prolong(asked, rounds, wanted);
+        }
+        self.attend(id, around);
+        true
+    }
+
+    fn reentered(&mut self, id: ClaimId, asked: Asked, around: &mut Around<'_>) {
+        let conduct = self.conduct;
+        if let Some(claim) = self.client.claim(id) {
+            super::lease::reentered(conduct, claim, asked, around);
+        }
+    }
+
+    /// A handle could not have the TTL that it was asked for, and is given back. If the lease is over,
+    /// its owner acquires as any other client.
+    pub(super) fn not_prolonged(
+        &mut self,
+        id: ClaimId,
+        (asked, wanted, why): (Asked, Wanted, Why),
+        around: &mut Around<'_>,
+    ) {
+        let whose = self.lease(id).map(|lease| lease.whose.clone());
+        self.advance(id, Input::Release, around);
+        match whose {
+            Some(whose) if why == Why::Lost => self.acquire(asked.0, whose, wanted, around),
+            _ => around.answer(asked, Err(why), |_| ()),
+        }
+    }
+
+    /// A request for another handle is given up.
+    pub(super) fn cancel_prolonging(&mut self, request: u64, around: &mut Around<'_>) {
+        let client = &self.client;
+        let found = self.leases.iter_mut().find_map(|lease| {
+            let deadline = client.hold(lease.id).map(redquorum_protocol::Hold::deadline);
+            lease.cancel_prolonging(request, deadline).then_some(lease.id)
+        });
+        if let Some(id) = found {
+            self.advance(id, Input::Release, around);
+            around.refuse(request, Why::Cancelled);
+        }
+    }
+
+    /// Whether there are other handles than the one that is released.
+    pub(super) fn count_down(
+        &mut self,
+        request: u64,
+        id: ClaimId,
+        around: &mut Around<'_>,
+    ) -> bool {
+        if self.handles(id) < 2 {
+            return false;
+        }
+        let from = around.stamp();
+        self.advance(id, Input::Release, around);
+        let left = self.handles(id);
+        let result = if self.is_held(id, around) { Ok(()) } else { Err(Why::Lost) };
+        around.answer((request, from), result, |answer| answer.handles = Some(left.into()));
+        self.attend(id, around);
+        true
+    }
+}

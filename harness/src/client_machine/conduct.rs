@@ -1,0 +1,103 @@
+//! Conduct: how a client process behaves. The honest one is here; `sabotage` has the mutants.
+//!
+//! This is the one seam between a process and its mutants. An honest process drives the shipped
+//! [`Claim`] and takes every default.
+
+use std::fmt::Debug;
+
+use redquorum_protocol::wire::Greeting;
+use redquorum_protocol::{Claim, ClaimMachine, Drift, Hold, NodeId, Time, Token};
+
+use super::Clocks;
+use crate::talk::Options;
+
+/// See the [module](self).
+pub(crate) trait Conduct: Copy + Debug {
+    /// What the client drives for each request.
+    type Claim: ClaimMachine<Clocks: From<Clocks>, Seed: Clone + Debug> + Clone + Debug;
+
+    /// Whether claims measure by clocks that may jump, so that no timer holds.
+    const CLOCKS_JUMP: bool = false;
+
+    /// Whether a claim is made of what became of an earlier one.
+    const REMEMBERS: bool = false;
+
+    /// What a claim is made of. `root` draws the random token that all claims of the client share;
+    /// `former` is the latest claim of the client that was granted the same resource.
+    fn seed(
+        self,
+        root: &mut dyn FnMut() -> Token,
+        former: Option<&Self::Claim>,
+    ) -> <Self::Claim as ClaimMachine>::Seed;
+
+    /// The options as the process takes them.
+    fn options(self, options: Options) -> Options {
+        options
+    }
+
+    /// The drift allowance.
+    fn drift(self, drift: Drift) -> Drift {
+        drift
+    }
+
+    /// What a master reported of itself.
+    fn greeting(self, _node: NodeId, greeting: Greeting) -> Greeting {
+        greeting
+    }
+
+    /// The clock by which requests for several resources are measured.
+    fn clock(self, clocks: Clocks) -> Time {
+        clocks.monotonic
+    }
+
+    /// The same clock as all resources are collected.
+    fn clock_to_collect(self, clocks: Clocks) -> Time {
+        self.clock(clocks)
+    }
+
+    /// Whether a member of several is kept although it is to be undone.
+    fn keeps(self, _claim: &Self::Claim) -> bool {
+        false
+    }
+
+    /// Whether an owner has another handle of its lease, of which so many were out.
+    fn lets_in(self, claim: &Self::Claim, before: u32) -> bool {
+        matches!(claim.claim(), Claim::Holding(hold) if hold.handles() > before)
+    }
+
+    /// The deadline of a lease, by the monotonic clock.
+    fn deadline(self, _claim: &Self::Claim, hold: &Hold, _clocks: Clocks) -> Time {
+        hold.deadline()
+    }
+
+    /// Whether the holder finds its lease held.
+    fn seems_held(self, _claim: &Self::Claim, hold: &Hold, clocks: Clocks) -> bool {
+        hold.lost().is_none() && clocks.monotonic < hold.deadline()
+    }
+
+    /// Whether a loss is reported.
+    fn reports_loss(self) -> bool {
+        true
+    }
+
+    /// The value of a token on the masters.
+    fn on_the_wire(self, token: Token) -> Token {
+        token
+    }
+}
+
+/// The conduct of the shipped lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Honest;
+
+impl Conduct for Honest {
+    type Claim = Claim;
+
+    fn seed(self, _: &mut dyn FnMut() -> Token, _: Option<&Claim>) {}
+}
+
+impl From<Clocks> for Time {
+    fn from(clocks: Clocks) -> Self {
+        clocks.monotonic
+    }
+}

@@ -1,0 +1,255 @@
+//! The requests of a client process that wait for one claim. Called by `client_machine.rs`.
+
+use redquorum_protocol::{
+    Answer as Vote, Ballot, Cause, Claim, ClaimId, ClaimMachine, Extension, Failure, Hold, NodeId,
+    Outcome, Time,
+};
+
+use super::again::Wanted;
+use super::{Around, Clocks, Conduct, Wish};
+use crate::history::text_of;
+use crate::name::Name;
+use crate::talk::{Each, Notice, Why};
+
+/// A client and a resource.
+pub(super) type Whose = (Name, Name);
+
+/// A request under way: its number, and the stamp of the call.
+pub(super) type Asked = (u64, i64);
+
+/// See the [module](self).
+#[derive(Clone, Debug)]
+pub(super) struct Lease {
+    pub(super) id: ClaimId,
+    pub(super) whose: Whose,
+    acquiring: Option<Asked>,
+    /// With the number of the round.
+    extending: Option<(Asked, u32)>,
+    /// That is for another handle.
+    prolonging: Option<Wanted>,
+    /// Such a handle that was not given out, and is yet to be given back.
+    pub(super) not_prolonged: Option<(Asked, Wanted, Why)>,
+    releasing: Option<Asked>,
+    /// It is not held any more, and that was reported.
+    over: bool,
+    /// Where it may move by itself: the deadline that was reported last.
+    seen: Option<Time>,
+}
+
+impl Lease {
+    pub(super) const fn new(id: ClaimId, whose: Whose, acquiring: Option<Asked>) -> Self {
+        let (extending, releasing) = (None, None);
+        let (prolonging, not_prolonged) = (None, None);
+        let (over, seen) = (false, None);
+        Self { id, whose, acquiring, extending, prolonging, not_prolonged, releasing, over, seen }
+    }
+
+    pub(super) fn is_acquiring(&self, request: u64) -> bool {
+        self.acquiring.is_some_and(|(id, _)| id == request)
+    }
+
+    pub(super) const fn is_extending(&self) -> bool {
+        self.extending.is_some()
+    }
+
+    /// Whether it is not held any more, and that was reported.
+    pub(super) const fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Another handle is given out once the round under way has succeeded.
+    pub(super) const fn prolong(&mut self, asked: Asked, round: u32, wanted: Wanted) {
+        self.extend(asked, round);
+        self.prolonging = Some(wanted);
+    }
+
+    /// Whether this request was for another handle, and is given up. Its round goes on, and may move the
+    /// deadline, which no answer tells then.
+    pub(super) fn cancel_prolonging(&mut self, request: u64, deadline: Option<Time>) -> bool {
+        let is = |((id, _), _): &mut (Asked, u32)| *id == request;
+        self.prolonging.is_some() && self.extending.take_if(is).is_some() && {
+            self.prolonging = None;
+            self.watch(deadline);
+            true
+        }
+    }
+
+    /// From now on the deadline moves by itself, and each move is reported.
+    pub(super) fn watch(&mut self, deadline: Option<Time>) {
+        self.seen = deadline.or(self.seen);
+    }
+
+    pub(super) const fn extend(&mut self, asked: Asked, round: u32) {
+        self.extending = Some((asked, round));
+    }
+
+    pub(super) fn release(&mut self, id: u64, around: &mut Around<'_>) {
+        self.releasing = Some((id, around.stamp()));
+        self.part(around);
+    }
+
+    pub(super) fn fail(&mut self, failure: Failure, ballot: &Ballot, around: &mut Around<'_>) {
+        let Some(asked) = self.acquiring.take() else { return };
+        around.answer(asked, Err(why(failure)), |answer| answer.text = distrust(ballot));
+    }
+
+    /// Tells what is new about a held lease, and whether it was granted just now.
+    pub(super) fn hold<K: Conduct>(
+        &mut self,
+        conduct: K,
+        claim: &K::Claim,
+        around: &mut Around<'_>,
+    ) -> bool {
+        let Claim::Holding(hold) = claim.claim() else { return false };
+        let deadline = deadline(conduct, claim, hold, around.clocks);
+        let (lost, moved) = (hold.lost().is_some(), hold.deadline());
+        let ended = self
+            .extending
+            .and_then(|(asked, round)| hold.ended(round).map(|(result, _)| (asked, result)));
+        let granted = self.acquiring.take();
+        if let Some(asked) = granted {
+            let fence = hold.fencing_token();
+            around.answer(asked, Ok(()), |answer| {
+                answer.token = value(conduct, hold);
+                answer.deadline_ns = Some(deadline);
+                answer.fence = fence;
+            });
+        }
+        if let Some((asked, result)) = ended {
+            self.extending = None;
+            self.extended((conduct, claim), asked, (result, deadline), around);
+        }
+        if lost {
+            self.lose(conduct, around);
+        }
+        if self.seen.is_some_and(|seen| moved != seen) {
+            self.seen = Some(moved);
+            let (client, resource) = self.whose.clone();
+            let at_ns = Some(around.stamp());
+            around.out.push(Wish::Notice(Notice::Extended {
+                client,
+                resource,
+                at_ns,
+                deadline_ns: deadline,
+            }));
+        }
+        granted.is_some()
+    }
+
+    fn extended<K: Conduct>(
+        &mut self,
+        (conduct, claim): (K, &K::Claim),
+        asked: Asked,
+        (extension, deadline): (Extension, i64),
+        around: &mut Around<'_>,
+    ) {
+        let result = match extension {
+            Extension::Extended => Ok(()),
+            Extension::QuorumGone | Extension::Lost(_) if conduct.reports_loss() => Err(Why::Lost),
+            _ => Err(Why::NoQuorum),
+        };
+        if let Some(wanted) = self.prolonging.take() {
+            match (result, extension) {
+                (Ok(()), _) => reentered(conduct, claim, asked, around),
+                // A gap is for those to hear of who hold it; this one does not, yet.
+                (Err(_), Extension::QuorumGone) => {
+                    self.not_prolonged = Some((asked, wanted, Why::NoQuorum));
+                }
+                (Err(why), _) => self.not_prolonged = Some((asked, wanted, why)),
+            }
+            return;
+        }
+        around.answer(asked, result, |answer| {
+            answer.deadline_ns = result.is_ok().then_some(deadline);
+        });
+        if result == Err(Why::Lost) {
+            self.lose(conduct, around);
+        }
+    }
+
+    fn lose<K: Conduct>(&mut self, conduct: K, around: &mut Around<'_>) {
+        if !std::mem::replace(&mut self.over, true) && conduct.reports_loss() {
+            let (client, resource) = self.whose.clone();
+            let at_ns = around.stamp();
+            around.out.push(Wish::Notice(Notice::Lost { client, resource, at_ns }));
+        }
+    }
+
+    /// It is given back together with others.
+    pub(super) fn part(&mut self, around: &mut Around<'_>) {
+        if let Some(((extension, _), _)) = self.extending.take() {
+            around.refuse(extension, Why::Cancelled);
+        }
+    }
+
+    pub(super) fn released(&mut self, outcome: Outcome, around: &mut Around<'_>) {
+        let Some(asked) = self.releasing.take() else { return };
+        around.answer(asked, ended(outcome), |_| ());
+    }
+}
+
+/// The owner of a lease has another handle of it.
+pub(super) fn reentered<K: Conduct>(
+    conduct: K,
+    claim: &K::Claim,
+    asked: Asked,
+    around: &mut Around<'_>,
+) {
+    let Claim::Holding(hold) = claim.claim() else { return };
+    let deadline = deadline(conduct, claim, hold, around.clocks);
+    // At least the one before and this one, whatever a mutant counts.
+    let handles = hold.handles().max(2);
+    around.answer(asked, Ok(()), |answer| {
+        answer.token = value(conduct, hold);
+        answer.deadline_ns = Some(deadline);
+        answer.fence = hold.fencing_token();
+        answer.handles = Some(handles.into());
+    });
+}
+
+/// What is reported of a lease that was granted together with others.
+pub(super) fn each<K: Conduct>(conduct: K, claim: &K::Claim, clocks: Clocks) -> Option<Each> {
+    let Claim::Holding(hold) = claim.claim() else { return None };
+    let token = value(conduct, hold);
+    let deadline_ns = Some(deadline(conduct, claim, hold, clocks));
+    Some(Each { token, deadline_ns, fence: hold.fencing_token() })
+}
+
+/// The value of a lease's keys, as text.
+fn value<K: Conduct>(conduct: K, hold: &Hold) -> Option<Name> {
+    Some(text_of(conduct.on_the_wire(hold.token()).as_bytes()))
+}
+
+fn deadline<K: Conduct>(conduct: K, claim: &K::Claim, hold: &Hold, clocks: Clocks) -> i64 {
+    i64::try_from(conduct.deadline(claim, hold, clocks).as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Which masters were distrusted at the last attempt, if any was.
+pub(super) fn distrust(ballot: &Ballot) -> Option<String> {
+    let votes = NodeId::all(ballot.votes().len()).zip(ballot.votes());
+    let named = votes.filter_map(|(node, vote)| match &vote.answer {
+        Some(Vote::Unknown(cause @ Cause::Distrusted { .. })) => Some(format!("{node}: {cause}")),
+        _ => None,
+    });
+    let named: Vec<String> = named.collect();
+    (!named.is_empty()).then(|| named.join("; "))
+}
+
+/// Why there is no lease.
+pub(super) const fn why(failure: Failure) -> Why {
+    match failure {
+        Failure::Taken => Why::Taken,
+        Failure::NoQuorum => Why::NoQuorum,
+        Failure::TooLate => Why::Late,
+        _ => Why::Error,
+    }
+}
+
+/// What became of a release.
+pub(super) const fn ended(outcome: Outcome) -> Result<(), Why> {
+    match outcome {
+        Outcome::Released | Outcome::Left => Ok(()),
+        Outcome::AlreadyGone => Err(Why::Lost),
+        _ => Err(Why::NoQuorum),
+    }
+}

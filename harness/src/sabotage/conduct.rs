@@ -1,0 +1,128 @@
+//! The conduct of a mutant: where a client process asks how it behaves, the mutant decides otherwise.
+
+use std::sync::Arc;
+
+use redquorum_protocol::wire::Greeting;
+use redquorum_protocol::{
+    Claim, ClaimMachine, Dice, Drift, Effect, Hold, Input, NodeId, Patience, RunId, Terms, Time,
+    Token,
+};
+
+use super::claim::{LyingClaim, clock};
+use super::lie::Lie;
+use super::numbers::Numbers;
+use crate::client_machine::{Clocks, Conduct};
+use crate::talk::Options;
+
+/// What a mutant's claim is made of: the half that all tokens of its client share, if it has but
+/// one, and what masters reported in an earlier hold.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Seed {
+    pub(super) lie: Lie,
+    pub(super) root: Token,
+    pub(super) numbers: Numbers,
+}
+
+impl ClaimMachine for LyingClaim {
+    type Clocks = Clocks;
+    type Seed = Seed;
+
+    fn now(clocks: Clocks) -> Time {
+        clocks.monotonic
+    }
+
+    fn acquire(
+        clocks: Clocks,
+        Seed { lie, root, numbers }: Seed,
+        terms: Terms,
+        patience: Patience,
+        dice: &mut dyn Dice,
+        out: &mut Vec<Effect>,
+    ) -> Self {
+        let mut claim = Self::acquire((lie, root), clocks, terms, patience, dice, out);
+        claim.remember(numbers);
+        claim
+    }
+
+    fn handle(&mut self, clocks: Clocks, input: Input, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
+        Self::handle(self, clocks, input, dice, out);
+    }
+
+    fn claim(&self) -> &Claim {
+        Self::claim(self)
+    }
+
+    fn next_wake(&self, clocks: Clocks) -> Time {
+        self.sleeps(clocks).map_or(Time::NEVER, |sleep| clocks.monotonic.plus(sleep))
+    }
+
+    fn by_now(&self, clocks: Clocks, time: Time) -> Time {
+        Self::by_now(self, clocks, time)
+    }
+}
+
+impl Conduct for Lie {
+    type Claim = LyingClaim;
+
+    const CLOCKS_JUMP: bool = true;
+    const REMEMBERS: bool = true;
+
+    fn seed(self, root: &mut dyn FnMut() -> Token, former: Option<&LyingClaim>) -> Seed {
+        let none = Token::new([0; redquorum_protocol::TOKEN_LEN]);
+        // Drawn only for the mutant that needs it: the others draw what the library draws.
+        let root = if self == Self::OneToken { root() } else { none };
+        let numbers = former.and_then(LyingClaim::numbers).cloned().unwrap_or_default();
+        Seed { lie: self, root, numbers }
+    }
+
+    fn options(self, options: Options) -> Options {
+        Options { fair: options.fair && self != Self::JumpsQueue, ..options }
+    }
+
+    fn drift(self, drift: Drift) -> Drift {
+        Self::drift(self, drift)
+    }
+
+    fn greeting(self, node: NodeId, mut greeting: Greeting) -> Greeting {
+        if self == Self::ServerTwice {
+            // The same server passes for another one under each address.
+            let twice = |RunId(id): RunId| RunId(Arc::from(format!("{id} as {node}")));
+            greeting.run_id = greeting.run_id.map(twice);
+        }
+        greeting
+    }
+
+    fn clock(self, clocks: Clocks) -> Time {
+        clock(self, clocks)
+    }
+
+    fn clock_to_collect(self, clocks: Clocks) -> Time {
+        // It does not look at the clock here, either.
+        if self == Self::NoDeadlineCheck { Time::ZERO } else { clock(self, clocks) }
+    }
+
+    fn keeps(self, claim: &LyingClaim) -> bool {
+        let won = |it: &Claim| matches!(it, Claim::Acquiring(acquire) if acquire.is_won());
+        self == Self::KeepsSome && won(claim.claim())
+    }
+
+    fn lets_in(self, claim: &LyingClaim, before: u32) -> bool {
+        claim.lets_in(before)
+    }
+
+    fn deadline(self, claim: &LyingClaim, hold: &Hold, clocks: Clocks) -> Time {
+        claim.deadline(clocks, hold)
+    }
+
+    fn seems_held(self, claim: &LyingClaim, hold: &Hold, clocks: Clocks) -> bool {
+        claim.seems_held(clocks, hold)
+    }
+
+    fn reports_loss(self) -> bool {
+        self != Self::SilentLoss
+    }
+
+    fn on_the_wire(self, token: Token) -> Token {
+        Self::on_the_wire(self, token)
+    }
+}
