@@ -24,7 +24,7 @@ use core::time::Duration;
 
 use crate::acquire::{Failure, Turn};
 use crate::claim::{Claim, Input};
-use crate::effect::{Dice, Effect, Key, Word};
+use crate::effect::{Dice, Effect, Key, Step, Word};
 use crate::hold::Hold;
 use crate::link::{Link, LinkEffect, LinkInput, LinkState};
 use crate::quorum::{NodeId, quorum};
@@ -41,10 +41,12 @@ mod turns;
 mod words;
 
 pub use machine::ClaimMachine;
-pub use pacing::renewal_moment;
+use pacing::renewal_moment;
 use timers::{BATCH, Timer, Timers, room};
 use turns::WaitQueues;
-pub use words::{AcquireRequest, ClaimId, ClientConfig, ClientEffect, ReplyTo, Standing};
+pub use words::{
+    AcquireRequest, ClaimId, ClientConfig, ClientEffect, ReplyTo, Standing, VoteCounts,
+};
 
 /// The delay after which a caller that does not look at its request counts as unresponsive, at least.
 const LEEWAY: Duration = Duration::from_millis(500);
@@ -68,6 +70,8 @@ pub struct Client<C: ClaimMachine = Claim> {
     timers: Timers,
     /// How many leases have had a watchdog.
     watched: u64,
+    /// What each master has voted.
+    votes: Vec<VoteCounts>,
     /// Replies that claims are yet to receive.
     inputs: VecDeque<(ClaimId, Input)>,
     shut_down: bool,
@@ -133,6 +137,7 @@ impl<C: ClaimMachine> Client<C> {
             queues: WaitQueues::default(),
             timers: Timers::default(),
             watched: 0,
+            votes: alloc::vec![VoteCounts::default(); config.nodes],
             inputs: VecDeque::new(),
             shut_down: false,
             effects: Vec::new(),
@@ -466,7 +471,10 @@ impl<C: ClaimMachine> Client<C> {
                     let tag = ReplyTo::Claim(id, step);
                     (node, LinkInput::Settle { key, token, call, leave, tag })
                 }
-                Effect::Leave { node, token, until } => (node, LinkInput::Leave { token, until }),
+                Effect::Leave { node, token, until } => {
+                    cx.out.push(ClientEffect::Rearm { node });
+                    (node, LinkInput::Leave { token, until })
+                }
                 Effect::Stand { node, step, ticket, spot } => {
                     let tag = ReplyTo::Claim(id, step);
                     (node, LinkInput::Stand { key, ticket, spot, tag })
@@ -556,6 +564,9 @@ impl<C: ClaimMachine> Client<C> {
             LinkEffect::Dial(epoch) => out.push(ClientEffect::Dial { node, epoch }),
             LinkEffect::Close(epoch) => out.push(ClientEffect::Close { node, epoch }),
             LinkEffect::Tell(ReplyTo::Claim(id, step), answer) => {
+                if matches!(step, Step::Attempt(_) | Step::Certify { .. } | Step::Extend(_)) {
+                    self.votes[node.index()].count(&answer);
+                }
                 self.inputs.push_back((id, Input::Answered { node, step, answer }));
             }
             LinkEffect::Tell(ReplyTo::Caller(request), answer) => {
@@ -650,6 +661,11 @@ impl<C: ClaimMachine> Client<C> {
     /// The link to a master.
     pub fn link(&self, node: NodeId) -> &Link<ReplyTo> {
         &self.links[node.index()]
+    }
+
+    /// What a master has voted so far.
+    pub fn votes(&self, node: NodeId) -> VoteCounts {
+        self.votes[node.index()]
     }
 
     /// How many resources requests wait for in this process, or hold after they waited.

@@ -53,7 +53,7 @@ pub use backoff::Backoff;
 pub use claim::{Claim, Input};
 pub use client::{
     AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, ReplyTo,
-    Standing, renewal_moment,
+    Standing, VoteCounts,
 };
 pub use effect::{Ask, Call, Dice, Effect, Key, Step, Word};
 pub use fence::{Fence, MAX_NUMBER};

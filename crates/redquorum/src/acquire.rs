@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redquorum_protocol::{BadOption, Claim, Failure, Input, Key, Patience, Terms, Time, Turn};
+use redquorum_protocol::{AcquireRequest, BadOption, Failure, Key, Time};
 use tokio::time::Sleep;
 
-use crate::claim::ClaimCell;
+use crate::claim::{ClaimCell, Found};
 use crate::clock::{Clock, NAP};
 use crate::error::{AcquireError, RunError};
 use crate::fence::FencedLease;
@@ -19,7 +19,6 @@ use crate::lease::Lease;
 use crate::owner::Owner;
 use crate::reentry;
 use crate::report::Report;
-use crate::rooms::{Rooms, Seat};
 use crate::stats::count;
 use crate::trace;
 
@@ -235,17 +234,16 @@ impl<L> TryAcquire<L> {
 }
 
 impl Request {
-    pub(crate) fn check<L: Granted>(&self) -> Result<(Key, Terms, Patience), AcquireError> {
+    pub(crate) fn check<L: Granted>(&self) -> Result<(Key, AcquireRequest), AcquireError> {
         if self.fleet.is_shut_down() {
             return Err(AcquireError::ShutDown);
         }
         let key = self.key.clone().map_err(AcquireError::Options)?;
         let terms = self.ttl.map_or(Ok(self.fleet.terms), |ttl| self.fleet.terms.with_ttl(ttl));
         let terms = terms.and_then(|terms| L::terms(terms, self.fleet.fencing_memory));
+        let terms = terms.map_err(AcquireError::Options)?;
         let wait = self.wait.unwrap_or(self.fleet.wait);
-        let Fleet { wake_ups, fair, .. } = *self.fleet;
-        let patience = Patience { wait, explain: self.explain, wake_ups, fair, turn: Turn::First };
-        Ok((key, terms.map_err(AcquireError::Options)?, patience))
+        Ok((key, AcquireRequest { terms, wait, explain: self.explain, fair: true, seed: () }))
     }
 }
 
@@ -301,9 +299,7 @@ enum Stage<L> {
     Owned(Pin<Box<dyn Future<Output = Result<L, AcquireError>> + Send>>),
     /// Nothing was sent yet.
     Ready(Request),
-    /// Others of this process are before it.
-    Queued(Arc<Seat>),
-    /// Under way.
+    /// It waits for its turn, or asks the masters.
     Claiming(Arc<ClaimCell>),
     /// The result was handed out.
     Done,
@@ -328,17 +324,14 @@ impl<L: Granted> Future for Acquiring<L> {
             }
             return result;
         }
+        let mut first = None;
         if let Stage::Ready(request) = &this.stage {
             this.asked = request.fleet.clock.now();
             match request.check::<L>() {
-                Ok((key, terms, patience)) if patience.wait.is_zero() => {
-                    let fleet = request.fleet.clone();
-                    let claim = ClaimCell::start(fleet, key, terms, patience, None);
+                Ok((key, asked)) => {
+                    let (claim, found) = ClaimCell::start(&request.fleet, key, asked, cx.waker());
                     this.stage = Stage::Claiming(claim);
-                }
-                Ok((key, terms, patience)) => {
-                    let seat = Rooms::join(&request.fleet, key, terms, patience);
-                    this.stage = Stage::Queued(seat);
+                    first = Some(found);
                 }
                 Err(error) => {
                     this.stage = Stage::Done;
@@ -346,72 +339,31 @@ impl<L: Granted> Future for Acquiring<L> {
                 }
             }
         }
-        while let Stage::Queued(seat) = &this.stage {
-            if seat.is_shut_down() {
-                seat.leave().inspect(|claim| claim.apply(Input::Abandon));
-                this.stage = Stage::Done;
-                return Poll::Ready(Err(AcquireError::ShutDown));
-            }
-            let seat = seat.clone();
-            let over = || seat.is_over().then(|| seat.end());
-            match seat.claim(cx.waker()).or_else(over) {
-                Some(Ok(claim)) => this.stage = Stage::Claiming(claim),
-                Some(Err(verdict)) => {
-                    this.stage = Stage::Done;
-                    return Poll::Ready(Err(seat.failed(verdict)));
-                }
-                None => {
-                    // Another one of this process looks at the masters meanwhile.
-                    if this.sleep(seat.clock(), seat.give_up, QUEUED_NAP, cx).is_pending() {
-                        return Poll::Pending;
-                    }
-                }
-            }
-        }
-        let Stage::Claiming(claim) = &this.stage else { panic!("polled after it was ready") };
-        let claim = claim.clone();
-        let clock = claim.fleet.clock;
         loop {
-            enum Seen {
-                Won,
-                Granted,
-                Failed(AcquireError),
-                Wait(Time),
-            }
-            let seen = claim.view_and_wait(cx.waker(), |state| match state {
-                Claim::Acquiring(acquire) if acquire.is_won() => Seen::Won,
-                Claim::Acquiring(acquire) => match acquire.failure() {
-                    Some(why) => Seen::Failed(failed(&claim, acquire, why)),
-                    None => Seen::Wait(acquire.next_wake()),
-                },
-                Claim::Holding(_) => Seen::Granted,
-                _ => unreachable!("a claim is not released before its lease is handed out"),
-            });
-            match seen {
-                Seen::Won | Seen::Wait(_) if claim.is_shut_down() => {
-                    claim.apply(Input::Abandon);
-                    this.stage = Stage::Done;
-                    return Poll::Ready(Err(AcquireError::ShutDown));
+            let Stage::Claiming(claim) = &this.stage else { panic!("polled after it was ready") };
+            let (claim, shut_down) = (claim.clone(), claim.is_shut_down());
+            let found = first.take().unwrap_or_else(|| claim.poll(cx.waker(), !shut_down));
+            let result = match found {
+                // The lease answers for the claim from here on.
+                Found::Granted => {
+                    let waited = claim.fleet.clock.now().since(this.asked);
+                    Ok(reentry::of_kind(Lease::new(claim, waited)))
                 }
-                // Comes for it with a fresh look at the clock, the last one (R1).
-                Seen::Won => claim.apply(Input::Collect),
-                Seen::Granted => {
-                    // The lease answers for the claim from here on.
-                    this.stage = Stage::Done;
-                    let waited = clock.now().since(this.asked);
-                    return Poll::Ready(Ok(reentry::of_kind(Lease::new(claim, waited))));
-                }
-                Seen::Failed(error) => {
-                    this.stage = Stage::Done;
-                    return Poll::Ready(Err(error));
-                }
-                Seen::Wait(next) if clock.now() >= next => claim.apply(Input::Wake),
-                Seen::Wait(next) => {
-                    if this.sleep(clock, next, NAP, cx).is_pending() {
+                Found::Won(_) | Found::Pending { .. } if shut_down => Err(AcquireError::ShutDown),
+                Found::Failed(why, report, attempts) => Err(failed(&claim, why, report, attempts)),
+                Found::Won(_) => continue,
+                Found::Pending { until, queued } => {
+                    // Another request of this process asks the masters meanwhile.
+                    let nap = if queued { QUEUED_NAP } else { NAP };
+                    if this.sleep(claim.fleet.clock, until, nap, cx).is_pending() {
                         return Poll::Pending;
                     }
+                    continue;
                 }
-            }
+            };
+            // What is left of an attempt is undone as the claim is dropped.
+            this.stage = Stage::Done;
+            return Poll::Ready(result);
         }
     }
 }
@@ -442,8 +394,7 @@ impl<L> Acquiring<L> {
     }
 }
 
-fn failed(claim: &ClaimCell, acquire: &redquorum_protocol::Acquire, why: Failure) -> AcquireError {
-    let (report, attempts) = (claim.report(acquire.ballot()), acquire.attempt());
+fn failed(claim: &ClaimCell, why: Failure, report: Report, attempts: u32) -> AcquireError {
     if claim.is_shut_down() {
         return AcquireError::ShutDown;
     }
@@ -458,23 +409,12 @@ fn failed(claim: &ClaimCell, acquire: &redquorum_protocol::Acquire, why: Failure
 /// Counts and tells why a resource was not acquired.
 pub(crate) fn tell_failed(fleet: &Fleet, key: &Key, attempts: u32, why: Failure, report: &Report) {
     let (counter, name) = match why {
-        Failure::NoQuorum => (&fleet.counters.no_quorum, "no quorum"),
-        Failure::TooLate => (&fleet.counters.too_late, "too late"),
-        _ => (&fleet.counters.taken, "taken"),
+        Failure::NoQuorum => (&fleet.shared.counters.no_quorum, "no quorum"),
+        Failure::TooLate => (&fleet.shared.counters.too_late, "too late"),
+        _ => (&fleet.shared.counters.taken, "taken"),
     };
     count(counter);
     trace::not_acquired(key, attempts, name, report);
-}
-
-impl<L> Drop for Acquiring<L> {
-    fn drop(&mut self) {
-        match &self.stage {
-            Stage::Claiming(claim) => claim.apply(Input::Abandon),
-            Stage::Queued(seat) => drop(seat.leave().inspect(|claim| claim.apply(Input::Abandon))),
-            // Drops what it has under way.
-            Stage::Owned(_) | Stage::Ready(_) | Stage::Done => {}
-        }
-    }
 }
 
 impl<L: Granted> Future for TryAcquiring<L> {

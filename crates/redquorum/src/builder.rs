@@ -3,30 +3,24 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::catch_unwind;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Backoff, BadOption, Bounds, Drift, Fingerprint, Guard, NodeId, Roster, Terms,
+    Backoff, BadOption, Bounds, ClientConfig, Drift, Fingerprint, Guard, NodeId, Terms,
 };
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
 
-use crate::alarm::Alarm;
 use crate::clock::Clock;
 use crate::dice::{RetryPolicy, number};
 use crate::driver::drive;
 use crate::endpoint::{BadUrl, Endpoint};
 use crate::error::BuildError;
 use crate::fleet::Fleet;
-use crate::link::LinkCell;
 use crate::node::Node;
 use crate::owner::Owners;
 use crate::redlock::Redlock;
-use crate::rooms::Rooms;
-use crate::stats::Counters;
-use crate::trace::Throttle;
+use crate::shared::Shared;
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
@@ -307,7 +301,8 @@ impl Builder {
 
     /// How long an acquire that waits pauses, as [`retry`](Builder::retry), by a function of the
     /// attempt that failed, counted from 1, and a random number of 64 even bits. Less than a
-    /// millisecond is taken for a millisecond. It must not block; if it panics, the pause is 250 ms.
+    /// millisecond is taken for a millisecond. It must neither block nor use the lock; if it panics, the
+    /// pause is 250 ms.
     pub fn retry_by(
         mut self,
         policy: impl Fn(u32, u64) -> Duration + Send + Sync + 'static,
@@ -399,41 +394,30 @@ impl Builder {
         let nodes = self.nodes()?;
         let guard = guard.map(|guard| guard.over(self.fingerprint(&nodes)));
         let clock = if self.tokio_clock { Clock::tokio() } else { Clock::System };
-        let changed = Arc::new(Notify::new());
-        let bounds = Bounds::for_node_timeout(self.node_timeout);
         let names: Vec<Arc<str>> = nodes.iter().map(|node| node.name().into()).collect();
-        let rooms = Arc::new(Rooms::default());
-        // 0 is the inbox of a waiter that is not woken.
-        let inbox = number().max(1);
-        let cell = |(node, name): (NodeId, &Arc<str>)| {
-            let (name, changed, rooms) = (name.clone(), changed.clone(), rooms.clone());
-            Arc::new(LinkCell::new(node, name, clock, (bounds, guard, inbox), changed, rooms))
-        };
-        let links: Vec<_> = NodeId::all(names.len()).zip(&names).map(cell).collect();
-        let roster = Arc::new(Mutex::new(Roster::new(links.len())));
-        for (link, node) in links.iter().zip(nodes) {
-            runtime.spawn(drive(link.clone(), node, self.connect_timeout, roster.clone()));
-        }
-        let alarm = Arc::new(Alarm::default());
-        runtime.spawn(alarm.clone().run(clock, links.clone()));
-        let fleet = Fleet {
-            links,
-            names,
-            clock,
-            alarm,
-            terms,
-            rooms,
-            wait: self.wait,
+        let config = ClientConfig {
+            nodes: nodes.len(),
+            node_timeout: self.node_timeout,
+            bounds: Bounds::for_node_timeout(self.node_timeout),
             wake_ups: self.wake_ups,
             fair: self.fair,
+            guard,
+            // 0 is the inbox of a waiter that is not woken.
+            inbox: number().max(1),
+        };
+        let shared = Arc::new(Shared::new(config, names, clock, self.retry));
+        for (node, connector) in NodeId::all(nodes.len()).zip(nodes) {
+            runtime.spawn(drive(shared.clone(), node, connector, self.connect_timeout));
+        }
+        runtime.spawn(shared.clone().wake_leases());
+        let fleet = Fleet {
+            shared,
+            clock,
+            terms,
+            wait: self.wait,
             fencing_memory: self.fencing_memory,
             prefix: self.prefix,
-            retry: self.retry,
-            counters: Counters::default(),
-            throttle: Throttle::default(),
             owners: Owners::default(),
-            shut_down: AtomicBool::new(false),
-            changed,
         };
         Ok(Redlock { fleet: Arc::new(fleet) })
     }

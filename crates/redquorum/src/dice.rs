@@ -9,8 +9,8 @@ use redquorum_protocol::{Backoff, Dice, TOKEN_LEN, Token};
 
 use crate::clock::wall_micros;
 
-/// Random tokens, the wall clock's hint, and the lock's policy for pauses.
-pub(crate) struct ShellDice<'a>(pub(crate) &'a RetryPolicy);
+/// Random tokens, the wall clock's hint, and the lock's policy for pauses, as long as there is one.
+pub(crate) struct ShellDice<'a>(pub(crate) Option<&'a RetryPolicy>);
 
 /// The pause where the caller's own policy panicked.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_millis(250);
@@ -33,10 +33,10 @@ impl Dice for ShellDice<'_> {
     fn pause(&mut self, attempt: u32) -> Duration {
         let random = number();
         match self.0 {
-            RetryPolicy::Backoff(backoff) => backoff.pause(attempt, random),
-            RetryPolicy::Own(policy) => {
-                // It may be called on the task that serves a master, for whom all others would
-                // have to suffer if it panicked there.
+            None => PAUSE_AFTER_PANIC,
+            Some(RetryPolicy::Backoff(backoff)) => backoff.pause(attempt, random),
+            Some(RetryPolicy::Own(policy)) => {
+                // It may be called on the task that serves a master, which a panic would end.
                 let pause = catch_unwind(AssertUnwindSafe(|| policy(attempt, random)));
                 // A pause of nothing would spin.
                 pause.unwrap_or(PAUSE_AFTER_PANIC).max(Duration::from_millis(1))

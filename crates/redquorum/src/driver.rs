@@ -1,32 +1,31 @@
-//! Driver: the task that moves bytes between one link machine and its master.
+//! Driver: the task that moves bytes between the client and one master.
 //!
-//! It reads, dials, wakes the machine, and writes what callers left to it. Whatever is decided,
-//! is decided in the machine.
+//! It reads, dials, wakes the link, and writes what callers left to it. Every decision is the
+//! client's.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redquorum_protocol::wire::{Greeting, Hello, MAX_REPLY, is_unasked, parse, woken};
-use redquorum_protocol::{Answer, Cause, LinkInput, LinkState, Roster, Time};
+use redquorum_protocol::{Answer, Cause, LinkState, NodeId, Time};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Sleep;
 
 use crate::clock::Clock;
 use crate::dice::number;
 use crate::io::Io;
-use crate::link::{LinkCell, State, Told};
 use crate::node::{Connection, Node};
-use crate::trace;
+use crate::shared::{After, Shared, State, Turn, Writer};
 
-/// How often a driver whose lock was dropped looks whether what it owes has expired meanwhile.
+/// How often a driver whose lock was dropped looks whether the keys that it is to delete have expired.
 const LINGER: Duration = Duration::from_secs(1);
 
-impl State {
-    /// Gives the link the answers that have come.
-    fn answer(&mut self, io: &mut Io, now: Time, told: &mut Told) {
+impl Turn<'_> {
+    /// Gives the client the replies that have come.
+    fn read(&mut self, node: NodeId, io: &mut Io) {
         let mut used = 0;
         while let Some(epoch) = io.epoch()
             && used < io.unread()
@@ -36,111 +35,117 @@ impl State {
                 used += length;
                 continue;
             }
-            let oldest = self.link.oldest();
+            let oldest = self.state.client.link(node).oldest();
             let answer = match skipped.and_then(|_| io.first(used)) {
                 Ok(None) => break,
                 Ok(Some((frame, length))) if is_unasked(&frame) => {
                     used += length;
                     if let Some(ticket) = woken(&frame) {
-                        self.handle(now, LinkInput::Woken { epoch, ticket }, told);
+                        self.input(|client, cx| client.woken(node, epoch, ticket, cx));
                     }
                     continue;
                 }
                 Ok(Some((frame, length))) => {
                     used += length;
-                    // An answer to no command is for the link to judge.
+                    // A reply to no command is for the link to judge.
                     oldest.map_or(Answer::Alive, |(expect, _)| expect.read(&frame))
                 }
                 Err(_) => Answer::Unknown(Cause::Garbage),
             };
             if let Some((_, sent)) = oldest {
-                self.tally.took(now.since(sent));
+                let took = self.now.since(sent);
+                self.state.masters[node.index()].latencies.add(took);
             }
-            self.handle(now, LinkInput::Answered { epoch, answer }, told);
-            self.close(io);
+            self.input(|client, cx| client.replied(node, epoch, answer, cx));
+            self.close(node, io);
         }
         // Nothing is left of a connection that was closed on the way.
         io.consume(used.min(io.unread()));
     }
 
-    /// Closes the current connection if the link says so. Tries are closed by the task.
-    fn close(&mut self, io: &mut Io) {
-        let open = io.epoch();
-        if let Some(index) = self.close.iter().position(|epoch| Some(*epoch) == open) {
-            self.close.swap_remove(index);
+    /// Closes the current connection if the client says so. Tries are closed by the task.
+    fn close(&mut self, node: NodeId, io: &mut Io) {
+        let close = &mut self.state.masters[node.index()].close;
+        if let Some(index) = close.iter().position(|epoch| Some(*epoch) == io.epoch()) {
+            close.swap_remove(index);
             io.close(true);
         }
     }
 
     /// The connection broke by itself.
-    fn broken(&mut self, io: &mut Io, now: Time, why: &str, told: &mut Told) {
+    fn broken(&mut self, node: NodeId, io: &mut Io, why: &str) {
         if let Some(epoch) = io.close(false) {
-            self.queued.clear();
-            self.closed(now, epoch, why, told);
+            self.input(|client, cx| client.closed(node, epoch, why.into(), number(), cx));
         }
     }
 
-    fn closed(&mut self, now: Time, epoch: u64, why: &str, told: &mut Told) {
-        let input = LinkInput::Closed { epoch, why: why.into(), random: number() };
-        self.handle(now, input, told);
+    fn next_timer(&self, node: NodeId) -> Time {
+        let linger = if self.state.closing { self.now.plus(LINGER) } else { Time::NEVER };
+        self.state.client.link(node).next_wake().min(linger)
     }
 
-    fn next_timer(&self, now: Time) -> Time {
-        let linger = if self.closing { now.plus(LINGER) } else { Time::NEVER };
-        self.link.next_wake().min(linger)
+    /// Whether nobody uses the lock any more, and all keys are deleted or have expired.
+    fn is_finished(&self, node: NodeId) -> bool {
+        self.state.closing && self.state.client.link(node).owed_and_alive(self.now) == 0
     }
 
-    /// Whether nobody uses the lock any more and all that is owed is paid, or gone by itself.
-    fn is_finished(&self, now: Time) -> bool {
-        self.closing && self.link.owed_and_alive(now) == 0
+    /// Logs whether the master is up, if that has changed.
+    fn log_change(&mut self, node: NodeId) {
+        let link = self.state.client.link(node);
+        let down = match link.state() {
+            LinkState::Up => None,
+            LinkState::Stalled => Some("it leaves commands unanswered".into()),
+            // Not known yet.
+            LinkState::Down(_) if link.is_first_dial() => return,
+            LinkState::Down(why) => Some(why),
+            _ => return,
+        };
+        self.log_state(node, down);
     }
 }
 
-impl LinkCell {
-    fn lock_io(&self) -> MutexGuard<'_, Io> {
-        self.io.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl Shared {
     /// One turn of the driver, until nothing moves any more.
-    fn turn(&self, cx: &mut Context<'_>, task: &mut Task) -> Poll<()> {
+    fn drive(&self, node: NodeId, cx: &mut Context<'_>, task: &mut Task) -> Poll<()> {
+        let socket = &self.sockets[node.index()];
         loop {
-            let mut told = Told::default();
-            let mut io = self.lock_io();
-            {
-                // First of all, so that whatever is queued from here on wakes this task again.
-                let mut state = self.lock();
-                if !state.driver.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                    state.driver = Some(cx.waker().clone());
+            let mut after = After::default();
+            let mut io = socket.lock();
+            // First of all, so that whatever is queued from here on wakes this task again.
+            let former = {
+                let mut outbox = socket.outbox();
+                match &outbox.driver {
+                    Some(waker) if waker.will_wake(cx.waker()) => None,
+                    _ => outbox.driver.replace(cx.waker().clone()),
                 }
-            }
+            };
             while let Poll::Ready(read) = io.read(cx) {
-                let now = self.clock.now();
-                let mut state = self.lock();
+                let mut turn = self.turn();
                 match read {
-                    Ok(()) => state.answer(&mut io, now, &mut told),
-                    Err(why) => state.broken(&mut io, now, &why, &mut told),
+                    Ok(()) => turn.read(node, &mut io),
+                    Err(why) => turn.broken(node, &mut io, &why),
                 }
+                after.merge(turn.end(Writer::Driver(node)));
             }
-            let now = self.clock.now();
-            let mut state = self.lock();
-            if now >= state.link.next_wake() {
-                state.handle(now, LinkInput::Wake, &mut told);
-                state.close(&mut io);
+            let mut turn = self.turn();
+            if turn.now >= turn.state.client.link(node).next_wake() {
+                turn.input(|client, cx| client.wake_link(node, cx));
+                turn.close(node, &mut io);
             }
-            io.take(&mut state.queued);
-            self.log_change(&mut state, now);
-            let shutting_down = state.shutting_down;
-            let finished = state.is_finished(now);
-            let wanted = state.next_timer(now);
-            state.armed = wanted.min(task.armed);
-            task.obey(&mut state, self.guarded);
-            drop(state);
+            turn.log_change(node);
+            let finished = turn.is_finished(node);
+            let wanted = turn.next_timer(node);
+            turn.state.masters[node.index()].armed = wanted.min(task.armed);
+            task.obey(node, &mut turn.state, self.guarded);
+            after.merge(turn.end(Writer::Driver(node)));
+            io.take(&mut socket.outbox());
 
             io.write(cx);
             let mut again = io.has_failed();
             drop(io);
-            self.deliver(told);
-            if shutting_down {
+            drop(former);
+            self.finish(after);
+            if self.is_shut_down() {
                 self.changed.notify_waiters();
             }
             if finished {
@@ -151,7 +156,7 @@ impl LinkCell {
             {
                 let epoch = *epoch;
                 task.dialling = None;
-                self.dialled(epoch, result, &task.roster);
+                self.dialled(node, epoch, result);
                 again = true;
             }
             if !again && !task.arm(self.clock, wanted, cx) {
@@ -160,84 +165,46 @@ impl LinkCell {
         }
     }
 
-    /// Logs whether the master is up, if that has changed.
-    fn log_change(&self, state: &mut State, now: Time) {
-        let down = match state.link.state() {
-            LinkState::Up => None,
-            LinkState::Stalled => Some("it leaves commands unanswered".into()),
-            // Not known yet.
-            LinkState::Down(_) if state.link.is_first_dial() => return,
-            LinkState::Down(why) => Some(why),
-            _ => return,
-        };
-        if state.logged_up.replace(down.is_none()) == Some(down.is_none()) {
-            return;
-        }
-        match down {
-            Some(why) => trace::master_down(&self.throttle, now, &self.name, &why),
-            None => trace::master_up(&self.throttle, now, &self.name),
-        }
-    }
-
-    fn dialled(&self, epoch: u64, result: Dialled, roster: &Mutex<Roster>) {
-        let mut told = Told::default();
-        let now = self.clock.now();
-        let mut io = self.lock_io();
-        let mut state = self.lock();
-        if !state.link.awaits(epoch) {
+    fn dialled(&self, node: NodeId, epoch: u64, result: Dialled) {
+        let mut io = self.sockets[node.index()].lock();
+        let mut turn = self.turn();
+        if !turn.state.client.link(node).awaits(epoch) {
             // The link has changed its mind: this one is dropped.
             return;
         }
-        let result = result.and_then(|(connection, hello, greeting)| {
-            let mut roster = roster.lock().unwrap_or_else(PoisonError::into_inner);
-            match greeting.run_id.as_ref().map(|id| roster.enter(self.node, id)) {
-                Some(Err(twin)) => Err(format!(
+        let greeted = result.and_then(|(connection, hello, greeting)| {
+            match turn.input(|client, cx| client.connected(node, epoch, greeting, cx)) {
+                Ok(()) => Ok((connection, hello)),
+                Err(twin) => Err(format!(
                     "it is the same server as {twin}, and one server must not vote twice"
                 )),
-                _ => Ok((connection, hello, greeting)),
             }
         });
-        match result {
-            Ok((connection, hello, greeting)) => {
-                state.tally.connected += 1;
-                state.handle(now, LinkInput::Connected { epoch, greeting }, &mut told);
-                state.close(&mut io);
+        match greeted {
+            Ok((connection, hello)) => {
+                turn.state.masters[node.index()].connected += 1;
+                turn.close(node, &mut io);
                 io.open(epoch, connection, hello);
             }
             Err(why) => {
-                if state.link.epoch().is_none() {
-                    roster.lock().unwrap_or_else(PoisonError::into_inner).leave(self.node);
-                }
-                state.closed(now, epoch, &why, &mut told);
+                turn.input(|client, cx| client.closed(node, epoch, why.into(), number(), cx));
             }
         }
-        drop(state);
+        let after = turn.end(Writer::Driver(node));
         drop(io);
-        self.deliver(told);
+        self.finish(after);
         self.changed.notify_waiters();
     }
 
-    /// Tells the claims. Never under a lock of the link.
-    fn deliver(&self, told: Told) {
-        for (tag, answer) in told.answers {
-            tag.tell(self.node, answer);
-        }
-        for (key, word) in told.words {
-            self.rooms.heard(self.clock.now(), self.node, &key, word);
-        }
-    }
-
     /// The driver is gone, with its runtime or because nothing is left to do.
-    fn abandon(&self) {
-        let mut told = Told::default();
-        let now = self.clock.now();
-        let mut io = self.lock_io();
-        let mut state = self.lock();
-        state.handle(now, LinkInput::ShutDown, &mut told);
-        state.broken(&mut io, now, "the runtime of the lock was shut down", &mut told);
-        drop(state);
+    fn abandon(&self, node: NodeId) {
+        let mut io = self.sockets[node.index()].lock();
+        let mut turn = self.turn();
+        turn.input(|client, cx| client.abandon_link(node, cx));
+        turn.broken(node, &mut io, "the runtime of the lock was shut down");
+        let after = turn.end(Writer::Driver(node));
         drop(io);
-        self.deliver(told);
+        self.finish(after);
         self.changed.notify_waiters();
     }
 }
@@ -246,7 +213,6 @@ impl LinkCell {
 struct Task {
     node: Arc<dyn Node>,
     connect_timeout: Duration,
-    roster: Arc<Mutex<Roster>>,
     dialling: Option<(u64, Dialling)>,
     timer: Pin<Box<Sleep>>,
     armed: Time,
@@ -258,16 +224,18 @@ type Dialled = Result<(Box<dyn Connection>, Hello, Greeting), String>;
 
 impl Task {
     /// Gives up tries and starts new ones, as the link says.
-    fn obey(&mut self, state: &mut State, guarded: bool) {
-        for epoch in state.close.drain(..) {
-            state.dial = state.dial.filter(|next| *next != epoch);
+    fn obey(&mut self, index: NodeId, state: &mut State, guarded: bool) {
+        let State { client, masters, .. } = state;
+        let master = &mut masters[index.index()];
+        for epoch in master.close.drain(..) {
+            master.dial = master.dial.filter(|next| *next != epoch);
             self.dialling = self.dialling.take().filter(|(under_way, _)| *under_way != epoch);
         }
-        if let Some(epoch) = state.dial.take() {
+        if let Some(epoch) = master.dial.take() {
             let (node, limit) = (self.node.clone(), self.connect_timeout);
             // A second connection beside a stalled one: all clients of the master see it stall at about
             // the same time, and must not dial in step.
-            let pause = state.link.epoch().map_or(Duration::ZERO, |_| jitter(limit / 10));
+            let pause = client.link(index).epoch().map_or(Duration::ZERO, |_| jitter(limit / 10));
             self.dialling = Some((epoch, Box::pin(dial(node, pause, limit, guarded))));
         }
     }
@@ -341,21 +309,21 @@ async fn greet(node: &dyn Node, guarded: bool) -> Dialled {
 
 /// Drives a link until nothing is left to do for it, or its runtime ends.
 pub(crate) async fn drive(
-    cell: Arc<LinkCell>,
-    node: Arc<dyn Node>,
+    shared: Arc<Shared>,
+    node: NodeId,
+    connector: Arc<dyn Node>,
     connect_timeout: Duration,
-    roster: Arc<Mutex<Roster>>,
 ) {
-    /// Whoever waits for an answer must not wait for a driver that is gone.
-    struct OnExit(Arc<LinkCell>);
+    /// A caller that waits for a reply must not wait for a driver that is gone.
+    struct OnExit(Arc<Shared>, NodeId);
     impl Drop for OnExit {
         fn drop(&mut self) {
-            self.0.abandon();
+            self.0.abandon(self.1);
         }
     }
-    let exit = OnExit(cell);
+    let exit = OnExit(shared, node);
     let timer = Box::pin(tokio::time::sleep(Duration::ZERO));
     let mut task =
-        Task { node, connect_timeout, roster, dialling: None, timer, armed: Time::NEVER };
-    std::future::poll_fn(|cx| exit.0.turn(cx, &mut task)).await;
+        Task { node: connector, connect_timeout, dialling: None, timer, armed: Time::NEVER };
+    std::future::poll_fn(|cx| exit.0.drive(node, cx, &mut task)).await;
 }

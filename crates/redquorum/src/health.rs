@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use redquorum_protocol::{Answer, Ballot, Cause, LinkInput};
-use tokio::sync::oneshot;
+use redquorum_protocol::{Answer, Ballot, Cause, Claim, Client, Context, NodeId};
 
 use crate::fleet::Fleet;
 use crate::report::Report;
-use crate::tag::Tag;
 
 /// Whether a lease can be had now, and what each master said. Made by
 /// [`Redlock::health`](crate::Redlock::health).
@@ -48,34 +46,27 @@ impl fmt::Display for Health {
 }
 
 pub(crate) async fn probe(fleet: &Fleet) -> Health {
-    let ballot = ask(fleet, LinkInput::Probe).await;
+    let ballot = ask(fleet, Client::probe).await;
     let usable = ballot.which(|answer| *answer == Answer::Alive).len();
     let refusing = ballot.which(|answer| {
         matches!(answer, Answer::Unknown(Cause::Error(_) | Cause::Distrusted { .. }))
     });
-    let report = Report::new(&ballot, &fleet.names);
+    let report = fleet.report(&ballot);
     Health { alive: usable + refusing.len(), usable, quorum: fleet.terms.quorum(), report }
 }
 
 /// Asks every master in one round trip; ends after one node timeout at the latest.
-pub(crate) async fn ask(fleet: &Fleet, question: fn(Tag) -> LinkInput<Tag>) -> Ballot {
+pub(crate) async fn ask(
+    fleet: &Fleet,
+    question: fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
+) -> Ballot {
     let start = fleet.clock.now();
-    let mut ballot = Ballot::open(fleet.terms.nodes(), start);
-    let mut asked = Vec::with_capacity(fleet.links.len());
-    for link in &fleet.links {
-        let (asker, answer) = oneshot::channel();
-        let entered = link.enter(question(Tag::Probe(asker)), false);
-        if entered.flush {
-            link.flush();
-        }
-        if let Some((tag, answer)) = entered.told {
-            tag.tell(link.node, answer);
-        }
-        asked.push((link.node, answer));
-    }
+    let nodes = fleet.terms.nodes();
+    let mut ballot = Ballot::open(nodes, start);
+    let replies = fleet.shared.ask(question);
     let end = fleet.clock.timer(start.plus(fleet.terms.node_timeout()));
-    for (node, answer) in asked {
-        if let Ok(Ok(answer)) = tokio::time::timeout_at(end, answer).await {
+    for (node, reply) in NodeId::all(nodes).zip(replies) {
+        if let Ok(Ok(answer)) = tokio::time::timeout_at(end, reply).await {
             ballot.record(fleet.clock.now(), node, answer);
         }
     }

@@ -10,6 +10,7 @@ use redquorum_protocol::wire::{Frame, Hello, MAX_REPLY, Malformed, Skip, parse};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::node::Connection;
+use crate::shared::Outbox;
 
 /// How much is read at once.
 const CHUNK: usize = 8 * 1024;
@@ -31,8 +32,9 @@ pub(crate) struct Io {
 }
 
 impl Io {
-    /// Takes over what is queued.
-    pub(crate) fn take(&mut self, queued: &mut Vec<u8>) {
+    /// Takes over what is queued for this connection.
+    pub(crate) fn take(&mut self, outbox: &mut Outbox) {
+        let queued = outbox.bytes(self.epoch());
         if self.outgoing.is_empty() {
             std::mem::swap(&mut self.outgoing, queued);
         } else {

@@ -57,7 +57,7 @@ impl fmt::Display for Released {
 impl Lease {
     /// The lease of a claim that was asked for so long ago.
     pub(crate) fn new(claim: Arc<ClaimCell>, waited: Duration) -> Self {
-        let counters = &claim.fleet.counters;
+        let counters = &claim.fleet.shared.counters;
         count(&counters.acquired);
         if claim.hold(Hold::certifications) > 0 {
             count(&counters.certified);
@@ -73,7 +73,7 @@ impl Lease {
         let handles = |claim: &Claim| holding(claim).map(Hold::handles);
         let (before, after) = claim.apply_and_compare(Input::Reenter, handles);
         (before < after).then(|| {
-            count(&claim.fleet.counters.reentered);
+            count(&claim.fleet.shared.counters.reentered);
             Self { claim, place: Some(place), given_back: false }
         })
     }
@@ -190,9 +190,8 @@ impl Lease {
         if self.claim.is_shut_down() {
             return Err(ExtendError::ShutDown);
         }
-        let round = self.claim.apply_and_view(Input::Extend(terms), |claim| {
-            holding(claim).map_or(0, |hold| hold.extension().0)
-        });
+        let rounds = |claim: &Claim| holding(claim).map_or(0, |hold| hold.extension().0);
+        let (_, round) = self.claim.apply_and_compare(Input::Extend(terms), rounds);
         self.extended_by(round).await
     }
 
@@ -309,12 +308,14 @@ impl Lease {
             let nobody = Ballot::open(self.claim.fleet.terms.nodes(), self.claim.fleet.clock.now());
             return Released { outcome, report: self.claim.report(&nobody) };
         }
-        count(&self.claim.fleet.counters.released);
+        count(&self.claim.fleet.shared.counters.released);
         let released = self.claim.until(|claim| match claim {
             Claim::Releasing(release) => Some((release.outcome()?, release.ballot().clone())),
             _ => None,
         });
         let (outcome, ballot) = released.await;
+        self.given_back = true;
+        self.claim.end();
         Released { outcome, report: self.claim.report(&ballot) }
     }
 }

@@ -66,10 +66,10 @@
 //! for each grant and release). None is on by default.
 
 mod acquire;
-mod alarm;
 mod builder;
 mod claim;
 mod clock;
+
 mod dice;
 mod driver;
 mod endpoint;
@@ -79,7 +79,6 @@ mod fleet;
 mod health;
 mod io;
 mod lease;
-mod link;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod node;
@@ -88,11 +87,10 @@ mod redlock;
 mod reentry;
 mod report;
 pub mod resource;
-mod rooms;
 mod several;
+mod shared;
 mod signal;
 mod stats;
-mod tag;
 #[cfg(feature = "tls")]
 mod tls;
 mod trace;

@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redquorum_protocol::LinkInput;
+use redquorum_protocol::{Client, Link};
 
 use crate::acquire::{Acquire, TryAcquire};
 use crate::builder::Builder;
@@ -14,7 +13,7 @@ use crate::error::Unfinished;
 use crate::fleet::Fleet;
 use crate::health::{self, Health};
 use crate::report::Report;
-use crate::stats::{MasterStats, Stats};
+use crate::stats::Stats;
 
 /// A lock over N independent Redis masters. See the [crate](crate) for what it promises.
 ///
@@ -110,28 +109,12 @@ impl Redlock {
     /// # Cancel safety
     /// Dropping the future does not take back what was sent.
     pub async fn bless_new_masters(&self) -> Report {
-        Report::new(&health::ask(&self.fleet, LinkInput::Bless).await, &self.fleet.names)
+        self.fleet.report(&health::ask(&self.fleet, Client::initialize).await)
     }
 
     /// What was seen so far.
     pub fn stats(&self) -> Stats {
-        let now = self.fleet.clock.now();
-        let masters = self.fleet.links.iter().map(|cell| {
-            cell.view(|link, tally| MasterStats {
-                name: cell.name.clone(),
-                state: link.state(),
-                distrusted: link.distrust(now),
-                granted: tally.granted,
-                refused: tally.refused,
-                unknown: tally.unknown,
-                connected: tally.connected,
-                owed: link.owed(),
-                listens: link.listens(),
-                unanswered: link.unanswered(),
-                latency: tally.latency(),
-            })
-        });
-        self.fleet.counters.snapshot(self.fleet.rooms.len(), masters.collect())
+        self.fleet.shared.stats()
     }
 
     /// How many masters it has.
@@ -160,14 +143,12 @@ impl Redlock {
     /// # Cancel safety
     /// Dropping the future leaves the lock shut down, and what is owed is paid all the same.
     pub async fn shutdown(&self, timeout: Duration) -> Result<(), Unfinished> {
-        self.fleet.shut_down.store(true, Ordering::Release);
-        self.fleet.links.iter().for_each(|link| link.shut_down());
-        self.fleet.rooms.wake_all();
+        self.fleet.shared.shut_down();
         let paid = async {
             loop {
-                let mut changed = std::pin::pin!(self.fleet.changed.notified());
+                let mut changed = std::pin::pin!(self.fleet.shared.changed.notified());
                 changed.as_mut().enable();
-                if self.fleet.ledger() == (0, 0) {
+                if self.fleet.shared.ledger() == (0, 0) {
                     return;
                 }
                 // Keys that expire on a master that is down tell nobody.
@@ -177,7 +158,7 @@ impl Redlock {
         if tokio::time::timeout(timeout, paid).await.is_ok() {
             return Ok(());
         }
-        match self.fleet.ledger() {
+        match self.fleet.shared.ledger() {
             (0, 0) => Ok(()),
             (owed, held) => Err(Unfinished { owed, held, waited: timeout }),
         }
@@ -186,9 +167,9 @@ impl Redlock {
     /// Waits until every master was tried once.
     pub(crate) async fn tried(&self) {
         loop {
-            let mut changed = std::pin::pin!(self.fleet.changed.notified());
+            let mut changed = std::pin::pin!(self.fleet.shared.changed.notified());
             changed.as_mut().enable();
-            if !self.fleet.links.iter().any(|cell| cell.view(|link, _| link.is_first_dial())) {
+            if !self.fleet.shared.view(|client| client.links().iter().any(Link::is_first_dial)) {
                 return;
             }
             changed.await;
@@ -198,6 +179,6 @@ impl Redlock {
 
 impl fmt::Debug for Redlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Redlock").field("masters", &self.fleet.names).finish_non_exhaustive()
+        f.debug_struct("Redlock").field("masters", &self.fleet.shared.names).finish_non_exhaustive()
     }
 }

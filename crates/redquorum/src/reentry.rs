@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Weak;
 
-use redquorum_protocol::{BadOption, Ballot, Hold, Time};
+use redquorum_protocol::{AcquireRequest, BadOption, Ballot, Hold, Time};
 use tokio::sync::MutexGuard;
 
 use crate::acquire::{Granted, Request};
@@ -13,26 +13,26 @@ use crate::error::{AcquireError, ExtendError};
 use crate::fleet::Fleet;
 use crate::lease::Lease;
 use crate::owner::{Owner, Owners, Place};
-use crate::report::Report;
 
 /// Another handle of what the owner holds, or a lease like anybody's.
 pub(crate) async fn acquire<L: Granted>(request: Request, owner: Owner) -> Result<L, AcquireError> {
-    let (key, terms, patience) = request.check::<L>()?;
+    let (key, asked) = request.check::<L>()?;
+    let AcquireRequest { terms, wait: patience, .. } = asked;
     let fleet = request.fleet.clone();
     let start = fleet.clock.now();
     loop {
         let place = Owners::place(&fleet, &owner, &key);
-        let patient = patience.wait.max(terms.node_timeout());
+        let patient = patience.max(terms.node_timeout());
         let Some(mut latest) = wait(&fleet, &place, start.plus(patient)).await else {
             let nobody = Ballot::open(terms.nodes(), start);
-            let report = Report::new(&nobody, &fleet.names);
+            let report = fleet.report(&nobody);
             return Err(AcquireError::Taken { report, attempts: 0 });
         };
         // Whoever had waited for it may have been told meanwhile that the lock is shut down.
         request.check::<L>()?;
         let held = latest.upgrade().and_then(|claim| Lease::again(claim, place.clone()));
         let Some(lease) = held else {
-            let left = patience.wait.saturating_sub(fleet.clock.now().since(start));
+            let left = patience.saturating_sub(fleet.clock.now().since(start));
             let mut granted: L = request.without_owner(left).into_future().await?;
             *latest = granted.lease_mut().claim();
             drop(latest);

@@ -138,7 +138,7 @@ impl<L> AcquireAll<L> {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        let mut set = lock.fleet.names.clone();
+        let mut set = lock.fleet.shared.names.clone();
         set.sort_unstable();
         let set: Arc<[Arc<str>]> = set.into();
         self.request.parts.extend(resources.into_iter().map(|resource| {

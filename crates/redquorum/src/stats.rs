@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redquorum_protocol::{Answer, Cause, LinkState};
+use redquorum_protocol::{Cause, LinkState};
 
 /// A snapshot of what a lock has seen since it was built.
 #[derive(Clone, Debug, Default)]
@@ -123,40 +123,25 @@ impl Counters {
 /// Four buckets for every doubling of nanoseconds, up to where 64 bits end.
 const BUCKETS: usize = 4 * 64;
 
-/// One master's counters, kept under its link's lock.
-pub(crate) struct Tally {
-    pub(crate) granted: u64,
-    pub(crate) refused: u64,
-    pub(crate) unknown: u64,
-    pub(crate) connected: u64,
+/// How long one master took to reply, each time.
+pub(crate) struct Latencies {
     max: Duration,
     buckets: Box<[u64; BUCKETS]>,
 }
 
-impl Default for Tally {
+impl Default for Latencies {
     fn default() -> Self {
-        let buckets = Box::new([0; BUCKETS]);
-        Self { granted: 0, refused: 0, unknown: 0, connected: 0, max: Duration::ZERO, buckets }
+        Self { max: Duration::ZERO, buckets: Box::new([0; BUCKETS]) }
     }
 }
 
-impl Tally {
-    pub(crate) fn count(&mut self, answer: &Answer) {
-        match answer {
-            Answer::Created | Answer::Granted { .. } => self.granted += 1,
-            Answer::Taken(_) => self.refused += 1,
-            Answer::Unknown(_) => self.unknown += 1,
-            Answer::Timed { answer, .. } => self.count(answer),
-            _ => {}
-        }
-    }
-
-    pub(crate) fn took(&mut self, time: Duration) {
+impl Latencies {
+    pub(crate) fn add(&mut self, time: Duration) {
         self.max = self.max.max(time);
         self.buckets[bucket(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))] += 1;
     }
 
-    pub(crate) fn latency(&self) -> Latency {
+    pub(crate) fn summary(&self) -> Latency {
         let count: u64 = self.buckets.iter().sum();
         let quantile = |share: u64| {
             let mut left = (count * share).div_ceil(100);
@@ -194,12 +179,12 @@ mod tests {
         for nanos in [1, 7, 1_000, 123_456_789, u64::MAX] {
             assert!(upper_end(bucket(nanos)) >= nanos, "{nanos}");
         }
-        let mut tally = Tally::default();
-        assert_eq!(tally.latency(), Latency::default());
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.summary(), Latency::default());
         for micros in 1..=100 {
-            tally.took(Duration::from_micros(micros));
+            latencies.add(Duration::from_micros(micros));
         }
-        let Latency { count, p50, p99, max } = tally.latency();
+        let Latency { count, p50, p99, max } = latencies.summary();
         assert_eq!((count, max), (100, Duration::from_micros(100)));
         assert!(p50 >= Duration::from_micros(50) && p50 <= Duration::from_micros(63), "{p50:?}");
         assert!(p99 >= Duration::from_micros(99) && p99 <= Duration::from_micros(100), "{p99:?}");

@@ -24,7 +24,7 @@ const GROUP: u64 = 16;
 /// A cycle is as long as the two are apart, or up to a step less, so one such moment lies in between. A
 /// lease that is renewed at its moment is renewed next two cycles later, which is as late as it may be. So
 /// pacing costs no more renewals than renewing each lease when it is due.
-pub fn renewal_moment(renewal: Renewal, number: u64) -> Time {
+pub(super) fn renewal_moment(renewal: Renewal, number: u64) -> Time {
     let nanos = |length: Duration| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     let room = nanos(renewal.due.since(renewal.from));
     let step = nanos(STEP).min(room / STEPS);

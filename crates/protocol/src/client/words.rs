@@ -86,6 +86,12 @@ pub enum ClientEffect {
         /// The number.
         epoch: u64,
     },
+    /// The [next wake](crate::Link::next_wake) of this link may be earlier than it was. So may that of a
+    /// link that is written to.
+    Rearm {
+        /// The master.
+        node: NodeId,
+    },
     /// The state of this claim changed: its caller looks at it again, by [`Client::look`](super::Client::look).
     Changed(ClaimId),
     /// A master replied to [`Client::probe`](super::Client::probe) or [`Client::initialize`](super::Client::initialize).
@@ -109,4 +115,28 @@ pub enum Standing<'a, C> {
     /// Its turn came after its time. Why there is no lease, and what masters replied to the request
     /// before it.
     Over(Failure, &'a Ballot),
+}
+
+/// How often a master has granted and refused keys.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct VoteCounts {
+    /// Keys that it created, at a grant or to repair one.
+    pub granted: u64,
+    /// Attempts and extensions that it refused because of another holder's key.
+    pub refused: u64,
+    /// Attempts and extensions of unknown outcome: never sent, never answered, or answered by an
+    /// error.
+    pub unknown: u64,
+}
+
+impl VoteCounts {
+    pub(super) fn count(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Created | Answer::Granted { .. } => self.granted += 1,
+            Answer::Taken(_) => self.refused += 1,
+            Answer::Unknown(_) => self.unknown += 1,
+            Answer::Timed { answer, .. } => self.count(answer),
+            _ => {}
+        }
+    }
 }

@@ -97,7 +97,7 @@ impl Desk {
                     self.written[node.index()].push(command);
                 }
                 ClientEffect::Dial { node, epoch } => self.epochs[node.index()] = epoch,
-                ClientEffect::Close { .. } => {}
+                ClientEffect::Close { .. } | ClientEffect::Rearm { .. } => {}
                 ClientEffect::Changed(id) => self.changed.push(id),
                 ClientEffect::Replied { request, answer, .. } => {
                     self.replied.push((request, answer));

@@ -160,6 +160,8 @@ impl Cluster {
                 ClientEffect::Changed(id) => {
                     self.world.enter(self.world.now, Event::Changed(client, id));
                 }
+                // All links are looked at at each event.
+                ClientEffect::Rearm { .. } => {}
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }
         }

@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redquorum_protocol::{Claim, Failure, Input, NodeSet, Order, Patience, Several, Time, Told};
+use redquorum_protocol::{AcquireRequest, Failure, Order, Patience, Several, Time, Told};
 use tokio::time::{Instant, Sleep};
 
 use super::error::AcquireAllError;
 use super::leases::Leases;
 use super::{Request, Wanted};
 use crate::acquire::{Granted, tell_failed};
-use crate::claim::ClaimCell;
+use crate::claim::{ClaimCell, Found};
 use crate::clock::{Clock, NAP};
 use crate::fleet::Fleet;
 use crate::lease::Lease;
 use crate::reentry::of_kind;
 use crate::report::Report;
-use crate::rooms::{Rooms, Seat, Verdict};
+use crate::shared::After;
 
 /// The future of an [`AcquireAll`](super::AcquireAll).
 ///
@@ -59,8 +59,6 @@ struct Attempt {
 
 struct Member {
     wanted: Wanted,
-    /// While it waits for its turn among others of this process.
-    seat: Option<Arc<Seat>>,
     claim: Option<Arc<ClaimCell>>,
     /// The machine knows what became of it.
     told: bool,
@@ -142,7 +140,7 @@ impl Attempt {
         let asked = clock.now();
         let mut orders = Vec::new();
         let several = Several::start(asked, wanted.len(), wait, &mut orders);
-        let member = |wanted| Member { wanted, seat: None, claim: None, told: false };
+        let member = |wanted| Member { wanted, claim: None, told: false };
         let members = wanted.into_iter().map(member).collect();
         let refused = Report::default();
         let mut attempt = Self { several, members, orders, clock, asked, first, refused };
@@ -158,29 +156,29 @@ impl Attempt {
     fn tell(&mut self, told: Told) {
         // The clock is read last: whatever time was lost on the way here counts (R1).
         let now = self.clock.now();
-        self.several.handle(now, told, &mut self.first.dice(), &mut self.orders);
+        let Self { several, orders, first, .. } = self;
+        first.shared.with_dice(|dice| several.handle(now, told, dice, orders));
         self.carry_out();
     }
 
     fn carry_out(&mut self) {
         // All commands are queued before the first byte is written, and leave together.
-        let mut idle: Vec<(Arc<Fleet>, NodeSet)> = Vec::new();
+        let mut queued: Vec<(Arc<Fleet>, After)> = Vec::new();
         for order in std::mem::take(&mut self.orders) {
             match order {
                 Order::Try { member, patience } => {
-                    match (self.members[member].start(patience), idle.last_mut()) {
-                        (Some((fleet, nodes)), Some((last, all))) if Arc::ptr_eq(&fleet, last) => {
-                            *all = all.or(nodes);
-                        }
-                        (started, _) => idle.extend(started),
+                    let (fleet, after) = self.members[member].start(patience);
+                    match queued.last_mut() {
+                        Some((last, all)) if Arc::ptr_eq(&fleet, last) => all.merge(after),
+                        _ => queued.push((fleet, after)),
                     }
                 }
                 Order::Undo { member } => self.members[member].undo(),
                 _ => {}
             }
         }
-        for (fleet, nodes) in idle {
-            fleet.flush(nodes);
+        for (fleet, after) in queued {
+            fleet.shared.finish(after);
         }
     }
 
@@ -194,56 +192,26 @@ impl Attempt {
         let mut next = self.clock.timer(self.several.next_wake());
         let mut news = false;
         for at in 0..self.members.len() {
-            let member = &mut self.members[at];
-            match member.sit(waker) {
-                Some(Ok(waits)) => {
-                    next = next.min(waits);
-                    continue;
-                }
-                Some(Err((why, report))) => {
-                    member.told = true;
-                    self.refused = report;
-                    self.tell(Told::Failed { member: at, why });
-                    news = true;
-                    continue;
-                }
-                None => {}
-            }
+            let member = &self.members[at];
             let Some(claim) = member.claim.clone().filter(|_| !member.told) else { continue };
-            enum Seen {
-                Won(Time),
-                Failed(Failure, Report),
-                Wait(Time),
-            }
-            let seen = claim.view_and_wait(waker, |state| match state {
-                Claim::Acquiring(acquire) if acquire.is_won() => Seen::Won(acquire.deadline()),
-                Claim::Acquiring(acquire) => match acquire.failure() {
-                    Some(why) => Seen::Failed(why, claim.report(acquire.ballot())),
-                    None => Seen::Wait(acquire.next_wake()),
-                },
-                _ => unreachable!("a claim is collected only with all others"),
-            });
             let clock = claim.fleet.clock;
-            match seen {
-                Seen::Won(deadline) => {
-                    member.told = true;
+            match claim.poll(waker, false) {
+                Found::Won(deadline) => {
+                    self.members[at].told = true;
                     // Each lock may have an origin of time of its own; read in this order, it comes out early.
                     let now = self.clock.now();
                     let deadline = now.plus(deadline.since(clock.now()));
                     self.tell(Told::Won { member: at, deadline });
                     news = true;
                 }
-                Seen::Failed(why, report) => {
-                    member.told = true;
+                Found::Failed(why, report, _) => {
+                    self.members[at].told = true;
                     self.refused = report;
                     self.tell(Told::Failed { member: at, why });
                     news = true;
                 }
-                Seen::Wait(due) if clock.now() >= due => {
-                    claim.apply(Input::Wake);
-                    news = true;
-                }
-                Seen::Wait(due) => next = next.min(clock.timer(due)),
+                Found::Pending { until, .. } => next = next.min(clock.timer(until)),
+                Found::Granted => unreachable!("a claim is collected only with all others"),
             }
         }
         (!news).then_some(next)
@@ -253,15 +221,7 @@ impl Attempt {
     fn collect(&mut self) {
         for at in 0..self.members.len() {
             let Some(claim) = &self.members[at].claim else { continue };
-            claim.apply(Input::Collect);
-            let failed = claim.view(|state| match state {
-                Claim::Acquiring(acquire) => {
-                    let why = acquire.failure().unwrap_or(Failure::TooLate);
-                    Some((why, claim.report(acquire.ballot())))
-                }
-                _ => None,
-            });
-            if let Some((why, report)) = failed {
+            if let Found::Failed(why, report, _) = claim.collect() {
                 self.refused = report;
                 return self.tell(Told::Failed { member: at, why });
             }
@@ -296,46 +256,22 @@ impl Attempt {
 }
 
 impl Member {
-    /// Starts a claim; which links are to be flushed is returned. Who waits for one of several has its turn as
-    /// if it wanted that alone.
-    fn start(&mut self, patience: Patience) -> Option<(Arc<Fleet>, NodeSet)> {
+    /// Starts a claim. One that waits has its turn as if it were the only one.
+    fn start(&mut self, patience: Patience) -> (Arc<Fleet>, After) {
         let Wanted { fleet, key, terms, .. } = &self.wanted;
-        let (key, terms) = (key.clone(), *terms);
-        self.told = false;
-        if patience.wait.is_zero() {
-            let (claim, idle) = ClaimCell::queue(fleet.clone(), key, terms, patience);
-            self.claim = Some(claim);
-            Some((fleet.clone(), idle))
-        } else {
-            self.seat = Some(Rooms::join(fleet, key, terms, patience));
-            None
-        }
+        let Patience { wait, explain, .. } = patience;
+        // Only the one that is waited for enqueues.
+        let fair = patience.fair || !wait.is_zero();
+        let request = AcquireRequest { terms: *terms, wait, explain, fair, seed: () };
+        let (claim, after) = ClaimCell::queue(fleet, key.clone(), request);
+        (self.claim, self.told) = (Some(claim), false);
+        (fleet.clone(), after)
     }
 
-    /// Sees whether its turn has come, or its time is over. If not: when it will be; if it came too late: why it has
-    /// nothing.
-    fn sit(&mut self, waker: &Waker) -> Option<Result<Instant, Verdict>> {
-        let seat = self.seat.as_ref()?;
-        let over = || seat.is_over().then(|| seat.end());
-        let Some(turn) = seat.claim(waker).or_else(over) else {
-            return Some(Ok(seat.clock().timer(seat.give_up)));
-        };
-        self.seat = None;
-        match turn {
-            Ok(claim) => self.claim = Some(claim),
-            Err(verdict) => return Some(Err(verdict)),
-        }
-        None
-    }
-
-    /// Gives up what it asked for, or gives back what it has: nobody has worked under it, so no grace is due.
+    /// Gives up what it asked for, or gives back what it has.
     fn undo(&mut self) {
-        if let Some(seat) = self.seat.take() {
-            self.claim = seat.leave();
-        }
         if let Some(claim) = self.claim.take() {
-            let held = claim.view(|state| matches!(state, Claim::Holding(_)));
-            claim.apply(if held { Input::Release } else { Input::Abandon });
+            claim.undo();
         }
     }
 }

@@ -1,0 +1,599 @@
+//! Shared: the client machine of one lock behind its only lock, and what Tokio adds to it: one socket
+//! for each master, and the wakers of callers and tasks.
+//!
+//! Every input goes through a [`Turn`], which reads the clock once it has the lock and carries out the
+//! client's effects: commands are encoded, wakers are collected. What may run other code (writing to
+//! sockets, waking, logging, dropping wakers) is left to [`Shared::finish`], when the mutex is free again.
+//!
+//! A caller that writes to an idle master writes to the socket itself, which saves a task switch. To a
+//! busy one its driver writes, which sends at once what has gathered.
+//!
+//! Locks are taken in this order: a socket's [`Io`], the state, an [`Outbox`].
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{self, Poll, Waker};
+use std::time::Duration;
+
+use redquorum_protocol::{
+    Answer, Ballot, Claim, ClaimId, Client, ClientConfig, ClientEffect, Context, Dice, Extension,
+    NodeId, NodeSet, Time,
+};
+use tokio::sync::{Notify, oneshot};
+
+use crate::claim::ClaimCell;
+use crate::clock::{Clock, NAP};
+use crate::dice::{RetryPolicy, ShellDice};
+use crate::io::Io;
+use crate::report::Report;
+use crate::stats::{Counters, Latencies, MasterStats, Stats, count};
+use crate::trace::{self, Throttle};
+
+/// The client of one lock. Drivers keep it alive until nothing is left to clean up.
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) names: Vec<Arc<str>>,
+    /// Whether masters that may have forgotten are distrusted.
+    pub(crate) guarded: bool,
+    pub(crate) counters: Counters,
+    /// Notified when a master was tried, and at every turn of a driver after a shutdown.
+    pub(crate) changed: Notify,
+    pub(crate) sockets: Vec<Socket>,
+    /// Of what is logged of leases.
+    throttle: Throttle,
+    shut_down: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// The socket to one master.
+#[derive(Default)]
+pub(crate) struct Socket {
+    pub(crate) io: Mutex<Io>,
+    outbox: Mutex<Outbox>,
+    /// Of what is logged of this master.
+    throttle: Throttle,
+}
+
+/// Bytes for one connection, and the task that writes them if no caller does.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    /// The number of the connection.
+    epoch: u64,
+    bytes: Vec<u8>,
+    pub(crate) driver: Option<Waker>,
+}
+
+/// The machine, and who waits for it.
+pub(crate) struct State {
+    pub(crate) client: Client,
+    pub(crate) masters: Vec<Master>,
+    callers: HashMap<ClaimId, Caller>,
+    /// Who asked about a master itself.
+    questions: HashMap<u64, oneshot::Sender<Answer>>,
+    asked: u64,
+    /// How to pause between attempts; none once the lock is dropped.
+    retry: Option<RetryPolicy>,
+    /// When the timer of the leases' task fires, and what wakes it.
+    leases: (Time, Option<Waker>),
+    /// The lock was dropped.
+    pub(crate) closing: bool,
+    /// Kept for their memory only.
+    effects: Vec<ClientEffect>,
+}
+
+/// What the driver of one master is to do.
+pub(crate) struct Master {
+    /// Connections, or tries, that are to be given up.
+    pub(crate) close: Vec<u64>,
+    /// A connection that is to be opened.
+    pub(crate) dial: Option<u64>,
+    /// When the driver's timer fires.
+    pub(crate) armed: Time,
+    /// Whether the master was up when that was logged last; nothing was logged yet.
+    pub(crate) logged_up: Option<bool>,
+    /// Connections that came up.
+    pub(crate) connected: u64,
+    pub(crate) latencies: Latencies,
+    /// How many commands this turn has written.
+    writes: usize,
+}
+
+/// Who waits for a claim, and what was counted of it.
+struct Caller {
+    cell: Weak<ClaimCell>,
+    /// The task that acquires.
+    waker: Option<Waker>,
+    /// The latest extension that was counted.
+    extension: (u32, Extension),
+    /// The latest extension failed.
+    endangered: bool,
+    lost: bool,
+}
+
+/// Who writes what a turn has queued.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writer {
+    /// The caller, where the master is idle.
+    Idle,
+    /// The caller, everywhere: many commands were queued.
+    All,
+    /// The driver of this master; to other masters as a caller does.
+    Driver(NodeId),
+}
+
+/// What is left to do when the lock is free again.
+#[derive(Default)]
+#[must_use = "nothing is written and nobody is woken before `finish`"]
+pub(crate) struct After {
+    flush: NodeSet,
+    wake: Vec<Waker>,
+    /// Only dropped: that may run other code.
+    discarded: Vec<Waker>,
+    changed: Vec<Arc<ClaimCell>>,
+    replies: Vec<(oneshot::Sender<Answer>, Answer)>,
+    logs: Vec<Log>,
+}
+
+/// A change of state that is logged.
+enum Log {
+    Endangered(Arc<ClaimCell>, Duration, Ballot),
+    StillEndangered(Arc<ClaimCell>, Duration),
+    Recovered(Arc<ClaimCell>),
+    Lost(Arc<ClaimCell>, String),
+    Up(NodeId),
+    Down(NodeId, Arc<str>),
+}
+
+/// The locked state at one instant.
+pub(crate) struct Turn<'a> {
+    shared: &'a Shared,
+    pub(crate) state: MutexGuard<'a, State>,
+    pub(crate) now: Time,
+    after: After,
+    /// Masters that were written to, or whose links may want to be woken earlier.
+    touched: NodeSet,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics halfway through a change, so a poisoned lock is as good as any.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(crate) fn new(
+        config: ClientConfig,
+        names: Vec<Arc<str>>,
+        clock: Clock,
+        retry: RetryPolicy,
+    ) -> Self {
+        let mut effects = Vec::new();
+        let client = Client::start(config, &mut effects);
+        let master = |_| Master {
+            close: Vec::new(),
+            dial: None,
+            armed: Time::NEVER,
+            logged_up: None,
+            connected: 0,
+            latencies: Latencies::default(),
+            writes: 0,
+        };
+        let state = State {
+            client,
+            masters: NodeId::all(config.nodes).map(master).collect(),
+            callers: HashMap::new(),
+            questions: HashMap::new(),
+            asked: 0,
+            retry: Some(retry),
+            leases: (Time::NEVER, None),
+            closing: false,
+            effects,
+        };
+        let shared = Self {
+            clock,
+            names,
+            guarded: config.guard.is_some(),
+            counters: Counters::default(),
+            changed: Notify::new(),
+            sockets: NodeId::all(config.nodes).map(|_| Socket::default()).collect(),
+            throttle: Throttle::default(),
+            shut_down: AtomicBool::new(false),
+            state: Mutex::new(state),
+        };
+        // The first dials. No task is there yet that could be woken.
+        let mut turn = shared.turn();
+        turn.carry_out();
+        drop(turn.end(Writer::Idle));
+        shared
+    }
+
+    /// Locks the state and reads the clock: whatever time was lost on the way here counts, and time
+    /// never runs backwards for the client.
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        let state = lock(&self.state);
+        let now = self.clock.now();
+        Turn { shared: self, state, now, after: After::default(), touched: NodeSet::EMPTY }
+    }
+
+    /// A turn of one input.
+    pub(crate) fn act<R>(
+        &self,
+        input: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R,
+    ) -> R {
+        let mut turn = self.turn();
+        let result = turn.input(input);
+        turn.finish(Writer::Idle);
+        result
+    }
+
+    /// Does something with the lock's random numbers and its policy for pauses.
+    pub(crate) fn with_dice<R>(&self, act: impl FnOnce(&mut dyn Dice) -> R) -> R {
+        act(&mut ShellDice(lock(&self.state).retry.as_ref()))
+    }
+
+    /// Looks at the client.
+    pub(crate) fn view<R>(&self, look: impl FnOnce(&Client) -> R) -> R {
+        look(&lock(&self.state).client)
+    }
+
+    /// Does what turns have left to do.
+    pub(crate) fn finish(&self, after: After) {
+        let After { flush, wake, discarded, changed, replies, logs } = after;
+        for node in NodeId::all(self.sockets.len()).filter(|node| flush.contains(*node)) {
+            self.flush(node);
+        }
+        wake.into_iter().for_each(Waker::wake);
+        drop(discarded);
+        for (asker, answer) in replies {
+            // Who asked may have given up.
+            drop(asker.send(answer));
+        }
+        changed.iter().for_each(|cell| cell.changed.notify_waiters());
+        logs.into_iter().for_each(|log| self.log(log));
+    }
+
+    /// Writes what was queued for an idle master.
+    fn flush(&self, node: NodeId) {
+        let socket = &self.sockets[node.index()];
+        if let Ok(mut io) = socket.io.try_lock() {
+            io.take(&mut socket.outbox());
+            // Nothing is woken by the socket: if it is full or broken, the driver finds out.
+            io.write(&mut task::Context::from_waker(Waker::noop()));
+            if !io.is_written() {
+                drop(io);
+                return socket.wake();
+            }
+        }
+        // Where the driver has the socket, it may have taken the bytes before they were queued.
+        if !socket.outbox().bytes.is_empty() {
+            socket.wake();
+        }
+    }
+
+    /// Tells a claim's caller that is gone: what it asked for is given up, what it has is given back.
+    pub(crate) fn forget(&self, id: ClaimId) {
+        let mut turn = self.turn();
+        let caller = turn.state.callers.remove(&id);
+        if turn.state.client.standing(id).is_some() {
+            turn.input(|client, cx| client.cancel(id, cx));
+        }
+        turn.finish(Writer::Idle);
+        drop(caller);
+    }
+
+    /// Asks each master a question of its own. The replies come in this order.
+    pub(crate) fn ask(
+        &self,
+        question: fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
+    ) -> Vec<oneshot::Receiver<Answer>> {
+        let mut turn = self.turn();
+        let replies = NodeId::all(self.sockets.len()).map(|node| {
+            let (asker, reply) = oneshot::channel();
+            turn.state.asked += 1;
+            let number = turn.state.asked;
+            turn.state.questions.insert(number, asker);
+            turn.input(|client, cx| question(client, node, number, cx));
+            reply
+        });
+        let replies = replies.collect();
+        turn.finish(Writer::Idle);
+        replies
+    }
+
+    /// No new votes from now on; clean-ups go on.
+    pub(crate) fn shut_down(&self) {
+        self.shut_down.store(true, Ordering::Release);
+        self.act(|client, cx| client.shut_down(cx));
+    }
+
+    /// Whether no new request is taken.
+    pub(crate) fn is_shut_down(&self) -> bool {
+        self.shut_down.load(Ordering::Acquire)
+    }
+
+    /// The lock was dropped: the tasks end once nothing is left to clean up.
+    pub(crate) fn close(&self) {
+        let mut turn = self.turn();
+        turn.state.closing = true;
+        let retry = turn.state.retry.take();
+        let leases = turn.state.leases.1.take();
+        turn.after.wake.extend(leases);
+        turn.finish(Writer::Idle);
+        // A policy of the caller's may own anything.
+        drop(retry);
+        self.sockets.iter().for_each(Socket::wake);
+    }
+
+    /// Keys that are to be cleaned up, and keys of living claims, over all masters.
+    pub(crate) fn ledger(&self) -> (usize, usize) {
+        let now = self.clock.now();
+        self.view(|client| {
+            let each = client.links().iter().map(|link| (link.owed_still(now), link.claimed()));
+            each.fold((0, 0), |sum, link| (sum.0 + link.0, sum.1 + link.1))
+        })
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let state = lock(&self.state);
+        let now = self.clock.now();
+        let masters = NodeId::all(self.names.len()).map(|node| {
+            let (link, votes) = (state.client.link(node), state.client.votes(node));
+            let master = &state.masters[node.index()];
+            MasterStats {
+                name: self.names[node.index()].clone(),
+                state: link.state(),
+                distrusted: link.distrust(now),
+                granted: votes.granted,
+                refused: votes.refused,
+                unknown: votes.unknown,
+                connected: master.connected,
+                owed: link.owed(),
+                listens: link.listens(),
+                unanswered: link.unanswered(),
+                latency: master.latencies.summary(),
+            }
+        });
+        self.counters.snapshot(state.client.resources_waited_for(), masters.collect())
+    }
+
+    /// Wakes leases until the lock is dropped: one timer for all of them.
+    pub(crate) async fn wake_leases(self: Arc<Self>) {
+        let mut timer = Box::pin(tokio::time::sleep(Duration::ZERO));
+        poll_fn(|cx| {
+            loop {
+                let mut turn = self.turn();
+                if turn.state.closing {
+                    return Poll::Ready(());
+                }
+                turn.input(|client, cx| client.wake_leases(cx));
+                let next = turn.state.client.leases_wake_at();
+                // A nap at most: the timer counts no suspended time, the clock does.
+                let armed = next.min(turn.now.plus(NAP));
+                let (due, idle) = (next <= turn.now, next == Time::NEVER);
+                let waker = std::mem::replace(
+                    &mut turn.state.leases,
+                    (if idle { Time::NEVER } else { armed }, Some(cx.waker().clone())),
+                );
+                turn.after.discarded.extend(waker.1);
+                // Renewals leave in one write for each master.
+                turn.finish(Writer::All);
+                if due {
+                    // Other tasks first: some of them read what masters have replied.
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                if idle {
+                    return Poll::Pending;
+                }
+                timer.as_mut().reset(self.clock.timer(armed));
+                if Pin::new(&mut timer).poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await;
+    }
+
+    fn log(&self, log: Log) {
+        let (now, throttle) = (self.clock.now(), &self.throttle);
+        match log {
+            Log::Endangered(cell, left, ballot) => {
+                let report = || Report::new(&ballot, &self.names);
+                trace::endangered(throttle, now, &cell.key, left, report);
+            }
+            Log::StillEndangered(cell, left) => trace::still_endangered(&cell.key, left),
+            Log::Recovered(cell) => trace::recovered(throttle, now, &cell.key),
+            Log::Lost(cell, why) => trace::lost(throttle, now, &cell.key, &why),
+            Log::Up(node) => {
+                let index = node.index();
+                trace::master_up(&self.sockets[index].throttle, now, &self.names[index]);
+            }
+            Log::Down(node, why) => {
+                let index = node.index();
+                trace::master_down(&self.sockets[index].throttle, now, &self.names[index], &why);
+            }
+        }
+    }
+}
+
+impl Socket {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Io> {
+        lock(&self.io)
+    }
+
+    pub(crate) fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        lock(&self.outbox)
+    }
+
+    /// Wakes the driver.
+    fn wake(&self) {
+        let driver = self.outbox().driver.take();
+        if let Some(driver) = driver {
+            driver.wake();
+        }
+    }
+}
+
+impl Outbox {
+    /// The bytes for this connection. What is left for an older one is thrown away.
+    pub(crate) fn bytes(&mut self, epoch: Option<u64>) -> &mut Vec<u8> {
+        if epoch != Some(self.epoch) {
+            self.bytes.clear();
+        }
+        &mut self.bytes
+    }
+}
+
+impl Turn<'_> {
+    /// Gives the client one input and carries its effects out.
+    pub(crate) fn input<R>(
+        &mut self,
+        input: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R,
+    ) -> R {
+        let State { client, retry, effects, .. } = &mut *self.state;
+        let mut dice = ShellDice(retry.as_ref());
+        let mut cx = Context { clocks: self.now, dice: &mut dice, out: effects };
+        let result = input(client, &mut cx);
+        self.carry_out();
+        result
+    }
+
+    /// Adds a caller for a claim.
+    pub(crate) fn enlist(&mut self, id: ClaimId, cell: Weak<ClaimCell>) {
+        let extension = (0, Extension::Extended);
+        let caller = Caller { cell, waker: None, extension, endangered: false, lost: false };
+        self.state.callers.insert(id, caller);
+    }
+
+    /// Has a task woken when the claim changes.
+    pub(crate) fn wake_by(&mut self, id: ClaimId, waker: &Waker) {
+        if let Some(caller) = self.state.callers.get_mut(&id)
+            && !caller.waker.as_ref().is_some_and(|it| it.will_wake(waker))
+        {
+            self.after.discarded.extend(caller.waker.replace(waker.clone()));
+        }
+    }
+
+    /// Logs whether a master is up, if that has changed.
+    pub(crate) fn log_state(&mut self, node: NodeId, down: Option<Arc<str>>) {
+        let up = down.is_none();
+        if self.state.masters[node.index()].logged_up.replace(up) != Some(up) {
+            self.after.logs.push(down.map_or(Log::Up(node), |why| Log::Down(node, why)));
+        }
+    }
+
+    fn carry_out(&mut self) {
+        let mut effects = std::mem::take(&mut self.state.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                ClientEffect::Write { node, epoch, command } => {
+                    let mut outbox = self.shared.sockets[node.index()].outbox();
+                    command.encode(outbox.bytes(Some(epoch)));
+                    outbox.epoch = epoch;
+                    self.state.masters[node.index()].writes += 1;
+                    self.touched.insert(node);
+                }
+                ClientEffect::Rearm { node } => self.touched.insert(node),
+                ClientEffect::Dial { node, epoch } => {
+                    self.state.masters[node.index()].dial = Some(epoch);
+                }
+                ClientEffect::Close { node, epoch } => {
+                    self.state.masters[node.index()].close.push(epoch);
+                }
+                ClientEffect::Changed(id) => self.changed(id),
+                ClientEffect::Replied { request, answer, .. } => {
+                    let asker = self.state.questions.remove(&request);
+                    self.after.replies.extend(asker.map(|asker| (asker, answer)));
+                }
+                other => unreachable!("an effect that this driver does not know: {other:?}"),
+            }
+        }
+        self.state.effects = effects;
+    }
+
+    /// Wakes the caller of a claim. Counts and logs what became of a held lease.
+    fn changed(&mut self, id: ClaimId) {
+        let State { client, callers, .. } = &mut *self.state;
+        let Some(caller) = callers.get_mut(&id) else { return };
+        self.after.wake.extend(caller.waker.take());
+        let Some(cell) = caller.cell.upgrade() else { return };
+        let (counters, logs) = (&self.shared.counters, &mut self.after.logs);
+        if let Some(hold) = client.hold(id) {
+            if hold.extension() != caller.extension {
+                caller.extension = hold.extension();
+                let left = hold.deadline().since(self.now);
+                match caller.extension.1 {
+                    Extension::Pending => {}
+                    Extension::Extended => {
+                        count(&counters.extended);
+                        if std::mem::take(&mut caller.endangered) {
+                            logs.push(Log::Recovered(cell.clone()));
+                        }
+                    }
+                    Extension::Lost(_) => count(&counters.not_extended),
+                    Extension::NoQuorum | Extension::QuorumGone => {
+                        count(&counters.not_extended);
+                        logs.push(if std::mem::replace(&mut caller.endangered, true) {
+                            Log::StillEndangered(cell.clone(), left)
+                        } else {
+                            Log::Endangered(cell.clone(), left, hold.ballot().clone())
+                        });
+                    }
+                }
+            }
+            if let (Some(loss), false) = (hold.lost(), caller.lost) {
+                caller.lost = true;
+                count(&counters.lost);
+                logs.push(Log::Lost(cell.clone(), loss.to_string()));
+            }
+        }
+        self.after.changed.push(cell);
+    }
+
+    /// Frees the lock, and does what is left to do.
+    pub(crate) fn finish(self, writer: Writer) {
+        let shared = self.shared;
+        let after = self.end(writer);
+        shared.finish(after);
+    }
+
+    /// Frees the lock. What is left to do is for [`Shared::finish`].
+    pub(crate) fn end(mut self, writer: Writer) -> After {
+        let State { client, masters, leases, .. } = &mut *self.state;
+        let touched = self.touched;
+        for node in NodeId::all(masters.len()).filter(|node| touched.contains(*node)) {
+            let (link, master) = (client.link(node), &mut masters[node.index()]);
+            let writes = std::mem::take(&mut master.writes);
+            if writer == Writer::Driver(node) {
+                continue;
+            }
+            // Nothing but what this turn has written is unanswered.
+            let idle = writer == Writer::All || link.unanswered() <= writes;
+            if writes > 0 && idle {
+                self.after.flush.insert(node);
+            }
+            if writes > 0 && !idle || link.next_wake() < master.armed {
+                let driver = self.shared.sockets[node.index()].outbox().driver.take();
+                self.after.wake.extend(driver);
+            }
+        }
+        if client.leases_wake_at() < leases.0 {
+            self.after.wake.extend(leases.1.take());
+        }
+        self.after
+    }
+}
+
+impl After {
+    /// Adds what another turn of the same lock has left to do.
+    pub(crate) fn merge(&mut self, mut other: Self) {
+        self.flush = self.flush.or(other.flush);
+        self.wake.append(&mut other.wake);
+        self.discarded.append(&mut other.discarded);
+        self.changed.append(&mut other.changed);
+        self.replies.append(&mut other.replies);
+        self.logs.append(&mut other.logs);
+    }
+}
