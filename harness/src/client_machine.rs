@@ -335,6 +335,8 @@ impl<K: Conduct> Process<K> {
                     ClientEffect::Close { node, epoch } => {
                         around.out.push(Wish::Close { node: node.index(), epoch });
                     }
+                    // All links are looked at at each instant.
+                    ClientEffect::Rearm { .. } => {}
                     ClientEffect::Changed(id) => self.attend(id, around),
                     other => unreachable!("an effect that this process does not know: {other:?}"),
                 }

@@ -22,6 +22,7 @@ mod clock;
 mod heard;
 mod inject;
 pub(crate) mod keys;
+pub(crate) mod lateness;
 mod run;
 mod start;
 mod tap;

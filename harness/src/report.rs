@@ -61,6 +61,8 @@ pub struct Entry {
     pub line: usize,
     /// The command that repeats it.
     pub again: String,
+    /// Why it was repeated, once for each time; empty: it was run once.
+    pub repeated: Vec<String>,
 }
 
 /// How a run ended.

@@ -1,6 +1,9 @@
 //! Where scenarios are run: real masters, or in tests whatever plays them.
 
+use std::time::Duration;
+
 use crate::history::History;
+use crate::real::lateness::Lateness;
 use crate::real::{Failure, Ground};
 use crate::scenario::Scenario;
 
@@ -28,6 +31,12 @@ pub trait Stage: Sync {
         seed: u64,
         progress: &mut dyn FnMut(&str),
     ) -> Result<History, Failure>;
+
+    /// Watches from here on how late this machine runs what is due: the most so far. Nothing is late in
+    /// virtual time.
+    fn lateness(&self) -> Box<dyn Fn() -> Duration> {
+        Box::new(|| Duration::ZERO)
+    }
 }
 
 impl Stage for Ground {
@@ -50,5 +59,13 @@ impl Stage for Ground {
         progress: &mut dyn FnMut(&str),
     ) -> Result<History, Failure> {
         Self::run(self, scenario, seed, progress)
+    }
+
+    fn lateness(&self) -> Box<dyn Fn() -> Duration> {
+        if self.backend() == "sim" {
+            return Box::new(|| Duration::ZERO);
+        }
+        let lateness = Lateness::watch();
+        Box::new(move || lateness.worst())
     }
 }

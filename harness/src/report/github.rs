@@ -86,6 +86,7 @@ mod tests {
             file: None,
             line: 1,
             again: String::new(),
+            repeated: Vec::new(),
         };
         let text = table(&Session::default(), &[entry]);
         assert!(text.ends_with("\n|---|---|---|---|\n| ✅ | skipped | `a/b` | this \\| that |\n"));

@@ -47,6 +47,9 @@ pub(super) fn entry(entry: &Entry, session: &Session, colour: bool) -> String {
     let backend =
         if session.backend == "all" { format!("  {:9}", entry.backend) } else { String::new() };
     let mut text = format!("{on}{sign} {word:12}{off}{backend}  {name:widest$}  {took:>7}  {seen}");
+    for repeated in &entry.repeated {
+        _ = write!(text, "\n    {repeated}");
+    }
     if !entry.is_good() {
         text.push('\n');
         text += &details(entry, colour);

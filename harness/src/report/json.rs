@@ -68,6 +68,9 @@ pub struct ResultLine {
     pub file: Option<String>,
     /// The command that repeats it.
     pub again: String,
+    /// Why it was repeated, once for each time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repeated: Vec<String>,
 }
 
 /// A line of `--format json`.
@@ -125,6 +128,7 @@ impl ResultLine {
             history: history.map(|path| path.display().to_string()),
             file: entry.file.as_ref().map(|file| file.display().to_string()),
             again: entry.again.clone(),
+            repeated: entry.repeated.clone(),
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use redquorum_harness::cli::{Code, Format, Stage, run_all};
 use redquorum_harness::history::History;
 use redquorum_harness::real::Failure;
 use redquorum_harness::report::ResultFile;
-use redquorum_harness::scenario::Scenario;
+use redquorum_harness::scenario::{Expect, Scenario};
 
 use crate::support::{self, Fake, chosen, folder, plan, play, reports};
 
@@ -121,6 +122,49 @@ fn what_is_kept_is_whole_while_it_is_run() {
     let stage = Looks(Fake::default(), folder);
     let tally = run_all(&stage, &chosen, &plan(), &mut reports);
     assert_eq!((tally.as_expected, tally.differs, tally.internal), (2, 1, 0));
+}
+
+#[test]
+fn a_run_that_a_slow_machine_explains_is_repeated_and_a_violation_of_safety_is_not() {
+    struct Slow(Fake);
+    impl Stage for Slow {
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+        fn backend(&self) -> &str {
+            self.0.backend()
+        }
+        fn can(&self, scenario: &Scenario) -> Result<(), String> {
+            self.0.can(scenario)
+        }
+        fn run(
+            &self,
+            scenario: &Scenario,
+            seed: u64,
+            progress: &mut dyn FnMut(&str),
+        ) -> Result<History, Failure> {
+            self.0.run(scenario, seed, progress)
+        }
+        fn lateness(&self) -> Box<dyn Fn() -> Duration> {
+            Box::new(|| Duration::from_millis(215))
+        }
+    }
+    let folder = folder("slow");
+    let stage = Slow(Fake::default());
+    let mut chosen = chosen(&folder, &["good", "blind", "differs"]);
+    // To the judge of these tests, what differs is a violation of mutual exclusion.
+    chosen[2].run.expect = Expect::default();
+    let (mut reports, _) = reports(&folder, chosen.len(), Format::Human);
+    let tally = run_all(&stage, &chosen, &plan(), &mut reports);
+    assert_eq!((tally.as_expected, tally.not_seen, tally.differs), (1, 1, 1));
+    let times = |name: &str| {
+        stage.0.played.lock().unwrap().iter().filter(|(played, _)| played == name).count()
+    };
+    assert_eq!((times("good"), times("blind"), times("differs")), (1, 3, 1));
+    let repeated = |at: usize| result(&folder).scenarios[at].repeated.clone();
+    assert!(repeated(0).is_empty() && repeated(2).is_empty());
+    assert_eq!(repeated(1).len(), 2);
+    assert!(repeated(1)[0].starts_with("repeated, as this machine stood still for 215 ms"));
 }
 
 #[test]
