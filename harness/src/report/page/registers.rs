@@ -1,0 +1,105 @@
+//! The lane of a protected register: reads and writes, with their fencing tokens, and what it refused.
+
+use std::collections::BTreeMap;
+
+use super::Run;
+use super::chart::{Lane, Mark, ROW, Scale};
+use super::run::Names;
+use super::text::{line, ms, name};
+use crate::history::Event;
+use crate::scenario::Way;
+
+/// The most registers, and clients of each, that have a row of their own.
+const MOST_REGISTERS: usize = 8;
+const MOST_ROWS: usize = 6;
+
+pub(super) fn lanes(run: &Run<'_>, scale: Scale, names: &Names<'_>) -> Vec<Lane> {
+    let mut of: BTreeMap<&str, Vec<(usize, &Event)>> = BTreeMap::new();
+    for (record, entry) in run.history.records.iter().enumerate() {
+        if let Event::Touched { register, .. } = &entry.event {
+            of.entry(register).or_default().push((record, &entry.event));
+        }
+    }
+    let lanes = of.into_iter().take(MOST_REGISTERS);
+    lanes.map(|(register, touches)| lane(register, &touches, run, scale, names)).collect()
+}
+
+fn lane(
+    register: &str,
+    touches: &[(usize, &Event)],
+    run: &Run<'_>,
+    scale: Scale,
+    names: &Names<'_>,
+) -> Lane {
+    let mut lane = Lane {
+        label: format!("register {}", name(register)),
+        class: "register".to_owned(),
+        ..Lane::default()
+    };
+    let mut clients: Vec<&str> = Vec::new();
+    // Where the text of the last mark of each row ends.
+    let mut ends: Vec<f64> = Vec::new();
+    for (record, touch) in touches {
+        let Event::Touched { client, .. } = touch else { continue };
+        let known = clients.iter().position(|one| *one == client.as_str());
+        let row = known.unwrap_or_else(|| {
+            clients.push(client);
+            clients.len() - 1
+        });
+        let row = row.min(MOST_ROWS - 1);
+        if ends.len() <= row {
+            ends.push(-1.0);
+        }
+        let at = run.history.records[*record].ns;
+        let Some(mut mark) = mark(touch, at, *record, scale, names) else { continue };
+        mark.y = 3 + 6 + u32::try_from(row).unwrap_or(0) * ROW;
+        let from = scale.part(at);
+        if from < ends[row] || from > 0.97 {
+            mark.text.clear();
+        } else {
+            #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
+            let width = mark.text.len() as f64 * 0.0085;
+            ends[row] = from + width;
+        }
+        lane.marks.push(mark);
+    }
+    for (row, client) in clients.iter().take(MOST_ROWS).enumerate() {
+        let more = clients.len() > MOST_ROWS && row + 1 == MOST_ROWS;
+        let text = if more { "others".to_owned() } else { name(client) };
+        lane.caption(3 + u32::try_from(row).unwrap_or(0) * ROW, &text);
+    }
+    lane.height = 7 + u32::try_from(ends.len()).unwrap_or(0) * ROW;
+    lane
+}
+
+fn mark(touch: &Event, at: i64, record: usize, scale: Scale, names: &Names<'_>) -> Option<Mark> {
+    let Event::Touched { client, register, way, seen, version, sent, fence, refused } = touch
+    else {
+        return None;
+    };
+    let fenced = fence.map_or_else(String::new, |fence| format!(" under {fence}"));
+    let what = match way {
+        Way::Read => format!("read version {seen}"),
+        Way::Write if seen.saturating_add(1) == *version || *refused => {
+            format!("write on version {seen}")
+        }
+        Way::Write => format!("write on version {seen}, now {version}"),
+        Way::Present => "present".to_owned(),
+    };
+    let (symbol, end, class) = match (refused, way) {
+        (true, _) => ("cross", " refused", "bad"),
+        (false, Way::Write) => ("square", "", names.class(client)),
+        (false, _) => ("ring", "", names.class(client)),
+    };
+    let sent = sent.map_or_else(String::new, |sent| format!(", sent {}", ms(sent)));
+    let title = format!(
+        "{}: {what} of {}{fenced}{}, {}{sent}, line {}",
+        name(client),
+        name(register),
+        if *refused { ": refused" } else { ": accepted" },
+        ms(at),
+        line(record)
+    );
+    let text = format!("{what}{fenced}{end}");
+    Some(Mark { x: scale.x(at), y: 0, class: class.to_owned(), symbol, text, title })
+}
