@@ -55,7 +55,7 @@ pub(super) fn main(options: &CheckOptions) -> Code {
     if said == Code::AsExpected { tally.code() } else { said }
 }
 
-/// Writes `report.html` of this run alone: its timeline is complete, however long the run was.
+/// Writes the report of this run alone, with its timeline.
 fn report(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io::Result<()> {
     let header = &history.header;
     let session = Session {

@@ -127,7 +127,20 @@ impl<'a> Case<'a> {
     /// When a quorum of masters may have had the key of a lease, whether its client counted on it or
     /// not: the complement of [`Case::hollow`].
     pub(super) fn supported(&self, lease: &Lease<'_>) -> Vec<Span> {
-        let there = presences(&self.keys, lease);
+        self.with_quorum(lease, presences(&self.keys, lease, |key| key.possible))
+    }
+
+    /// When a quorum of masters certainly had the key of a lease.
+    pub(super) fn surely_supported(&self, lease: &Lease<'_>) -> Vec<Span> {
+        let certain = |key: &Presence<'_>| {
+            if key.sure { key.certain } else { Span::new(key.certain.from, key.certain.from) }
+        };
+        self.with_quorum(lease, presences(&self.keys, lease, certain))
+    }
+
+    /// When a quorum of the masters of a lease is among these.
+    fn with_quorum(&self, lease: &Lease<'_>, mut there: Vec<(usize, Span)>) -> Vec<Span> {
+        there.retain(|(_, span)| !span.is_empty());
         let from = there.iter().map(|(_, span)| span.from).min();
         let to = there.iter().map(|(_, span)| span.to).max();
         let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
@@ -159,14 +172,17 @@ fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Span> {
             return Vec::new();
         }
     }
-    let there = presences(keys, lease);
+    let there = presences(keys, lease, |key| key.possible);
     lease.holds.iter().flat_map(|hold| gaps(hold.inner, &there, enough)).collect()
 }
 
-/// Which masters may have had the key of a lease, and when: no span of a master overlaps another.
-fn presences(keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<(usize, Span)> {
-    let mut there: Vec<(usize, Span)> =
-        lease.keys(keys).map(|key| (key.node, key.possible)).collect();
+/// Which masters had the key of a lease, and when: no span of a master overlaps another.
+fn presences(
+    keys: &Keys<'_>,
+    lease: &Lease<'_>,
+    span: impl Fn(&Presence<'_>) -> Span,
+) -> Vec<(usize, Span)> {
+    let mut there: Vec<(usize, Span)> = lease.keys(keys).map(|key| (key.node, span(key))).collect();
     there.sort_by_key(|(node, span)| (*node, span.from));
     // Where a master may have had it twice, once is enough.
     there.dedup_by(|later, earlier| {

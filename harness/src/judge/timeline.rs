@@ -60,6 +60,8 @@ pub struct LeaseSpan {
     /// When the client certainly believed that it held. More than one span: it extended the lease after
     /// its end.
     pub believed: Vec<Window>,
+    /// When a quorum of masters certainly had the token.
+    pub certain: Vec<Window>,
     /// When a quorum of masters may have had the token.
     pub supported: Vec<Window>,
     /// When the client believed that it held, and certainly no quorum had the token.
@@ -157,6 +159,7 @@ fn lease_span(case: &Case<'_>, lease: &Lease<'_>) -> LeaseSpan {
         token: lease.token.map(str::to_owned),
         fence: lease.answer.fence,
         believed: windows(&inner),
+        certain: windows(&case.surely_supported(lease)),
         supported: windows(&case.supported(lease)),
         gaps: windows(case.hollow(lease)),
         masters,

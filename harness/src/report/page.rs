@@ -18,6 +18,7 @@ use crate::history::History;
 use crate::judge::Outcome;
 use crate::scenario::Layer;
 
+mod causes;
 mod chart;
 mod clients;
 mod faults;
@@ -25,6 +26,8 @@ mod masters;
 mod overview;
 mod registers;
 mod run;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use overview::Row;
@@ -148,6 +151,7 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
         false => minijinja::AutoEscape::None,
     });
     environment.add_template("report.html", include_str!("page/report.html"))?;
+    environment.add_template("violations.html", include_str!("page/violations.html"))?;
     environment.add_template("run.html", include_str!("page/run.html"))?;
     environment.add_template("chart.html", include_str!("page/chart.html"))?;
     environment.add_template("style.css", include_str!("page/style.css"))?;

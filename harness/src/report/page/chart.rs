@@ -8,8 +8,6 @@ use crate::history::{Ns, Window};
 
 /// The height of a row with text.
 pub(super) const ROW: u32 = 16;
-/// The most bars, and the most marks, of one lane.
-pub(super) const MOST: usize = 3_000;
 
 /// The time axis.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +78,8 @@ pub(super) struct Mark {
     pub(super) class: String,
     pub(super) symbol: &'static str,
     pub(super) text: String,
+    /// Whether the text is at its left.
+    pub(super) left: bool,
     pub(super) title: String,
 }
 
@@ -164,12 +164,44 @@ impl Lane {
     }
 
     /// Leaves out what is more than a page can show, and says so.
-    pub(super) fn limit(&mut self) {
-        let more = self.bars.len().saturating_sub(MOST) + self.marks.len().saturating_sub(MOST);
-        self.bars.truncate(MOST);
-        self.marks.truncate(MOST);
+    pub(super) fn limit(&mut self, most: usize) {
+        let more = self.bars.len().saturating_sub(most) + self.marks.len().saturating_sub(most);
+        self.bars.truncate(most);
+        self.marks.truncate(most);
         if more > 0 {
             self.note = format!("{more} more are left out");
+        }
+    }
+}
+
+/// The room for texts beside the marks of a row.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    end: f64,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { end: -1.0 }
+    }
+}
+
+impl Room {
+    /// Gives a mark its text, at its right or at the end of the axis at its left, if that covers
+    /// neither the text before it nor the edge.
+    pub(super) fn place(&mut self, mark: &mut Mark, at: f64, text: String) {
+        #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
+        let width = text.chars().count() as f64 * 0.007 + 0.015;
+        if at < self.end {
+            return;
+        }
+        if at + width <= 1.0 {
+            self.end = at + width;
+            mark.text = text;
+        } else if at - width >= self.end {
+            self.end = 1.0;
+            mark.left = true;
+            mark.text = text;
         }
     }
 }
@@ -215,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_overlaps_goes_to_a_row_of_its_own() {
-        let of = |from, to| Window { from: from * 1_000_000, to: to * 1_000_000 };
+        let of = |from: i64, to: i64| Window { from: from * 1_000_000, to: to * 1_000_000 };
         let scale = Scale::new(0, 100_000_000);
         let (rows, count) = pack(scale, &[of(0, 50), of(10, 20), of(60, 70)], 0.0);
         assert_eq!((rows, count), (vec![0, 1, 0], 2));

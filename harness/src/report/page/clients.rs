@@ -2,7 +2,7 @@
 //! really had its token.
 
 use super::Run;
-use super::chart::{Bar, Lane, Mark, ROW, Scale};
+use super::chart::{Bar, Lane, Mark, ROW, Room, Scale};
 use super::run::{Detail, Names};
 use super::text::{cut, line, ms, name, token};
 use crate::history::Window;
@@ -48,12 +48,23 @@ fn lane(
     let mut y = 3;
     lane.caption(y, "requests");
     let own = timeline.requests.iter().filter(|request| request.client == client);
+    let mut room = Room::default();
     for request in own.filter(|it| detail == Detail::Full || it.op != "step") {
         if request.op == "step" {
             lane.marks.push(step(request, scale, y));
-        } else {
-            lane.bars.push(asked(request, scale, y));
+            continue;
         }
+        let bar = asked(request, scale, y);
+        if bar.text.is_empty() {
+            // Too short for its text: that stands beside it, where there is room.
+            let (symbol, word) = result(request);
+            let text = format!("{symbol} {}: {word}", what(request));
+            let mut mark = Mark { title: bar.title.clone(), ..step(request, scale, y) };
+            mark.class = if request.ok == Some(true) { "quiet" } else { "bad" }.to_owned();
+            room.place(&mut mark, scale.part(request.span.from), text);
+            lane.marks.push(mark);
+        }
+        lane.bars.push(bar);
     }
     y += ROW;
     let own: Vec<&LeaseSpan> =
@@ -93,14 +104,28 @@ fn hold(lease: &LeaseSpan, scale: Scale, names: &Names<'_>, y: u32, bars: &mut V
         let class = format!("believed {class}");
         bars.push(scale.bar(*believed, y, ROW - 2, &class, &text).titled(title));
     }
-    for supported in &lease.supported {
+    for perhaps in &lease.supported {
+        let title = format!(
+            "Perhaps a quorum of masters has the token of {client} for {resource}, the record does not \
+             tell: {}{key}",
+            scale.told(*perhaps)
+        );
+        // Mostly it is known: then the bar below covers this one.
+        let uncovered = lease.certain.iter().map(|of| of.to).max().unwrap_or(perhaps.from);
+        let rest = Window { from: uncovered.clamp(perhaps.from, perhaps.to), to: perhaps.to };
+        if rest.to.saturating_sub(rest.from) > 2_000_000 {
+            let class = format!("possible {class}");
+            bars.push(scale.bar(rest, y + ROW, ROW - 3, &class, "perhaps a quorum").titled(title));
+        }
+    }
+    for supported in &lease.certain {
         let text = format!("a quorum has the token of {client}");
         let title = format!(
             "A quorum of masters has the token of {client} for {resource}: {}{key}",
             scale.told(*supported)
         );
         let class = format!("supported {class}");
-        bars.push(scale.bar(*supported, y + ROW, ROW - 5, &class, &text).titled(title));
+        bars.push(scale.bar(*supported, y + ROW, ROW - 3, &class, &text).titled(title));
     }
     for gap in &lease.gaps {
         let text = "no quorum has it: the belief is wrong";
@@ -108,7 +133,7 @@ fn hold(lease: &LeaseSpan, scale: Scale, names: &Names<'_>, y: u32, bars: &mut V
             "Gap: {client} believes that it holds {resource}, and no quorum of masters has its token: {}{key}",
             scale.told(*gap)
         );
-        bars.push(scale.bar(*gap, y + ROW, ROW - 5, "gap", text).titled(title));
+        bars.push(scale.bar(*gap, y + ROW, ROW - 3, "gap", text).titled(title));
     }
 }
 

@@ -35,7 +35,7 @@ pub(super) fn lane(run: &Run<'_>, timeline: &Timeline, scale: Scale) -> Option<L
             let bar = scale.bar(fault.span, y, ROW - 3, "state fault", "");
             lane.bars.push(bar.titled(title.clone()));
         }
-        lane.marks.push(Mark { x, y: y + 6, class, symbol: "flag", text, title });
+        lane.marks.push(Mark { x, y: y + 6, class, symbol: "flag", text, title, left: false });
     }
     lane.height = 6 + count * ROW;
     Some(lane)

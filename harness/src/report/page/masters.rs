@@ -40,7 +40,7 @@ pub(super) fn lanes(
             lane.caption(y, "commands");
         }
         lane.marks = own;
-        let y = y + if detail == Detail::Full { 12 } else { 0 };
+        let y = y + if detail == Detail::Full { 14 } else { 0 };
         lane.height = states(node, run, timeline, scale, y, &mut lane) + 4;
         lane
     });
@@ -86,9 +86,14 @@ fn presence(key: &KeySpan, scale: Scale, names: &Names<'_>, y: u32) -> Vec<Bar> 
         || key.certain.from.saturating_sub(key.possible.from) > 2_000_000;
     if doubt {
         let class = format!("possible {class}");
-        bars.push(
-            scale.bar(key.possible, y, ROW - 2, &class, "").titled(title("perhaps the token")),
-        );
+        let known = key.certain.from < key.certain.to;
+        let from = if known { key.certain.to } else { key.possible.from };
+        let rest = Window { from, to: key.possible.to };
+        let text = match (known, key.end.starts_with("expired")) {
+            (true, true) => format!("{}: expired, perhaps not yet removed", name(owner)),
+            _ => format!("{}: perhaps", name(owner)),
+        };
+        bars.push(scale.bar(rest, y, ROW - 2, &class, &text).titled(title("perhaps the token")));
     }
     if key.certain.from < key.certain.to {
         let class = format!("key {class}");
@@ -158,7 +163,7 @@ fn states(
         if scale.part(window.to) - scale.part(window.from) < 0.02 {
             let class = class.to_owned();
             let x = scale.x(window.from);
-            lane.marks.push(Mark { x, y: y + 6, class, symbol: "flag", text, title });
+            lane.marks.push(Mark { x, y: y + 6, class, symbol: "flag", text, title, left: false });
         } else {
             lane.bars.push(scale.bar(window, y, ROW - 3, class, &text).titled(title));
         }

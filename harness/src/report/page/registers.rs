@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Run;
-use super::chart::{Lane, Mark, ROW, Scale};
+use super::chart::{Lane, Mark, ROW, Room, Scale};
 use super::run::Names;
 use super::text::{line, ms, name};
 use crate::history::Event;
@@ -37,8 +37,7 @@ fn lane(
         ..Lane::default()
     };
     let mut clients: Vec<&str> = Vec::new();
-    // Where the text of the last mark of each row ends.
-    let mut ends: Vec<f64> = Vec::new();
+    let mut rooms: Vec<Room> = Vec::new();
     for (record, touch) in touches {
         let Event::Touched { client, .. } = touch else { continue };
         let known = clients.iter().position(|one| *one == client.as_str());
@@ -47,20 +46,14 @@ fn lane(
             clients.len() - 1
         });
         let row = row.min(MOST_ROWS - 1);
-        if ends.len() <= row {
-            ends.push(-1.0);
+        if rooms.len() <= row {
+            rooms.push(Room::default());
         }
         let at = run.history.records[*record].ns;
         let Some(mut mark) = mark(touch, at, *record, scale, names) else { continue };
         mark.y = 3 + 6 + u32::try_from(row).unwrap_or(0) * ROW;
-        let from = scale.part(at);
-        if from < ends[row] || from > 0.97 {
-            mark.text.clear();
-        } else {
-            #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
-            let width = mark.text.len() as f64 * 0.0085;
-            ends[row] = from + width;
-        }
+        let text = std::mem::take(&mut mark.text);
+        rooms[row].place(&mut mark, scale.part(at), text);
         lane.marks.push(mark);
     }
     for (row, client) in clients.iter().take(MOST_ROWS).enumerate() {
@@ -68,7 +61,7 @@ fn lane(
         let text = if more { "others".to_owned() } else { name(client) };
         lane.caption(3 + u32::try_from(row).unwrap_or(0) * ROW, &text);
     }
-    lane.height = 7 + u32::try_from(ends.len()).unwrap_or(0) * ROW;
+    lane.height = 7 + u32::try_from(rooms.len()).unwrap_or(0) * ROW;
     lane
 }
 
@@ -83,7 +76,9 @@ fn mark(touch: &Event, at: i64, record: usize, scale: Scale, names: &Names<'_>) 
         Way::Write if seen.saturating_add(1) == *version || *refused => {
             format!("write on version {seen}")
         }
-        Way::Write => format!("write on version {seen}, now {version}"),
+        Way::Write => {
+            format!("write on version {seen}, overwrites {}", version.saturating_sub(1))
+        }
         Way::Present => "present".to_owned(),
     };
     let (symbol, end, class) = match (refused, way) {
@@ -101,5 +96,5 @@ fn mark(touch: &Event, at: i64, record: usize, scale: Scale, names: &Names<'_>) 
         line(record)
     );
     let text = format!("{what}{fenced}{end}");
-    Some(Mark { x: scale.x(at), y: 0, class: class.to_owned(), symbol, text, title })
+    Some(Mark { x: scale.x(at), y: 0, class: class.to_owned(), symbol, text, title, left: false })
 }

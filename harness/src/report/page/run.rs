@@ -8,14 +8,14 @@ use serde::Serialize;
 use super::chart::{Bar, Chart, Lane, ROW, Scale, Tick, pack};
 use super::clients::granted;
 use super::text::{cut, line, ms, name};
-use super::{Run, clients, faults, masters, overview, registers};
+use super::{Run, causes, clients, faults, masters, overview, registers};
 use crate::history::{Ns, Phase, Window};
 use crate::judge::Seen;
 use crate::judge::timeline::{Timeline, timeline};
 use crate::report::Ended;
-use crate::scenario::Layer;
+use crate::scenario::{Layer, Wanted};
 
-/// A run with more events is drawn without commands, steps and tokens of masters.
+/// A run with more events is summarised: it is drawn without commands and steps.
 pub(super) const MOST_EVENTS: usize = 20_000;
 /// The most leases in the table.
 const MOST_LEASES: usize = 60;
@@ -35,6 +35,8 @@ pub(super) struct Section {
     about: String,
     source: Option<String>,
     setting: String,
+    violations: Vec<Violation>,
+    more_violations: usize,
     notes: Vec<String>,
     chart: Option<Chart>,
     leases: Vec<LeaseRow>,
@@ -47,7 +49,8 @@ pub(super) struct Section {
 pub(super) struct Violation {
     layer: &'static str,
     certain: bool,
-    causes: String,
+    causes: Vec<(&'static str, &'static str)>,
+    expected: bool,
     lines: Vec<String>,
 }
 
@@ -101,7 +104,10 @@ impl Section {
     /// Of a run. A history that cannot be drawn gives a section that says so.
     pub(super) fn new(run: &Run<'_>) -> Self {
         let scenario = &run.history.header.scenario;
+        let (violations, more_violations) = violations(run.entry);
         let mut section = Self {
+            violations,
+            more_violations,
             about: cut(&scenario.about),
             source: scenario.source.as_deref().map(cut),
             setting: setting(run),
@@ -123,8 +129,8 @@ impl Section {
         let detail = if events > MOST_EVENTS { Detail::Summary } else { Detail::Full };
         if detail == Detail::Summary {
             section.notes.push(format!(
-                "Summarised: {events} events. Commands, steps and the masters' tokens are left out; \
-                 history.jsonl has them."
+                "Summarised: {events} events. Commands and steps are left out, and of each lane all but \
+                 the first bars; history.jsonl has them."
             ));
         }
         let names = Names::new(run, &timeline);
@@ -137,6 +143,13 @@ impl Section {
         }
         section.chart = Some(chart(run, &timeline, scale, &names, detail));
         section
+    }
+}
+
+#[cfg(test)]
+impl Section {
+    pub(super) fn into_chart(self) -> Option<Chart> {
+        self.chart
     }
 }
 
@@ -156,7 +169,10 @@ fn scale(run: &Run<'_>, timeline: &Timeline) -> Scale {
     let records = &run.history.records;
     let end = records.iter().map(|record| record.ns).max().unwrap_or(0);
     let first = timeline.requests.iter().map(|request| request.span.from).min().unwrap_or(0);
-    Scale::new(first.min(0).max(-10_000_000_000), end)
+    let first = first.clamp(-10_000_000_000, 0);
+    // A little room at both ends, so that marks there are whole.
+    let room = end.saturating_sub(first) / 60;
+    Scale::new(first.saturating_sub(room), end.saturating_add(room))
 }
 
 fn findings<'r>(run: &Run<'r>) -> &'r [crate::judge::Finding] {
@@ -169,12 +185,16 @@ fn findings<'r>(run: &Run<'r>) -> &'r [crate::judge::Finding] {
 /// What was violated, in the words of the checkers.
 pub(super) fn violations(entry: &crate::report::Entry) -> (Vec<Violation>, usize) {
     let Ended::Judged(verdict) = &entry.ended else { return (Vec::new(), 0) };
-    let all = verdict.findings.iter().take(MOST_FINDINGS).map(|finding| {
-        let causes: Vec<&str> = finding.causes.iter().map(|cause| cause.name()).collect();
+    let mut findings: Vec<&crate::judge::Finding> = verdict.findings.iter().collect();
+    // Mutual exclusion first: mostly the others follow from it.
+    findings.sort_by_key(|finding| (finding.layer, finding.from));
+    let all = findings.into_iter().take(MOST_FINDINGS).map(|finding| {
+        let causes = finding.causes.iter().map(|cause| (cause.name(), causes::meaning(*cause)));
         Violation {
             layer: overview::title(finding.layer),
             certain: finding.seen == Seen::Violated,
-            causes: causes.join(", "),
+            causes: causes.collect(),
+            expected: entry.expect.of(finding.layer) == Wanted::Violated,
             lines: finding.story.iter().map(|line| cut(line)).collect(),
         }
     });
@@ -233,7 +253,7 @@ fn chart(
     lanes.extend(registers::lanes(run, scale, names));
     let mut y = 22;
     for lane in &mut lanes {
-        lane.limit();
+        lane.limit(if detail == Detail::Full { 3_000 } else { 500 });
         // Captions, and so the lane's name, need a line of their own.
         lane.height = lane.height.max(ROW + 6);
         lane.y = y;
