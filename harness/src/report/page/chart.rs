@@ -121,16 +121,13 @@ impl Scale {
     }
 
     /// Round numbers along the axis.
-    #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
     pub(super) fn ticks(self) -> Vec<Tick> {
         let length = self.to.saturating_sub(self.from);
         let mut step: Ns = 100_000;
         while length / step > 10 {
-            let leading = step / 10_i64.pow((step as f64).log10() as u32);
-            step = step.saturating_mul(if leading == 2 { 5 } else { 2 });
-            if leading == 2 {
-                step /= 2;
-            }
+            // 1, 2, 5, 10, ….
+            let leading = step / 10_i64.pow(step.ilog10());
+            step = if leading == 2 { step / 2 * 5 } else { step.saturating_mul(2) };
         }
         let first = self.from.div_euclid(step).saturating_add(1).saturating_mul(step);
         let first = if self.from.rem_euclid(step) == 0 { self.from } else { first };

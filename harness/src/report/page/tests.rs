@@ -80,6 +80,7 @@ fn lane<'c>(chart: &'c Chart, label: &str) -> &'c Lane {
 }
 
 /// Where bars of a class begin and end, in whole milliseconds of a run of 600 ms.
+#[expect(clippy::cast_possible_truncation, reason = "some hundreds")]
 fn spans(lane: &Lane, class: &str) -> Vec<(i64, i64)> {
     let number = |text: &str| text.trim_end_matches('%').parse::<f64>().unwrap();
     let bars = lane.bars.iter().filter(|bar| bar.class.split(' ').any(|one| one == class));
