@@ -29,9 +29,11 @@ mod run;
 #[cfg(test)]
 mod tests;
 mod text;
+mod violations;
 
 use overview::Row;
-use run::{Section, Violation};
+use run::Section;
+use violations::Violation;
 
 /// Timelines of runs that hold are drawn while the page stays below this size.
 const MOST_BYTES: usize = 8 << 20;
@@ -107,7 +109,7 @@ pub(crate) fn render(
     let rows: Vec<Row> =
         entries.iter().enumerate().map(|(index, entry)| overview::row(index + 1, entry)).collect();
     let runs = entries.iter().enumerate().zip(bodies).map(|((index, entry), body)| {
-        let (violations, more_violations) = run::violations(entry);
+        let (violations, more_violations) = violations::told(entry);
         RunFields {
             row: overview::row(index + 1, entry),
             violations,

@@ -105,8 +105,13 @@ impl Scale {
     pub(super) fn bar(self, window: Window, y: u32, h: u32, class: &str, text: &str) -> Bar {
         let (from, to) = (self.part(window.from), self.part(window.to));
         let width = to - from;
-        // Three characters need about three thousandths of a wide screen.
-        let text = if width > 0.012 { text.to_owned() } else { String::new() };
+        // What is too long is clipped, and appears as the drawing is zoomed; the first word must fit.
+        let first = text.split(' ').scan(0, |end, word| {
+            *end += word.chars().count() + 1;
+            Some(*end)
+        });
+        let needed = first.into_iter().find(|end| *end > 2).unwrap_or(2);
+        let text = if width > width_of(needed) { text.to_owned() } else { String::new() };
         let class = class.to_owned();
         Bar { x: percent(from), w: percent(width), y, h, class, text, title: String::new() }
     }
@@ -184,23 +189,30 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Gives a mark its text, at its right or at the end of the axis at its left, if that covers
-    /// neither the text before it nor the edge.
-    pub(super) fn place(&mut self, mark: &mut Mark, at: f64, text: String) {
-        #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
-        let width = text.chars().count() as f64 * 0.007 + 0.015;
-        if at < self.end {
-            return;
-        }
-        if at + width <= 1.0 {
+    /// Gives a mark its text at its right or, if the next mark or the edge is in the way, at its left.
+    /// Without room on either side it has none.
+    pub(super) fn place(&mut self, mark: &mut Mark, at: f64, next: f64, text: String) {
+        let width = width_of(text.chars().count()) + 0.012;
+        if at >= self.end && at + width <= next.min(1.0) {
             self.end = at + width;
             mark.text = text;
         } else if at - width >= self.end {
-            self.end = 1.0;
             mark.left = true;
             mark.text = text;
         }
+        self.cover(at);
     }
+
+    /// Something is drawn up to here.
+    pub(super) const fn cover(&mut self, to: f64) {
+        self.end = self.end.max(to);
+    }
+}
+
+/// The part of the axis that so many characters take, on a screen of usual width.
+#[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
+fn width_of(characters: usize) -> f64 {
+    characters as f64 * 0.0065
 }
 
 /// Puts windows into as few rows as they need: the row of each. `room` is the least part of the axis

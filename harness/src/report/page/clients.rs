@@ -48,8 +48,12 @@ fn lane(
     let mut y = 3;
     lane.caption(y, "requests");
     let own = timeline.requests.iter().filter(|request| request.client == client);
+    let own = own.filter(|it| detail == Detail::Full || it.op != "step");
+    let mut own = own.peekable();
     let mut room = Room::default();
-    for request in own.filter(|it| detail == Detail::Full || it.op != "step") {
+    while let Some(request) = own.next() {
+        let next = own.peek().map_or(1.0, |next| scale.part(next.span.from));
+        let at = scale.part(request.span.from);
         if request.op == "step" {
             lane.marks.push(step(request, scale, y));
             continue;
@@ -61,9 +65,10 @@ fn lane(
             let text = format!("{symbol} {}: {word}", what(request));
             let mut mark = Mark { title: bar.title.clone(), ..step(request, scale, y) };
             mark.class = if request.ok == Some(true) { "quiet" } else { "bad" }.to_owned();
-            room.place(&mut mark, scale.part(request.span.from), text);
+            room.place(&mut mark, at, next, text);
             lane.marks.push(mark);
         }
+        room.cover(scale.part(request.span.to));
         lane.bars.push(bar);
     }
     y += ROW;
@@ -119,7 +124,7 @@ fn hold(lease: &LeaseSpan, scale: Scale, names: &Names<'_>, y: u32, bars: &mut V
         }
     }
     for supported in &lease.certain {
-        let text = format!("a quorum has the token of {client}");
+        let text = format!("quorum has the token of {client}");
         let title = format!(
             "A quorum of masters has the token of {client} for {resource}: {}{key}",
             scale.told(*supported)
@@ -128,7 +133,7 @@ fn hold(lease: &LeaseSpan, scale: Scale, names: &Names<'_>, y: u32, bars: &mut V
         bars.push(scale.bar(*supported, y + ROW, ROW - 3, &class, &text).titled(title));
     }
     for gap in &lease.gaps {
-        let text = "no quorum has it: the belief is wrong";
+        let text = "no quorum: the belief is wrong";
         let title = format!(
             "Gap: {client} believes that it holds {resource}, and no quorum of masters has its token: {}{key}",
             scale.told(*gap)

@@ -38,6 +38,7 @@ fn lane(
     };
     let mut clients: Vec<&str> = Vec::new();
     let mut rooms: Vec<Room> = Vec::new();
+    let mut ats: Vec<f64> = Vec::new();
     for (record, touch) in touches {
         let Event::Touched { client, .. } = touch else { continue };
         let known = clients.iter().position(|one| *one == client.as_str());
@@ -51,10 +52,17 @@ fn lane(
         }
         let at = run.history.records[*record].ns;
         let Some(mut mark) = mark(touch, at, *record, scale, names) else { continue };
+        ats.push(scale.part(at));
         mark.y = 3 + 6 + u32::try_from(row).unwrap_or(0) * ROW;
-        let text = std::mem::take(&mut mark.text);
-        rooms[row].place(&mut mark, scale.part(at), text);
         lane.marks.push(mark);
+    }
+    for index in 0..lane.marks.len() {
+        let (y, at) = (lane.marks[index].y, ats[index]);
+        let later = lane.marks.iter().zip(&ats).skip(index + 1);
+        let next = later.take(64).find(|(mark, _)| mark.y == y).map_or(1.0, |(_, at)| *at);
+        let mark = &mut lane.marks[index];
+        let text = std::mem::take(&mut mark.text);
+        rooms[usize::try_from(y / ROW).unwrap_or(0)].place(mark, at, next, text);
     }
     for (row, client) in clients.iter().take(MOST_ROWS).enumerate() {
         let more = clients.len() > MOST_ROWS && row + 1 == MOST_ROWS;

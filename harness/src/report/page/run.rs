@@ -1,26 +1,22 @@
-//! The section of one run: what violated which property and why, and the drawing of the whole run.
+//! The section of one run: its setting, its violations, its leases as a table, and its drawing.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde::Serialize;
 
-use super::chart::{Bar, Chart, Lane, ROW, Scale, Tick, pack};
+use super::chart::{Chart, ROW, Scale, Tick};
 use super::clients::granted;
 use super::text::{cut, line, ms, name};
-use super::{Run, causes, clients, faults, masters, overview, registers};
-use crate::history::{Ns, Phase, Window};
-use crate::judge::Seen;
-use crate::judge::timeline::{Timeline, timeline};
-use crate::report::Ended;
-use crate::scenario::{Layer, Wanted};
+use super::violations::{self, Violation};
+use super::{Run, clients, faults, masters, registers};
+use crate::history::{Event, Ns, Phase, Window};
+use crate::judge::timeline::{LeaseSpan, Timeline, timeline};
 
 /// A run with more events is summarised: it is drawn without commands and steps.
 pub(super) const MOST_EVENTS: usize = 20_000;
 /// The most leases in the table.
 const MOST_LEASES: usize = 60;
-/// The most violations that are told.
-const MOST_FINDINGS: usize = 20;
 
 /// How much of a run is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,16 +38,6 @@ pub(super) struct Section {
     leases: Vec<LeaseRow>,
     /// Where the first violation is on the axis, from 0 to 1.
     focus: Option<(f64, f64)>,
-}
-
-/// A violation in words.
-#[derive(Debug, Serialize)]
-pub(super) struct Violation {
-    layer: &'static str,
-    certain: bool,
-    causes: Vec<(&'static str, &'static str)>,
-    expected: bool,
-    lines: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -83,7 +69,7 @@ impl<'a> Names<'a> {
             classes.insert(client.id.as_str(), class);
             classes.entry(client.process().as_str()).or_insert(class);
         }
-        let of_token = |lease: &'a crate::judge::timeline::LeaseSpan| {
+        let of_token = |lease: &'a LeaseSpan| {
             lease.token.as_deref().map(|token| (token, lease.client.as_str()))
         };
         Self { classes, tokens: timeline.leases.iter().filter_map(of_token).collect() }
@@ -104,7 +90,7 @@ impl Section {
     /// Of a run. A history that cannot be drawn gives a section that says so.
     pub(super) fn new(run: &Run<'_>) -> Self {
         let scenario = &run.history.header.scenario;
-        let (violations, more_violations) = violations(run.entry);
+        let (violations, more_violations) = violations::told(run.entry);
         let mut section = Self {
             violations,
             more_violations,
@@ -135,7 +121,7 @@ impl Section {
         }
         let names = Names::new(run, &timeline);
         let scale = scale(run, &timeline);
-        section.focus = focus(run, scale);
+        section.focus = violations::focus(run, scale);
         section.leases = leases(&timeline, &names, scale);
         if timeline.leases.len() > MOST_LEASES {
             let more = timeline.leases.len() - MOST_LEASES;
@@ -175,41 +161,6 @@ fn scale(run: &Run<'_>, timeline: &Timeline) -> Scale {
     Scale::new(first.saturating_sub(room), end.saturating_add(room))
 }
 
-fn findings<'r>(run: &Run<'r>) -> &'r [crate::judge::Finding] {
-    match &run.entry.ended {
-        Ended::Judged(verdict) => &verdict.findings,
-        _ => &[],
-    }
-}
-
-/// What was violated, in the words of the checkers.
-pub(super) fn violations(entry: &crate::report::Entry) -> (Vec<Violation>, usize) {
-    let Ended::Judged(verdict) = &entry.ended else { return (Vec::new(), 0) };
-    let mut findings: Vec<&crate::judge::Finding> = verdict.findings.iter().collect();
-    // Mutual exclusion first: mostly the others follow from it.
-    findings.sort_by_key(|finding| (finding.layer, finding.from));
-    let all = findings.into_iter().take(MOST_FINDINGS).map(|finding| {
-        let causes = finding.causes.iter().map(|cause| (cause.name(), causes::meaning(*cause)));
-        Violation {
-            layer: overview::title(finding.layer),
-            certain: finding.seen == Seen::Violated,
-            causes: causes.collect(),
-            expected: entry.expect.of(finding.layer) == Wanted::Violated,
-            lines: finding.story.iter().map(|line| cut(line)).collect(),
-        }
-    });
-    (all.collect(), verdict.findings.len().saturating_sub(MOST_FINDINGS))
-}
-
-/// The first violation, and a little around it.
-fn focus(run: &Run<'_>, scale: Scale) -> Option<(f64, f64)> {
-    let exclusion = findings(run).iter().find(|finding| finding.layer == Layer::MutualExclusion);
-    let first = exclusion.or_else(|| findings(run).first())?;
-    let (from, to) = (scale.part(first.from), scale.part(first.to));
-    let around = ((to - from) * 0.5).max(0.002);
-    Some(((from - around).max(0.0), (to + around).min(1.0)))
-}
-
 fn leases(timeline: &Timeline, names: &Names<'_>, scale: Scale) -> Vec<LeaseRow> {
     let spans = |all: &[Window]| {
         let some: Vec<String> = all.iter().take(3).map(|window| scale.told(*window)).collect();
@@ -246,7 +197,7 @@ fn chart(
     detail: Detail,
 ) -> Chart {
     let mut lanes = Vec::new();
-    lanes.extend(violation_lane(run, scale));
+    lanes.extend(violations::lane(run, scale));
     lanes.extend(faults::lane(run, timeline, scale));
     lanes.extend(clients::lanes(run, timeline, scale, names, detail));
     lanes.extend(masters::lanes(run, timeline, scale, names, detail));
@@ -262,7 +213,7 @@ fn chart(
         y += lane.height;
     }
     let phases = run.history.records.iter().filter_map(|record| match record.event {
-        crate::history::Event::Phase { phase: Phase::Heal } => Some(Tick {
+        Event::Phase { phase: Phase::Heal } => Some(Tick {
             x: scale.x(record.ns),
             text: "all faults healed; every client acquires once more".to_owned(),
         }),
@@ -274,46 +225,10 @@ fn chart(
     Chart {
         lanes,
         ticks: scale.ticks(),
-        overlaps: overlaps(run, scale, y),
+        overlaps: violations::overlaps(run, scale, y),
         strikes: strikes.chain(phases).collect(),
         height: y + 4,
         from,
         to,
     }
-}
-
-/// Where two clients believed at once that they hold: over all lanes.
-fn overlaps(run: &Run<'_>, scale: Scale, height: u32) -> Vec<Bar> {
-    let certain = findings(run).iter().filter(|finding| {
-        finding.layer == Layer::MutualExclusion && finding.seen == Seen::Violated
-    });
-    let bars = certain.take(200).map(|finding| {
-        let window = Window { from: finding.from, to: finding.to };
-        let title = cut(&finding.story.join("; "));
-        scale.bar(window, 20, height - 20, "overlap", "").titled(title)
-    });
-    bars.collect()
-}
-
-fn violation_lane(run: &Run<'_>, scale: Scale) -> Option<Lane> {
-    let findings = findings(run);
-    if findings.is_empty() {
-        return None;
-    }
-    let mut lane =
-        Lane { label: "violations".to_owned(), class: "violations".to_owned(), ..Lane::default() };
-    let some = &findings[..findings.len().min(200)];
-    let windows: Vec<Window> =
-        some.iter().map(|finding| Window { from: finding.from, to: finding.to }).collect();
-    let (rows, count) = pack(scale, &windows, 0.0);
-    for ((finding, window), row) in some.iter().zip(&windows).zip(rows) {
-        let certain = finding.seen == Seen::Violated;
-        let verb = if certain { "violated" } else { "perhaps violated" };
-        let text = format!("✗ {} {verb}", overview::title(finding.layer));
-        let class = if certain { "violation" } else { "violation open" };
-        let title = format!("{text}, {}: {}", scale.told(*window), cut(&finding.story.join("; ")));
-        lane.bars.push(scale.bar(*window, 3 + row * ROW, ROW - 3, class, &text).titled(title));
-    }
-    lane.height = 6 + count * ROW;
-    Some(lane)
 }

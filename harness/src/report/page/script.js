@@ -40,6 +40,12 @@
     const left = from + length * scroller.scrollLeft / width, right = left + length * scroller.clientWidth / width;
     const raw = (right - left) / Math.max(2, scroller.clientWidth / 110), ten = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 5, 10].map((n) => n * ten).find((n) => n >= raw);
+    // The text of a bar that begins at the left of what is shown moves into sight.
+    for (const text of all("g > svg:not(.note) > text", svg)) {
+      const bar = text.parentElement, start = width * parseFloat(bar.getAttribute("x")) / 100;
+      const hidden = scroller.scrollLeft - start, length = width * parseFloat(bar.getAttribute("width")) / 100;
+      text.setAttribute("x", hidden > 0 && hidden < length ? hidden + 4 : 4);
+    }
     ticks.replaceChildren();
     for (let at = Math.ceil(left / step) * step; at <= right; at += step) {
       const x = 100 * (at - from) / length + "%";
