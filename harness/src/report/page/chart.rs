@@ -177,15 +177,9 @@ impl Lane {
 }
 
 /// The room for texts beside the marks of a row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Room {
     end: f64,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { end: -1.0 }
-    }
 }
 
 impl Room {
@@ -260,6 +254,21 @@ mod tests {
         let scale = Scale::new(0, 100_000_000);
         let (rows, count) = pack(scale, &[of(0, 50), of(10, 20), of(60, 70)], 0.0);
         assert_eq!((rows, count), (vec![0, 1, 0], 2));
+    }
+
+    #[test]
+    fn a_text_that_finds_no_room_at_its_right_stands_at_its_left_or_is_left_out() {
+        let mut room = Room::default();
+        let mut place = |at: f64, next: f64| {
+            let mut mark = Mark::default();
+            room.place(&mut mark, at, next, "acquire L".to_owned());
+            (!mark.text.is_empty(), mark.left)
+        };
+        assert_eq!(place(0.0, 0.01), (false, false));
+        assert_eq!(place(0.01, 0.5), (true, false));
+        assert_eq!(place(0.5, 0.51), (true, true));
+        assert_eq!(place(0.51, 1.0), (true, false));
+        assert_eq!(place(0.99, 1.0), (true, true));
     }
 
     #[test]

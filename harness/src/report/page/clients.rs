@@ -47,17 +47,14 @@ fn lane(
     };
     let mut y = 3;
     lane.caption(y, "requests");
-    let own = timeline.requests.iter().filter(|request| request.client == client);
-    let own = own.filter(|it| detail == Detail::Full || it.op != "step");
-    let mut own = own.peekable();
+    let own = || timeline.requests.iter().filter(|request| request.client == client);
+    let steps = own().filter(|request| detail == Detail::Full && request.op == "step");
+    lane.marks.extend(steps.map(|request| step(request, scale, y)));
+    let mut own_requests = own().filter(|request| request.op != "step").peekable();
     let mut room = Room::default();
-    while let Some(request) = own.next() {
-        let next = own.peek().map_or(1.0, |next| scale.part(next.span.from));
+    while let Some(request) = own_requests.next() {
+        let next = own_requests.peek().map_or(1.0, |next| scale.part(next.span.from));
         let at = scale.part(request.span.from);
-        if request.op == "step" {
-            lane.marks.push(step(request, scale, y));
-            continue;
-        }
         let bar = asked(request, scale, y);
         if bar.text.is_empty() {
             // Too short for its text: that stands beside it, where there is room.
