@@ -1,5 +1,6 @@
 //! What comes out of runs, as they end: lines on standard output, and files in a folder. Nothing
-//! waits for the end, so that whoever stops the program keeps what it found.
+//! waits for the end, so that whoever stops the program keeps what it found. Only `report.html` is
+//! written once, when the last run has ended or was interrupted.
 
 use std::io;
 use std::path::PathBuf;

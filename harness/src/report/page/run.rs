@@ -145,8 +145,10 @@ fn setting(run: &Run<'_>) -> String {
     let (n, q) = (scenario.cluster.nodes, scenario.cluster.quorum());
     format!(
         "{n} masters. A client holds a resource while its token is on {q} of them, a quorum. A master \
-         drops the token {} after it was set, by its own clock.",
-        scenario.lock.ttl
+         drops the token {} after it was set, by its own clock. Masters of this run: {}. Harness {}.",
+        scenario.lock.ttl,
+        cut(&run.history.header.masters),
+        cut(&run.history.header.harness)
     )
 }
 

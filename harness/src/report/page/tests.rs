@@ -145,6 +145,7 @@ fn a_history_without_events_and_a_report_without_runs_are_pages_too() {
 #[test]
 fn a_long_run_is_summarised_and_says_so() {
     let mut long = history("c1", "t1");
+    assert!(page(&long).contains("c1 set L: done"));
     let last = long.records.len() - 1;
     let touch = long.records[last].clone();
     long.records.resize(run::MOST_EVENTS + 1, touch);
