@@ -41,6 +41,10 @@ pub(super) fn main(options: &CheckOptions) -> Code {
     };
     let mut tally = Tally::default();
     tally.count(verdict.outcome);
+    let said = match options.format {
+        Shape::Json => say_json(&verdict),
+        Shape::Human => say(&human::verdict(&history.header.scenario, &verdict)),
+    };
     if let Some(page) = &options.report
         && let Err(error) = report(page, &options.history, &history, &verdict)
     {
@@ -48,10 +52,6 @@ pub(super) fn main(options: &CheckOptions) -> Code {
         complain(&wrong, "make room, or name another file with --report");
         return Code::Environment;
     }
-    let said = match options.format {
-        Shape::Json => say_json(&verdict),
-        Shape::Human => say(&human::verdict(&history.header.scenario, &verdict)),
-    };
     if said == Code::AsExpected { tally.code() } else { said }
 }
 

@@ -7,6 +7,7 @@ use redquorum_harness::cli::{Code, Format, Plan, Selection, run_all};
 use redquorum_harness::real::{Choice, Ground, Setup};
 use redquorum_harness::report::{Out, Reports, Session};
 
+use crate::program::ask;
 use crate::support::{Fake, chosen, folder, plan, play, reports};
 
 const MARKUP: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>";
@@ -83,4 +84,29 @@ fn a_page_that_cannot_be_written_is_an_error_and_leaves_the_other_results() {
     assert!(
         folder.join("out/junit.xml").is_file() && folder.join("out/good/history.jsonl").is_file()
     );
+}
+
+#[test]
+fn check_draws_one_run_and_tells_its_verdict_where_it_cannot() {
+    let folder = folder("page-check");
+    let (code, _, stderr) =
+        ask(&folder, &["clock-step-one-holder", "--backend", "sim", "--seed", "1", "--out", "out"]);
+    assert_eq!(code, 0, "{stderr}");
+    let history = "out/clock-step-one-holder/history.jsonl";
+    let (code, stdout, _) = ask(&folder, &["check", history, "--report", "one.html"]);
+    assert_eq!(code, 0, "{stdout}");
+    let page = fs::read_to_string(folder.join("one.html")).unwrap();
+    for part in [
+        "c1 believes that it holds L",
+        "no quorum: the belief is wrong",
+        "class=\"overlap\"",
+        "clock +3000 ms",
+        "its clock was set 3000 ms forward at 2.7 ms (fault 2, clock.step)",
+        "write on version 0, overwrites 1",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    let (code, stdout, stderr) = ask(&folder, &["check", history, "--report", "no/one.html"]);
+    assert!(code == 3 && stderr.contains("name another file with --report"), "{stderr}");
+    assert!(stdout.contains("mutual-exclusion violated"), "{stdout}");
 }
