@@ -15,6 +15,7 @@ pub(super) struct Row {
     pub(super) name: String,
     pub(super) backend: String,
     pub(super) good: bool,
+    pub(super) class: &'static str,
     pub(super) symbol: &'static str,
     pub(super) word: String,
     pub(super) must: String,
@@ -69,17 +70,18 @@ pub(super) fn row(id: usize, entry: &Entry) -> Row {
         (true, false) => format!("must break: {}", causes.join(", ")),
     };
     let time = if entry.time > 0 { format!(" ({})", entry.time + 1) } else { String::new() };
-    let symbol = match (&entry.ended, entry.is_good()) {
-        (Ended::Skipped(_), _) => "–",
-        (_, true) => "✓",
-        (Ended::Judged(_), false) => "≠",
-        (_, false) => "!",
+    let (class, symbol) = match (&entry.ended, entry.is_good()) {
+        (Ended::Skipped(_), _) => ("none", "–"),
+        (_, true) => ("holds", "✓"),
+        (Ended::Judged(_), false) => ("wrong", "≠"),
+        (_, false) => ("wrong", "!"),
     };
     Row {
         id,
         name: format!("{}{time}", cut(&entry.name)),
         backend: cut(&entry.backend),
         good: entry.is_good(),
+        class,
         symbol,
         word: entry.word().replace('-', " "),
         must,
