@@ -105,7 +105,7 @@ impl Scale {
     pub(super) fn bar(self, window: Window, y: u32, h: u32, class: &str, text: &str) -> Bar {
         let (from, to) = (self.part(window.from), self.part(window.to));
         let width = to - from;
-        // What is too long is clipped, and appears as the drawing is zoomed; the first word must fit.
+        // The drawing clips a text that is too long, and shows it zoomed. The first word must fit.
         let first = text.split(' ').scan(0, |end, word| {
             *end += word.chars().count() + 1;
             Some(*end)
@@ -183,7 +183,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Gives a mark its text at its right or, if the next mark or the edge is in the way, at its left.
+    /// Gives a mark its text at its right or, if the next mark or the edge is in the way, at its
+    /// left.
     /// Without room on either side it has none.
     pub(super) fn place(&mut self, mark: &mut Mark, at: f64, next: f64, text: String) {
         let width = width_of(text.chars().count()) + 0.012;
@@ -209,8 +210,8 @@ fn width_of(characters: usize) -> f64 {
     characters as f64 * 0.0065
 }
 
-/// Puts windows into as few rows as they need: the row of each. `room` is the least part of the axis
-/// that each takes, for its text.
+/// Puts windows into as few rows as they need: the row of each. `room` is the least part of the
+/// axis that each takes, for its text.
 pub(super) fn pack(scale: Scale, windows: &[Window], room: f64) -> (Vec<u32>, u32) {
     let mut ends: Vec<f64> = Vec::new();
     let mut rows = Vec::new();

@@ -108,8 +108,8 @@ fn hold(lease: &LeaseSpan, scale: Scale, names: &Names<'_>, y: u32, bars: &mut V
     }
     for perhaps in &lease.supported {
         let title = format!(
-            "Perhaps a quorum of masters has the token of {client} for {resource}, the record does not \
-             tell: {}{key}",
+            "Perhaps a quorum of masters has the token of {client} for {resource}, the record \
+             does not tell: {}{key}",
             scale.told(*perhaps)
         );
         // Mostly it is known: then the bar below covers this one.
@@ -132,7 +132,8 @@ fn hold(lease: &LeaseSpan, scale: Scale, names: &Names<'_>, y: u32, bars: &mut V
     for gap in &lease.gaps {
         let text = "no quorum: the belief is wrong";
         let title = format!(
-            "Gap: {client} believes that it holds {resource}, and no quorum of masters has its token: {}{key}",
+            "Gap: {client} believes that it holds {resource}, and no quorum of masters has its \
+             token: {}{key}",
             scale.told(*gap)
         );
         bars.push(scale.bar(*gap, y + ROW, ROW - 3, "gap", text).titled(title));

@@ -1,4 +1,4 @@
-//! The lane of a protected register: reads and writes, with their fencing tokens, and what it refused.
+//! The lane of a protected register: reads and writes, with their fencing tokens, and refusals.
 
 use std::collections::BTreeMap;
 

@@ -115,8 +115,8 @@ impl Section {
         let detail = if events > MOST_EVENTS { Detail::Summary } else { Detail::Full };
         if detail == Detail::Summary {
             section.notes.push(format!(
-                "Summarised: {events} events. Commands and steps are left out, and of each lane all but \
-                 the first bars; history.jsonl has them."
+                "Summarised: {events} events. Commands and steps are left out, and of each lane \
+                 all but the first bars; history.jsonl has them."
             ));
         }
         let names = Names::new(run, &timeline);
@@ -144,8 +144,9 @@ fn setting(run: &Run<'_>) -> String {
     let scenario = &run.history.header.scenario;
     let (n, q) = (scenario.cluster.nodes, scenario.cluster.quorum());
     format!(
-        "{n} masters. A client holds a resource while its token is on {q} of them, a quorum. A master \
-         drops the token {} after it was set, by its own clock. Masters of this run: {}. Harness {}.",
+        "{n} masters. A client holds a resource while its token is on {q} of them, a quorum. A \
+         master drops the token {} after it was set, by its own clock. Masters of this run: {}. \
+         Harness {}.",
         scenario.lock.ttl,
         cut(&run.history.header.masters),
         cut(&run.history.header.harness)
