@@ -26,7 +26,7 @@ pub use choose::{Chosen, Selection};
 pub use code::{Code, Tally};
 pub use options::{Backend, Format, RunOptions};
 pub use stage::Stage;
-pub(crate) use words::colourful;
+pub(crate) use words::{colourful, shell_word};
 pub use work::{Plan, run_all};
 
 /// Breaks Redis masters as scenarios say, and judges what a lock on them did.
@@ -113,6 +113,9 @@ pub(crate) struct CheckOptions {
     /// The recorded run: a `history.jsonl`
     #[arg(value_name = "HISTORY.jsonl")]
     history: std::path::PathBuf,
+    /// Write its timeline to this file, as HTML
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<std::path::PathBuf>,
     /// How to print the verdict
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: list::Shape,

@@ -34,6 +34,7 @@ mod stamps;
 #[cfg(test)]
 mod tests;
 mod time;
+pub mod timeline;
 mod tokens;
 mod validity;
 mod votes;

@@ -1,5 +1,6 @@
 //! What comes out of runs, as they end: lines on standard output, and files in a folder. Nothing
-//! waits for the end, so that whoever stops the program keeps what it found.
+//! waits for the end, so that whoever stops the program keeps what it found. Only `report.html` is
+//! written once, when the last run has ended or was interrupted.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,12 +15,18 @@ pub(crate) mod human;
 mod json;
 mod junit;
 mod out;
+mod page;
 mod screen;
+mod totals;
 mod versus;
 
 pub use json::{ResultFile, ResultLine, result_schema};
 pub use out::Out;
+pub(crate) use page::render;
 use screen::Screen;
+
+/// The file that a person opens first.
+const PAGE: &str = "report.html";
 
 /// What is known before the first run.
 #[derive(Clone, Debug, Default)]
@@ -206,6 +213,7 @@ impl Reports {
     pub fn end(&mut self, tally: &Tally) -> io::Result<()> {
         self.result.finished = !tally.interrupted;
         self.keep();
+        let report = self.keep_page();
         match self.format {
             Format::Json => self
                 .screen
@@ -214,6 +222,9 @@ impl Reports {
                 let text =
                     human::summary(&self.entries, tally, &self.session, self.began.elapsed());
                 self.screen.line(&text);
+                if let Some(path) = report {
+                    self.screen.line(&format!("report   {}", path.display()));
+                }
             }
         }
         if self.format == Format::Github {
@@ -239,6 +250,15 @@ impl Reports {
         let junit = junit::text(&self.session, &self.entries);
         let junit = junit.and_then(|text| self.out.replace("junit.xml", text.as_bytes()));
         self.note(junit);
+    }
+
+    /// `report.html`, for all runs at once: where it is.
+    fn keep_page(&mut self) -> Option<PathBuf> {
+        let page = page::render(&self.session, &self.entries, self.out.folder(), None);
+        let done = page.and_then(|text| self.out.replace(PAGE, text.as_bytes()));
+        let path = done.is_ok().then(|| self.out.folder().join(PAGE));
+        self.note(done);
+        path
     }
 
     fn note(&mut self, done: io::Result<()>) {

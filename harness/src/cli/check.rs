@@ -1,15 +1,16 @@
 //! `check`: judges a recorded run again.
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use super::list::Shape;
-use super::words::{complain, say, say_json};
+use super::words::{complain, say, say_json, shell_word};
 use super::{CheckOptions, Code, Tally};
 use crate::history::History;
-use crate::judge;
-use crate::report::human;
+use crate::judge::{self, Verdict};
+use crate::report::{self, Ended, Entry, Session, human};
 
 pub(super) fn main(options: &CheckOptions) -> Code {
     let path = options.history.display();
@@ -44,5 +45,40 @@ pub(super) fn main(options: &CheckOptions) -> Code {
         Shape::Json => say_json(&verdict),
         Shape::Human => say(&human::verdict(&history.header.scenario, &verdict)),
     };
+    if let Some(page) = &options.report
+        && let Err(error) = report(page, &options.history, &history, &verdict)
+    {
+        let wrong = format!("the report cannot be written to {}: {error}", page.display());
+        complain(&wrong, "make room, or name another file with --report");
+        return Code::Environment;
+    }
     if said == Code::AsExpected { tally.code() } else { said }
+}
+
+/// Writes the report of this run alone, with its timeline.
+fn report(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io::Result<()> {
+    let header = &history.header;
+    let session = Session {
+        seed: header.seed,
+        backend: header.backend.clone(),
+        ground: header.masters.clone(),
+        runs: 1,
+        widest: 0,
+    };
+    let entry = Entry {
+        name: header.scenario.name.clone(),
+        backend: header.backend.clone(),
+        seed: header.seed,
+        time: 0,
+        expect: header.scenario.expect.clone(),
+        ended: Ended::Judged(Box::new(verdict.clone())),
+        took: history.length().unwrap_or_default(),
+        history: Some(path.to_owned()),
+        file: None,
+        line: 1,
+        again: format!("redquorum-chaos check {}", shell_word(&path.display().to_string())),
+    };
+    let folder = page.parent().unwrap_or_else(|| Path::new(""));
+    let text = report::render(&session, &[entry], folder, Some(history))?;
+    std::fs::write(page, text)
 }

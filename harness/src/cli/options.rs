@@ -27,7 +27,7 @@ pub struct RunOptions {
     /// Run each twice and compare the two, byte by byte; only with --backend sim
     #[arg(long)]
     pub check_determinism: bool,
-    /// Where result.json, junit.xml and the histories go. Default: target/chaos in a Cargo
+    /// Where report.html, result.json, junit.xml and the histories go. Default: target/chaos in a Cargo
     /// project, else chaos-out
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

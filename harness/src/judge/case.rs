@@ -123,6 +123,37 @@ impl<'a> Case<'a> {
     pub(super) fn hollow(&self, lease: &Lease<'_>) -> &[Span] {
         lease.holds.first().map_or(&[], |hold| &self.hollow[hold.lease])
     }
+
+    /// When a quorum of masters may have had the key of a lease, whether its client counted on it or
+    /// not: the complement of [`Case::hollow`].
+    pub(super) fn supported(&self, lease: &Lease<'_>) -> Vec<Span> {
+        self.with_quorum(lease, presences(&self.keys, lease, |key| key.possible))
+    }
+
+    /// When a quorum of masters certainly had the key of a lease.
+    pub(super) fn surely_supported(&self, lease: &Lease<'_>) -> Vec<Span> {
+        let certain = |key: &Presence<'_>| {
+            if key.sure { key.certain } else { Span::new(key.certain.from, key.certain.from) }
+        };
+        self.with_quorum(lease, presences(&self.keys, lease, certain))
+    }
+
+    /// When a quorum of the masters of a lease is among these.
+    fn with_quorum(&self, lease: &Lease<'_>, mut there: Vec<(usize, Span)>) -> Vec<Span> {
+        there.retain(|(_, span)| !span.is_empty());
+        let from = there.iter().map(|(_, span)| span.from).min();
+        let to = there.iter().map(|(_, span)| span.to).max();
+        let (Some(from), Some(to)) = (from, to) else { return Vec::new() };
+        let mut spans = Vec::new();
+        let mut since = from;
+        for gap in gaps(Span::new(from, to), &there, self.world.lock_of(lease.process).q) {
+            spans.push(Span::new(since, gap.from));
+            since = gap.to;
+        }
+        spans.push(Span::new(since, to));
+        spans.retain(|span| !span.is_empty());
+        spans
+    }
 }
 
 /// See [`Case::hollow`].
@@ -141,7 +172,17 @@ fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Span> {
             return Vec::new();
         }
     }
-    let mut there: Vec<(usize, Span)> = lease.keys(keys).map(there).collect();
+    let there = presences(keys, lease, |key| key.possible);
+    lease.holds.iter().flat_map(|hold| gaps(hold.inner, &there, enough)).collect()
+}
+
+/// Which masters had the key of a lease, and when: no span of a master overlaps another.
+fn presences(
+    keys: &Keys<'_>,
+    lease: &Lease<'_>,
+    span: impl Fn(&Presence<'_>) -> Span,
+) -> Vec<(usize, Span)> {
+    let mut there: Vec<(usize, Span)> = lease.keys(keys).map(|key| (key.node, span(key))).collect();
     there.sort_by_key(|(node, span)| (*node, span.from));
     // Where a master may have had it twice, once is enough.
     there.dedup_by(|later, earlier| {
@@ -151,7 +192,7 @@ fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Span> {
         }
         same
     });
-    lease.holds.iter().flat_map(|hold| gaps(hold.inner, &there, enough)).collect()
+    there
 }
 
 /// The parts of a span in which fewer than so many of the others are there.

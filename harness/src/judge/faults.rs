@@ -205,6 +205,11 @@ impl<'a> Faults<'a> {
         }
     }
 
+    /// All faults, in the order in which they struck.
+    pub(super) fn strikes(&self) -> &[Strike<'a>] {
+        &self.strikes
+    }
+
     /// The deaths of a master: what it was sent and had not executed is lost.
     pub(super) fn deaths(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
         self.strikes.iter().filter(move |strike| {

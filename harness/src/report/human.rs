@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Ended, Entry, Session, word};
+use super::{Ended, Entry, Session, totals, word};
 use crate::cli::Tally;
 use crate::judge::{Finding, Outcome, Seen, Verdict};
 use crate::scenario::{Cause, Expect, Layer, Scenario, Wanted};
@@ -188,7 +188,11 @@ pub(super) fn summary(
     } else {
         seconds(took)
     };
-    let mut text = format!("\n{counts}; {took}");
+    let mut text = String::new();
+    if !entries.is_empty() {
+        _ = write!(text, "\n{}", totals::sentence(entries));
+    }
+    _ = write!(text, "\n{counts}; {took}");
     let mut skipped: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for entry in entries {
         if let Ended::Skipped(why) = &entry.ended {

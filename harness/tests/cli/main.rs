@@ -3,6 +3,7 @@
 
 #![cfg(unix)]
 
+mod page;
 mod program;
 mod reports;
 mod runs;

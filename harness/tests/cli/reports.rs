@@ -147,6 +147,9 @@ fn people_are_told_the_seed_first_and_then_each_run_with_what_there_is_to_see() 
         "there is nothing here\n    install something\n",
         "! internal      injudicable  ",
         "the judge panicked: no verdict on this\n    history  ",
+        "\n0 scenarios must hold: 0 do. 4 must break: 1 did, for the named cause. 3 not judged.\n",
+        "\nreport   ",
+        "out/report.html\n",
         "\n1 as expected, 1 differs, 1 not seen, 1 inconclusive, 1 failed by the environment, \
          1 failed by this program, 1 skipped; ",
         "\n  skipped: it cannot be (skip)\n",

@@ -1,0 +1,212 @@
+//! `report.html`: an overview of all runs, and a timeline of each. One file that needs no network, and
+//! no JavaScript to be read.
+//!
+//! The modules below turn entries, histories and what the checkers computed into places and texts; the
+//! templates only arrange them, and escape all text. No verdict is computed here.
+
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::Path;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{Environment, UndefinedBehavior};
+use serde::Serialize;
+
+use super::{Ended, Entry, Session, totals};
+use crate::history::History;
+use crate::judge::Outcome;
+use crate::scenario::Layer;
+
+mod causes;
+mod chart;
+mod clients;
+mod faults;
+mod masters;
+mod overview;
+mod registers;
+mod run;
+#[cfg(test)]
+mod tests;
+mod text;
+mod violations;
+
+use overview::Row;
+use run::Section;
+use violations::Violation;
+
+/// Timelines of runs that hold are drawn while the page stays below this size.
+const MOST_BYTES: usize = 8 << 20;
+/// The largest history that is read for a timeline.
+const MOST_HISTORY: u64 = 64 << 20;
+
+/// A run with its history.
+pub(super) struct Run<'a> {
+    entry: &'a Entry,
+    history: &'a History,
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    session: SessionFields<'a>,
+    sentence: String,
+    properties: Vec<(&'static str, &'static str)>,
+    several: bool,
+    rows: Vec<Row>,
+    runs: Vec<RunFields>,
+    left_out: usize,
+}
+
+#[derive(Serialize)]
+struct SessionFields<'a> {
+    seed: u64,
+    backend: &'a str,
+    masters: &'a str,
+    harness: &'static str,
+}
+
+#[derive(Serialize)]
+struct RunFields {
+    row: Row,
+    violations: Vec<Violation>,
+    more_violations: usize,
+    /// The history, as a link from the page.
+    history: Option<String>,
+    /// The command that draws what is left out.
+    command: Option<String>,
+    /// The section below the violations, rendered.
+    body: Option<String>,
+}
+
+/// Renders the report of these runs. Histories are read from where they were kept, relative links are
+/// from `folder`. `history` is one that is at hand, for a page of a single run.
+///
+/// # Errors
+/// The templates are part of the program, so that an error is a defect of the program.
+pub(crate) fn render(
+    session: &Session,
+    entries: &[Entry],
+    folder: &Path,
+    history: Option<&History>,
+) -> io::Result<String> {
+    let environment = environment().map_err(io::Error::other)?;
+    let mut bodies: Vec<Option<String>> = vec![None; entries.len()];
+    let mut size = entries.len() * 2_500;
+    for index in order(entries) {
+        let entry = &entries[index];
+        let needed = is_needed(entry) || history.is_some();
+        if !needed && size > MOST_BYTES {
+            continue;
+        }
+        let read = if history.is_none() { read(entry) } else { None };
+        let Some(history) = history.or(read.as_ref()) else { continue };
+        let body = body(&environment, &Run { entry, history })?;
+        if needed || size + body.len() <= MOST_BYTES {
+            size += body.len();
+            bodies[index] = Some(body);
+        }
+    }
+    let rows: Vec<Row> =
+        entries.iter().enumerate().map(|(index, entry)| overview::row(index + 1, entry)).collect();
+    let runs = entries.iter().enumerate().zip(bodies).map(|((index, entry), body)| {
+        let (violations, more_violations) = violations::told(entry);
+        RunFields {
+            row: overview::row(index + 1, entry),
+            violations,
+            more_violations,
+            history: entry.history.as_deref().map(|path| link(path, folder)),
+            command: entry.history.as_deref().map(command),
+            body,
+        }
+    });
+    let runs: Vec<RunFields> = runs.collect();
+    let drawable = |run: &&RunFields| run.body.is_none() && run.history.is_some();
+    let first = entries.first().map(|entry| &entry.backend);
+    let page = Page {
+        session: SessionFields {
+            seed: session.seed,
+            backend: &session.backend,
+            masters: &session.ground,
+            harness: env!("CARGO_PKG_VERSION"),
+        },
+        sentence: totals::sentence(entries),
+        properties: Layer::ALL
+            .map(|layer| (overview::title(layer), overview::meaning(layer)))
+            .to_vec(),
+        several: entries.iter().any(|entry| Some(&entry.backend) != first),
+        left_out: runs.iter().filter(drawable).count(),
+        rows,
+        runs,
+    };
+    let template = environment.get_template("report.html").map_err(io::Error::other)?;
+    template.render(Serde(&page)).map_err(io::Error::other)
+}
+
+fn environment() -> Result<Environment<'static>, minijinja::Error> {
+    let mut environment = Environment::new();
+    environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    // A misspelled field is an error, not an empty cell.
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    // The ending decides the escaping: `.html` is escaped, `.css` and `.js` are text of the program.
+    environment.set_auto_escape_callback(|name| match name.ends_with(".html") {
+        true => minijinja::AutoEscape::Html,
+        false => minijinja::AutoEscape::None,
+    });
+    environment.add_template("report.html", include_str!("page/report.html"))?;
+    environment.add_template("violations.html", include_str!("page/violations.html"))?;
+    environment.add_template("run.html", include_str!("page/run.html"))?;
+    environment.add_template("chart.html", include_str!("page/chart.html"))?;
+    environment.add_template("style.css", include_str!("page/style.css"))?;
+    environment.add_template("script.js", include_str!("page/script.js"))?;
+    Ok(environment)
+}
+
+fn body(environment: &Environment<'_>, run: &Run<'_>) -> io::Result<String> {
+    let section = Section::new(run);
+    let template = environment.get_template("run.html").map_err(io::Error::other)?;
+    template.render(Serde(&section)).map_err(io::Error::other)
+}
+
+/// Whether a run has a timeline in any case: it violates a property, or differs.
+fn is_needed(entry: &Entry) -> bool {
+    match &entry.ended {
+        Ended::Judged(verdict) => {
+            verdict.outcome != Outcome::AsExpected || !verdict.findings.is_empty()
+        }
+        Ended::Internal(_) => true,
+        Ended::Skipped(_) | Ended::Environment(_) => false,
+    }
+}
+
+/// First the runs that are drawn in any case, then the others, the shortest history first: so as many
+/// as possible are drawn.
+fn order(entries: &[Entry]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..entries.len()).collect();
+    order.sort_by_cached_key(|index| {
+        let entry = &entries[*index];
+        let size = entry.history.as_ref().and_then(|path| path.metadata().ok());
+        (!is_needed(entry), size.map_or(0, |of| of.len()))
+    });
+    order
+}
+
+/// The history of a run, if it is still there and can be drawn.
+fn read(entry: &Entry) -> Option<History> {
+    let path = entry.history.as_ref()?;
+    let file = File::open(path).ok()?;
+    if file.metadata().ok()?.len() > MOST_HISTORY {
+        return None;
+    }
+    History::read(BufReader::new(file)).ok()
+}
+
+fn link(path: &Path, folder: &Path) -> String {
+    path.strip_prefix(folder).unwrap_or(path).display().to_string()
+}
+
+fn command(history: &Path) -> String {
+    let path = history.display().to_string();
+    let page = history.with_file_name("report.html").display().to_string();
+    let word = crate::cli::shell_word;
+    format!("redquorum-chaos check {} --report {}", word(&path), word(&page))
+}

@@ -1,0 +1,286 @@
+//! The parts of a drawing: lanes of bars and marks over one time axis. Horizontal places are
+//! percentages of the axis, so that zooming only changes the width of the drawing.
+
+use serde::Serialize;
+
+use super::text::ms;
+use crate::history::{Ns, Window};
+
+/// The height of a row with text.
+pub(super) const ROW: u32 = 16;
+
+/// The time axis.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scale {
+    from: Ns,
+    to: Ns,
+}
+
+/// A drawing.
+#[derive(Debug, Serialize)]
+pub(super) struct Chart {
+    pub(super) lanes: Vec<Lane>,
+    pub(super) ticks: Vec<Tick>,
+    /// Where two clients believed at once that they hold.
+    pub(super) overlaps: Vec<Bar>,
+    /// When faults struck: a vertical line.
+    pub(super) strikes: Vec<Tick>,
+    pub(super) height: u32,
+    /// For the script: milliseconds.
+    pub(super) from: f64,
+    pub(super) to: f64,
+}
+
+/// A place on the axis.
+#[derive(Debug, Serialize)]
+pub(super) struct Tick {
+    pub(super) x: String,
+    pub(super) text: String,
+}
+
+/// A row of captions at the left, and what is drawn beside it.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Lane {
+    pub(super) label: String,
+    pub(super) note: String,
+    pub(super) class: String,
+    pub(super) y: u32,
+    pub(super) height: u32,
+    pub(super) rows: Vec<Caption>,
+    pub(super) bars: Vec<Bar>,
+    pub(super) marks: Vec<Mark>,
+}
+
+/// The name of a row within a lane.
+#[derive(Debug, Serialize)]
+pub(super) struct Caption {
+    pub(super) y: u32,
+    pub(super) text: String,
+}
+
+/// Something that lasts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Bar {
+    pub(super) x: String,
+    pub(super) w: String,
+    pub(super) y: u32,
+    pub(super) h: u32,
+    pub(super) class: String,
+    pub(super) text: String,
+    pub(super) title: String,
+}
+
+/// Something that takes no time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Mark {
+    pub(super) x: String,
+    pub(super) y: u32,
+    pub(super) class: String,
+    pub(super) symbol: &'static str,
+    pub(super) text: String,
+    /// Whether the text is at its left.
+    pub(super) left: bool,
+    pub(super) title: String,
+}
+
+impl Scale {
+    /// An axis of at least a millisecond.
+    pub(super) fn new(from: Ns, to: Ns) -> Self {
+        Self { from, to: to.max(from.saturating_add(1_000_000)) }
+    }
+
+    /// How far along the axis an instant is, from 0 to 1. What is outside is at the end.
+    #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
+    pub(super) fn part(self, at: Ns) -> f64 {
+        let at = at.clamp(self.from, self.to);
+        at.saturating_sub(self.from) as f64 / self.to.saturating_sub(self.from) as f64
+    }
+
+    /// A place as SVG has it.
+    pub(super) fn x(self, at: Ns) -> String {
+        percent(self.part(at))
+    }
+
+    /// A bar over a window, with a text if there is room for it.
+    pub(super) fn bar(self, window: Window, y: u32, h: u32, class: &str, text: &str) -> Bar {
+        let (from, to) = (self.part(window.from), self.part(window.to));
+        let width = to - from;
+        // The drawing clips a text that is too long, and shows it zoomed. The first word must fit.
+        let first = text.split(' ').scan(0, |end, word| {
+            *end += word.chars().count() + 1;
+            Some(*end)
+        });
+        let needed = first.into_iter().find(|end| *end > 2).unwrap_or(2);
+        let text = if width > width_of(needed) { text.to_owned() } else { String::new() };
+        let class = class.to_owned();
+        Bar { x: percent(from), w: percent(width), y, h, class, text, title: String::new() }
+    }
+
+    /// A window as its ends are told. An end that is not on the axis is not known, or comes later.
+    pub(super) fn told(self, window: Window) -> String {
+        if window.to >= Ns::MAX / 2 {
+            format!("from {} on", ms(window.from))
+        } else {
+            format!("{} to {}", ms(window.from), ms(window.to))
+        }
+    }
+
+    /// Round numbers along the axis.
+    pub(super) fn ticks(self) -> Vec<Tick> {
+        let length = self.to.saturating_sub(self.from);
+        let mut step: Ns = 100_000;
+        while length / step > 10 {
+            // 1, 2, 5, 10, ….
+            let leading = step / 10_i64.pow(step.ilog10());
+            step = if leading == 2 { step / 2 * 5 } else { step.saturating_mul(2) };
+        }
+        let first = self.from.div_euclid(step).saturating_add(1).saturating_mul(step);
+        let first = if self.from.rem_euclid(step) == 0 { self.from } else { first };
+        let mut ticks = Vec::new();
+        let mut at = first;
+        while at <= self.to && ticks.len() < 20 {
+            ticks.push(Tick { x: self.x(at), text: ms(at) });
+            at = at.saturating_add(step);
+        }
+        ticks
+    }
+
+    /// Both ends in milliseconds.
+    #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
+    pub(super) fn ends(self) -> (f64, f64) {
+        (self.from as f64 / 1e6, self.to as f64 / 1e6)
+    }
+}
+
+impl Bar {
+    pub(super) fn titled(mut self, title: String) -> Self {
+        self.title = title;
+        self
+    }
+}
+
+impl Lane {
+    /// Names a row.
+    pub(super) fn caption(&mut self, y: u32, text: &str) {
+        self.rows.push(Caption { y, text: text.to_owned() });
+    }
+
+    /// Leaves out what is more than a page can show, and says so.
+    pub(super) fn limit(&mut self, most: usize) {
+        let more = self.bars.len().saturating_sub(most) + self.marks.len().saturating_sub(most);
+        self.bars.truncate(most);
+        self.marks.truncate(most);
+        if more > 0 {
+            self.note = format!("{more} more are left out");
+        }
+    }
+}
+
+/// The room for texts beside the marks of a row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Room {
+    end: f64,
+}
+
+impl Room {
+    /// Gives a mark its text at its right or, if the next mark or the edge is in the way, at its
+    /// left.
+    /// Without room on either side it has none.
+    pub(super) fn place(&mut self, mark: &mut Mark, at: f64, next: f64, text: String) {
+        let width = width_of(text.chars().count()) + 0.012;
+        if at >= self.end && at + width <= next.min(1.0) {
+            self.end = at + width;
+            mark.text = text;
+        } else if at - width >= self.end {
+            mark.left = true;
+            mark.text = text;
+        }
+        self.cover(at);
+    }
+
+    /// Something is drawn up to here.
+    pub(super) const fn cover(&mut self, to: f64) {
+        self.end = self.end.max(to);
+    }
+}
+
+/// The part of the axis that so many characters take, on a screen of usual width.
+#[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
+fn width_of(characters: usize) -> f64 {
+    characters as f64 * 0.0065
+}
+
+/// Puts windows into as few rows as they need: the row of each. `room` is the least part of the
+/// axis that each takes, for its text.
+pub(super) fn pack(scale: Scale, windows: &[Window], room: f64) -> (Vec<u32>, u32) {
+    let mut ends: Vec<f64> = Vec::new();
+    let mut rows = Vec::new();
+    for window in windows {
+        let from = scale.part(window.from);
+        let to = scale.part(window.to).max(from + room);
+        let free = ends.iter().position(|end| *end <= from);
+        let row = free.unwrap_or_else(|| {
+            ends.push(0.0);
+            ends.len() - 1
+        });
+        ends[row] = to;
+        rows.push(u32::try_from(row).unwrap_or(u32::MAX));
+    }
+    (rows, u32::try_from(ends.len()).unwrap_or(u32::MAX))
+}
+
+fn percent(part: f64) -> String {
+    let text = format!("{:.4}", part * 100.0);
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_has_round_ticks_and_no_more_than_eleven() {
+        for to in [1, 1_000_000, 655_351_000, 4_400_000_000, 3_600_000_000_000] {
+            let ticks = Scale::new(0, to).ticks();
+            assert!((2..=11).contains(&ticks.len()), "{to}: {}", ticks.len());
+        }
+        let texts: Vec<String> =
+            Scale::new(0, 655_351_000).ticks().into_iter().map(|tick| tick.text).collect();
+        assert_eq!(texts[..3], ["0 ms", "100 ms", "200 ms"]);
+    }
+
+    #[test]
+    fn what_overlaps_goes_to_a_row_of_its_own() {
+        let of = |from: i64, to: i64| Window { from: from * 1_000_000, to: to * 1_000_000 };
+        let scale = Scale::new(0, 100_000_000);
+        let (rows, count) = pack(scale, &[of(0, 50), of(10, 20), of(60, 70)], 0.0);
+        assert_eq!((rows, count), (vec![0, 1, 0], 2));
+    }
+
+    #[test]
+    fn a_text_that_finds_no_room_at_its_right_stands_at_its_left_or_is_left_out() {
+        let mut room = Room::default();
+        let mut place = |at: f64, next: f64| {
+            let mut mark = Mark::default();
+            room.place(&mut mark, at, next, "acquire L".to_owned());
+            (!mark.text.is_empty(), mark.left)
+        };
+        assert_eq!(place(0.0, 0.01), (false, false));
+        assert_eq!(place(0.01, 0.5), (true, false));
+        assert_eq!(place(0.5, 0.51), (true, true));
+        assert_eq!(place(0.51, 1.0), (true, false));
+        assert_eq!(place(0.99, 1.0), (true, true));
+    }
+
+    #[test]
+    fn what_is_outside_the_axis_ends_at_its_end() {
+        let bar = Scale::new(0, 10_000_000).bar(
+            Window { from: 5_000_000, to: Ns::MAX },
+            0,
+            ROW,
+            "k0",
+            "c1",
+        );
+        assert_eq!((bar.x.as_str(), bar.w.as_str()), ("50%", "50%"));
+    }
+}

@@ -1,0 +1,130 @@
+//! The first table: every run, and every property as expected and as observed.
+
+use serde::Serialize;
+
+use super::text::cut;
+use crate::judge::Seen;
+use crate::report::human::observed;
+use crate::report::{Ended, Entry};
+use crate::scenario::{Layer, Wanted};
+
+/// A row: a run on a backend.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) id: usize,
+    pub(super) name: String,
+    pub(super) backend: String,
+    pub(super) good: bool,
+    pub(super) class: &'static str,
+    pub(super) symbol: &'static str,
+    pub(super) word: String,
+    pub(super) must: String,
+    pub(super) observed: String,
+    pub(super) cells: Vec<Cell>,
+    pub(super) again: String,
+    pub(super) seed: u64,
+    pub(super) differences: Vec<String>,
+}
+
+/// A property of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct Cell {
+    class: &'static str,
+    symbol: &'static str,
+    word: &'static str,
+    /// Set where it differs.
+    expected: &'static str,
+}
+
+/// A property for readers.
+pub(super) const fn title(layer: Layer) -> &'static str {
+    match layer {
+        Layer::MutualExclusion => "mutual exclusion",
+        Layer::UnfencedResource => "unfenced resource",
+        Layer::FencedResource => "fenced resource",
+        Layer::Validity => "validity",
+        Layer::Progress => "progress",
+        Layer::Liveness => "liveness",
+        Layer::Hygiene => "hygiene",
+    }
+}
+
+/// What is violated when a property is.
+pub(super) const fn meaning(layer: Layer) -> &'static str {
+    match layer {
+        Layer::MutualExclusion => "Two clients never believe at the same moment that they hold.",
+        Layer::UnfencedResource => "No update of a register is lost without fencing tokens.",
+        Layer::FencedResource => "No update is lost under fencing tokens, and they grow.",
+        Layer::Validity => "A lease is true while it lasts, and its end is reported.",
+        Layer::Progress => "An acquire succeeds in time where nothing is in its way.",
+        Layer::Liveness => "After all faults are healed, every client can acquire.",
+        Layer::Hygiene => "No key is left behind, and no client deletes the key of another.",
+    }
+}
+
+pub(super) fn row(id: usize, entry: &Entry) -> Row {
+    let causes: Vec<&str> = entry.expect.because.iter().map(|cause| cause.name()).collect();
+    let must = match (entry.expect.any_violation(), causes.is_empty()) {
+        (false, _) => "must hold".to_owned(),
+        (true, true) => "must break".to_owned(),
+        (true, false) => format!("must break: {}", causes.join(", ")),
+    };
+    let time = if entry.time > 0 { format!(" ({})", entry.time + 1) } else { String::new() };
+    let (class, symbol) = match (&entry.ended, entry.is_good()) {
+        (Ended::Skipped(_), _) => ("none", "–"),
+        (_, true) => ("holds", "✓"),
+        (Ended::Judged(_), false) => ("wrong", "≠"),
+        (_, false) => ("wrong", "!"),
+    };
+    Row {
+        id,
+        name: format!("{}{time}", cut(&entry.name)),
+        backend: cut(&entry.backend),
+        good: entry.is_good(),
+        class,
+        symbol,
+        word: entry.word().replace('-', " "),
+        must,
+        observed: cut(&observed(entry)),
+        cells: Layer::ALL.into_iter().map(|layer| cell(entry, layer)).collect(),
+        again: entry.again.clone(),
+        seed: entry.seed,
+        differences: match entry.is_good() {
+            true => Vec::new(),
+            false => entry.differences().iter().take(20).map(|text| cut(text)).collect(),
+        },
+    }
+}
+
+fn cell(entry: &Entry, layer: Layer) -> Cell {
+    let seen = match &entry.ended {
+        Ended::Judged(verdict) => verdict.observed.get(&layer).copied(),
+        _ => None,
+    };
+    match (entry.expect.of(layer), seen) {
+        (Wanted::Safe, Some(Seen::Safe)) => {
+            Cell { class: "holds", symbol: "✓", word: "holds", expected: "" }
+        }
+        (Wanted::Violated, Some(Seen::Violated)) => {
+            Cell { class: "breaks", symbol: "✗", word: "breaks", expected: "" }
+        }
+        (Wanted::Safe, Some(Seen::Violated)) => {
+            Cell { class: "wrong", symbol: "‼", word: "breaks", expected: "must hold" }
+        }
+        (Wanted::Violated, Some(Seen::Safe)) => {
+            Cell { class: "wrong", symbol: "‼", word: "holds", expected: "must break" }
+        }
+        (Wanted::Safe, Some(Seen::Inconclusive)) => {
+            Cell { class: "open", symbol: "?", word: "unclear", expected: "must hold" }
+        }
+        (Wanted::Violated, Some(Seen::Inconclusive)) => {
+            Cell { class: "open", symbol: "?", word: "unclear", expected: "must break" }
+        }
+        (Wanted::Safe, None) => {
+            Cell { class: "none", symbol: "–", word: "not judged", expected: "must hold" }
+        }
+        (Wanted::Violated, None) => {
+            Cell { class: "none", symbol: "–", word: "not judged", expected: "must break" }
+        }
+    }
+}
