@@ -77,6 +77,7 @@ fn report(page: &Path, path: &Path, history: &History, verdict: &Verdict) -> io:
         file: None,
         line: 1,
         again: format!("redquorum-chaos check {}", shell_word(&path.display().to_string())),
+        repeated: Vec::new(),
     };
     let folder = page.parent().unwrap_or_else(|| Path::new(""));
     let text = report::render(&session, &[entry], folder, Some(history))?;

@@ -97,7 +97,7 @@ impl Section {
             about: cut(&scenario.about),
             source: scenario.source.as_deref().map(cut),
             setting: setting(run),
-            notes: Vec::new(),
+            notes: run.entry.repeated.clone(),
             chart: None,
             leases: Vec::new(),
             focus: None,

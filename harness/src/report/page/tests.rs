@@ -63,6 +63,7 @@ fn entry(history: &History) -> Entry {
         file: None,
         line: 1,
         again: "redquorum-chaos run by-hand".to_owned(),
+        repeated: Vec::new(),
     }
 }
 
