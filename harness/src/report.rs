@@ -135,6 +135,9 @@ pub struct Reports {
     out: Out,
     screen: Screen,
     began: Instant,
+    /// When the files were written last, and how long that took.
+    kept: Instant,
+    keeping: Duration,
     entries: Vec<Entry>,
     result: ResultFile,
     /// The first failure to keep something.
@@ -160,6 +163,8 @@ impl Reports {
             out,
             screen,
             began: Instant::now(),
+            kept: Instant::now(),
+            keeping: Duration::ZERO,
             entries: Vec::new(),
             result,
             broken: None,
@@ -203,7 +208,10 @@ impl Reports {
         }
         self.result.scenarios.push(line);
         self.entries.push(entry.clone());
-        self.keep();
+        // The files grow with every run: writing them costs a twentieth of the time at most.
+        if self.kept.elapsed() >= self.keeping.saturating_mul(20) {
+            self.keep();
+        }
     }
 
     /// All is over.
@@ -244,12 +252,14 @@ impl Reports {
 
     /// Both files as they are now, each replaced at once.
     fn keep(&mut self) {
+        let start = Instant::now();
         let result = serde_json::to_vec_pretty(&self.result).map_err(io::Error::from);
         let result = result.and_then(|bytes| self.out.replace("result.json", &bytes));
         self.note(result);
         let junit = junit::text(&self.session, &self.entries);
         let junit = junit.and_then(|text| self.out.replace("junit.xml", text.as_bytes()));
         self.note(junit);
+        (self.kept, self.keeping) = (Instant::now(), start.elapsed());
     }
 
     /// `report.html`, for all runs at once: where it is.
