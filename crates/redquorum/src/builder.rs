@@ -301,7 +301,7 @@ impl Builder {
 
     /// How long an acquire that waits pauses, as [`retry`](Builder::retry), by a function of the
     /// attempt that failed, counted from 1, and a random number of 64 even bits. Less than a
-    /// millisecond is taken for a millisecond. It must neither block nor use the lock; if it panics, the
+    /// millisecond is taken for a millisecond. It must neither block nor use a lock; if it does, or panics, the
     /// pause is 250 ms.
     pub fn retry_by(
         mut self,

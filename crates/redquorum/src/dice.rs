@@ -1,5 +1,6 @@
 //! Dice: what the protocol leaves to chance.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -11,6 +12,17 @@ use crate::clock::wall_micros;
 
 /// Random tokens, the wall clock's hint, and the lock's policy for pauses, as long as there is one.
 pub(crate) struct ShellDice<'a>(pub(crate) Option<&'a RetryPolicy>);
+
+thread_local! {
+    /// Whether this thread runs a caller's own policy.
+    static IN_POLICY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Panics in a caller's own policy, which runs while its lock is locked: to wait for that would last for
+/// ever. The panic ends the policy, as any other panic in it.
+pub(crate) fn refuse_in_policy() {
+    assert!(!IN_POLICY.get(), "a policy of `Builder::retry_by` must not use a lock");
+}
 
 /// The pause where the caller's own policy panicked.
 const PAUSE_AFTER_PANIC: Duration = Duration::from_millis(250);
@@ -37,7 +49,9 @@ impl Dice for ShellDice<'_> {
             Some(RetryPolicy::Backoff(backoff)) => backoff.pause(attempt, random),
             Some(RetryPolicy::Own(policy)) => {
                 // It may be called on the task that serves a master, which a panic would end.
+                IN_POLICY.set(true);
                 let pause = catch_unwind(AssertUnwindSafe(|| policy(attempt, random)));
+                IN_POLICY.set(false);
                 // A pause of nothing would spin.
                 pause.unwrap_or(PAUSE_AFTER_PANIC).max(Duration::from_millis(1))
             }

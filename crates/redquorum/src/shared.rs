@@ -26,7 +26,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::claim::ClaimCell;
 use crate::clock::{Clock, NAP};
-use crate::dice::{RetryPolicy, ShellDice};
+use crate::dice::{RetryPolicy, ShellDice, refuse_in_policy};
 use crate::io::Io;
 use crate::report::Report;
 use crate::stats::{Counters, Latencies, MasterStats, Stats, count};
@@ -209,10 +209,15 @@ impl Shared {
         shared
     }
 
+    fn state(&self) -> MutexGuard<'_, State> {
+        refuse_in_policy();
+        lock(&self.state)
+    }
+
     /// Locks the state and reads the clock: whatever time was lost on the way here counts, and time
     /// never runs backwards for the client.
     pub(crate) fn turn(&self) -> Turn<'_> {
-        let state = lock(&self.state);
+        let state = self.state();
         let now = self.clock.now();
         Turn { shared: self, state, now, after: After::default(), touched: NodeSet::EMPTY }
     }
@@ -230,12 +235,12 @@ impl Shared {
 
     /// Does something with the lock's random numbers and its policy for pauses.
     pub(crate) fn with_dice<R>(&self, act: impl FnOnce(&mut dyn Dice) -> R) -> R {
-        act(&mut ShellDice(lock(&self.state).retry.as_ref()))
+        act(&mut ShellDice(self.state().retry.as_ref()))
     }
 
     /// Looks at the client.
     pub(crate) fn view<R>(&self, look: impl FnOnce(&Client) -> R) -> R {
-        look(&lock(&self.state).client)
+        look(&self.state().client)
     }
 
     /// Does what turns have left to do.
@@ -336,7 +341,7 @@ impl Shared {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let state = lock(&self.state);
+        let state = self.state();
         let now = self.clock.now();
         let masters = NodeId::all(self.names.len()).map(|node| {
             let (link, votes) = (state.client.link(node), state.client.votes(node));

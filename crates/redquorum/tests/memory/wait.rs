@@ -140,6 +140,22 @@ async fn an_own_policy_that_panics_harms_nobody_else() {
     assert_eq!(lock.health().await.alive, 3);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_own_policy_that_uses_the_lock_ends_in_a_panic_and_not_in_a_deadlock() {
+    static LOCK: std::sync::OnceLock<Redlock> = std::sync::OnceLock::new();
+    let masters = redquorum::memory::Masters::new(3);
+    let policy = |_, _| {
+        LOCK.get().unwrap().stats();
+        unreachable!("the lock refuses")
+    };
+    let lock = masters.builder().retry_by(policy).build().await.unwrap();
+    LOCK.set(lock.clone()).unwrap();
+    let held = take(&lock, "r").await;
+    let error = lock.acquire("r").wait(S).await.unwrap_err();
+    assert!(matches!(error, AcquireError::Taken { attempts: 2.., .. }), "{error}");
+    assert_eq!(held.release().await.outcome, Outcome::Released);
+}
+
 async fn holders(lock: &Redlock) -> Vec<Answer> {
     let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
     let AcquireError::Taken { report, .. } = error else { panic!("{error}") };
