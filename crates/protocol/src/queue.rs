@@ -16,11 +16,11 @@ use crate::effect::Key;
 use crate::time::Time;
 
 /// So many leases of one process in a row, while others wait.
-pub const IN_A_ROW: u32 = 4;
+pub(crate) const IN_A_ROW: u32 = 4;
 
 /// The claims of one process on one resource, by whatever names them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Queue<T> {
+pub(crate) struct Queue<T> {
     /// The one that asks the masters, or holds the lease.
     ahead: Option<T>,
     /// The others, in the order in which they came, and the number of each.
@@ -41,7 +41,7 @@ impl<T> Default for Queue<T> {
 
 impl<T: Clone + Ord> Queue<T> {
     /// Another one comes. Whether its turn is now.
-    pub fn join(&mut self, claim: T) -> bool {
+    pub(crate) fn join(&mut self, claim: T) -> bool {
         let first = self.is_empty();
         if first {
             self.ahead = Some(claim);
@@ -57,7 +57,7 @@ impl<T: Clone + Ord> Queue<T> {
     /// [heir](Turn::Heir), nobody else is to be called ([`Input::HandOn`](crate::Input::HandOn)).
     ///
     /// If it is `fair`, no process comes twice in a row while others stand in line: the next one stands there, too.
-    pub fn hand_on(&mut self, claim: &T, fair: bool) -> Option<(T, Turn)> {
+    pub(crate) fn hand_on(&mut self, claim: &T, fair: bool) -> Option<(T, Turn)> {
         if self.ahead.as_ref() != Some(claim) {
             return None;
         }
@@ -71,12 +71,12 @@ impl<T: Clone + Ord> Queue<T> {
     }
 
     /// This one is done, and held no lease, or has lost it. Who comes next, and how.
-    pub fn leave(&mut self, claim: &T) -> Option<(T, Turn)> {
+    pub(crate) fn leave(&mut self, claim: &T) -> Option<(T, Turn)> {
         self.next(claim, Turn::First)
     }
 
     /// The turn that this one was given is not taken: it is gone. Who takes it.
-    pub fn pass(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
+    pub(crate) fn pass(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
         self.next(claim, turn)
     }
 
@@ -94,22 +94,22 @@ impl<T: Clone + Ord> Queue<T> {
     }
 
     /// As a key was deleted, so many others waited.
-    pub fn heard(&mut self, others: u32) {
+    pub(crate) fn heard(&mut self, others: u32) {
         self.others = self.others.max(others);
     }
 
     /// The one that asks the masters, or holds the lease.
-    pub const fn ahead(&self) -> Option<&T> {
+    pub(crate) const fn ahead(&self) -> Option<&T> {
         self.ahead.as_ref()
     }
 
     /// Whether others wait behind the one that is ahead.
-    pub fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
     /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.ahead.is_none() && self.waiting.is_empty()
     }
 }
@@ -117,7 +117,7 @@ impl<T: Clone + Ord> Queue<T> {
 /// Resources that this process has just given back while others waited. Its next claim on one of them enqueues before
 /// it attempts: it would be faster than the waiter that was woken, again and again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct GivenBack(BTreeMap<Key, Time>);
+pub(crate) struct GivenBack(BTreeMap<Key, Time>);
 
 /// How long a resource counts as just given back.
 const JUST: Duration = Duration::from_secs(1);
@@ -127,7 +127,7 @@ const MOST: usize = 1_024;
 
 impl GivenBack {
     /// As a key of this process was deleted, so many others waited.
-    pub fn note(&mut self, now: Time, key: &Key, others: u32) {
+    pub(crate) fn note(&mut self, now: Time, key: &Key, others: u32) {
         if others == 0 {
             self.0.remove(key);
             return;
@@ -141,7 +141,7 @@ impl GivenBack {
     }
 
     /// How the first claim on a resource begins.
-    pub fn turn(&mut self, now: Time, key: &Key) -> Turn {
+    pub(crate) fn turn(&mut self, now: Time, key: &Key) -> Turn {
         let just = self.0.remove(key).is_some_and(|at| now.since(at) < JUST);
         if just { Turn::Guest } else { Turn::First }
     }

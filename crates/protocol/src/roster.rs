@@ -10,11 +10,11 @@ use crate::quorum::NodeId;
 
 /// The run ids of a lock's masters, as far as they are known.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Roster(Vec<Option<RunId>>);
+pub(crate) struct Roster(Vec<Option<RunId>>);
 
 impl Roster {
     /// A roster of `nodes` masters of which nothing is known.
-    pub fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         Self(alloc::vec![None; nodes])
     }
 
@@ -22,7 +22,7 @@ impl Roster {
     ///
     /// # Errors
     /// The other master that is the same server process: the connection must not vote.
-    pub fn enter(&mut self, node: NodeId, run_id: &RunId) -> Result<(), NodeId> {
+    pub(crate) fn enter(&mut self, node: NodeId, run_id: &RunId) -> Result<(), NodeId> {
         let same =
             |other: &NodeId| *other != node && self.0[other.index()].as_ref() == Some(run_id);
         if let Some(other) = NodeId::all(self.0.len()).find(same) {
@@ -34,7 +34,7 @@ impl Roster {
 
     /// Takes `node` out: it has no connection. Else two masters that swapped their addresses
     /// would keep each other out for ever.
-    pub fn leave(&mut self, node: NodeId) {
+    pub(crate) fn leave(&mut self, node: NodeId) {
         self.0[node.index()] = None;
     }
 }
