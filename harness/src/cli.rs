@@ -116,6 +116,9 @@ pub(crate) struct CheckOptions {
     /// Write its timeline to this file, as HTML
     #[arg(long, value_name = "FILE.html")]
     report: Option<std::path::PathBuf>,
+    /// Write its timeline to this file, in the Trace Event format that Perfetto opens
+    #[arg(long, value_name = "FILE.json")]
+    trace: Option<std::path::PathBuf>,
     /// How to print the verdict
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: list::Shape,

@@ -18,12 +18,14 @@ mod out;
 mod page;
 mod screen;
 mod totals;
+mod trace;
 mod versus;
 
 pub use json::{ResultFile, ResultLine, result_schema};
 pub use out::Out;
 pub(crate) use page::render;
 use screen::Screen;
+pub(crate) use trace::trace;
 
 /// The file that a person opens first.
 const PAGE: &str = "report.html";

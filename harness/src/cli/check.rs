@@ -52,6 +52,13 @@ pub(super) fn main(options: &CheckOptions) -> Code {
         complain(&wrong, "make room, or name another file with --report");
         return Code::Environment;
     }
+    if let Some(file) = &options.trace
+        && let Err(error) = std::fs::write(file, report::trace(&history).to_string())
+    {
+        let wrong = format!("the trace cannot be written to {}: {error}", file.display());
+        complain(&wrong, "make room, or name another file with --trace");
+        return Code::Environment;
+    }
     if said == Code::AsExpected { tally.code() } else { said }
 }
 

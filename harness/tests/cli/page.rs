@@ -93,8 +93,16 @@ fn check_draws_one_run_and_tells_its_verdict_where_it_cannot() {
         ask(&folder, &["clock-step-one-holder", "--backend", "sim", "--seed", "1", "--out", "out"]);
     assert_eq!(code, 0, "{stderr}");
     let history = "out/clock-step-one-holder/history.jsonl";
-    let (code, stdout, _) = ask(&folder, &["check", history, "--report", "one.html"]);
+    let (code, stdout, _) =
+        ask(&folder, &["check", history, "--report", "one.html", "--trace", "trace.json"]);
     assert_eq!(code, 0, "{stdout}");
+    let trace = fs::read(folder.join("trace.json")).unwrap();
+    let trace: serde_json::Value = serde_json::from_slice(&trace).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    for name in ["believes to hold L", "no quorum has its token of L", "fault 2: clock.step"] {
+        let bar = events.iter().find(|event| event["name"] == name).unwrap();
+        assert!(bar["ph"] == "X" && bar["dur"].as_f64().unwrap() > 0.0, "{bar}");
+    }
     let page = fs::read_to_string(folder.join("one.html")).unwrap();
     for part in [
         "c1 believes that it holds L",
