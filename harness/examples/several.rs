@@ -1,5 +1,5 @@
 //! How long who wants several resources waits beside those who want one of them, in virtual time: the
-//! table in `docs/safety.md`. Takes some minutes.
+//! table in `docs/evidence.md`. Takes some minutes.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The command line: what can be asked, who answers, and with which exit code. What is printed
-//! during a run is in `report.rs`.
+//! The command line: defines the commands, dispatches them, and returns their exit code.
+//! `report.rs` prints the progress and results of a run.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -29,9 +29,9 @@ pub use stage::Stage;
 pub(crate) use words::{colourful, shell_word};
 pub use work::{Plan, run_all};
 
-/// Breaks Redis masters as scenarios say, and judges what a lock on them did.
+/// Breaks Redis masters as scenarios describe, and checks the behaviour of a lock on them.
 ///
-/// Without a command: runs scenarios. Without a path: those that come with the program.
+/// Without a command it runs scenarios; without a path, those that come with the program.
 #[derive(Debug, Parser)]
 #[command(name = "redquorum-chaos", version, subcommand_precedence_over_arg = true)]
 #[command(after_help = code::HELP)]
@@ -47,51 +47,52 @@ enum Command {
     /// Run scenarios (the default)
     #[command(after_help = code::HELP)]
     Run(Box<RunOptions>),
-    /// Show the scenarios and what is expected of each
+    /// Show the scenarios and the expectation of each
     List(ListOptions),
-    /// Look for runs in which the lock breaks its promise
+    /// Look for runs in which the lock violates its guarantees
     ///
-    /// Scenarios by chance, in virtual time, on all cores. Faults are only those that the lock must
-    /// survive, so that whatever goes wrong is a bug.
+    /// Runs random scenarios, in virtual time, on all cores. It uses only faults that the lock must
+    /// survive, so that every violation is a bug.
     Search(Box<search::SearchOptions>),
-    /// Judge a recorded run again
+    /// Check a recorded run again
     ///
-    /// Nothing is run: the history has all that the judge needs, the scenario and its expectation
-    /// included. Exit codes are those of `run`.
+    /// Runs no scenario: the history contains everything that the checkers need, including the
+    /// scenario and its expectation. Exit codes are those of `run`.
     Check(CheckOptions),
     /// Write a new scenario to start from
     ///
-    /// It goes to scenarios/NAME.toml where there is such a folder, else to NAME.toml, and can be run
-    /// as it is. A file that exists is left alone.
+    /// Writes scenarios/NAME.toml if that folder exists, else NAME.toml. The scenario can run as it
+    /// is. An existing file is left alone.
     New {
         /// Its name: lower-case letters, digits and `-`
         name: String,
     },
-    /// Look at real masters for what would hurt a lock on them
+    /// Check real masters for problems that would harm a lock on them
     ///
-    /// Whether they can be reached and are N independent masters, what they forget, how soon they answer,
-    /// their clocks, and what permissions allow. Each finding says what to do.
+    /// Checks whether they are reachable and are N independent masters, which data they forget, how
+    /// soon they answer, their clocks, and their permissions. Each finding names a remedy.
     #[command(after_help = doctor::HELP)]
     Doctor(doctor::DoctorOptions),
-    /// Look at every state that the library's machines can reach within stated bounds
+    /// Explore every state that the library's machines can reach within stated bounds
     ///
-    /// Every interleaving of messages, timers, drops and faults, as far as the bounds go, which are
-    /// printed. Takes about a minute. Exit code 0 if every rule holds in every state, 1 if one is
-    /// broken (the shortest way there is printed), 2 if not all states could be looked at.
+    /// Explores every interleaving of messages, timers, drops and faults within the bounds, which
+    /// are printed. Takes about a minute. Exit code 0 if every rule holds in every state, 1 if one
+    /// is broken (the shortest way there is printed), 2 if not all states could be explored.
     Prove(prove::ProveOptions),
     /// Print the JSON Schema of scenario files
     Schema,
-    /// Be a client of this project's lock, for the harness (speaks JSON lines)
+    /// Run a client of this project's lock, for the harness (uses JSON lines)
     ///
-    /// What `run` starts where it is given no --client. The masters' URLs are in REDQUORUM_NODES,
-    /// separated by commas, the lock's options in REDQUORUM_OPTIONS, as JSON.
+    /// `run` starts it if there is no --client. REDQUORUM_NODES has the masters' URLs, separated by
+    /// commas, and REDQUORUM_OPTIONS the lock's options, as JSON.
     Client,
-    /// Try whether a command speaks the client protocol
+    /// Check whether a command conforms to the client protocol
     ///
-    /// Starts three masters of its own and prints a line a check: ok, wrong, or skipped. Exit code 0
-    /// if nothing is wrong, 1 if something is, 3 if there is no server to try it on.
+    /// Starts three masters of its own and prints a line for each check: ok, wrong, or skipped.
+    /// Exit code 0 if nothing is wrong, 1 if something is, 3 if there is no server to check it
+    /// with.
     ClientCheck {
-        /// The command, as for a shell; what `run --client` takes
+        /// The command, as for a shell, as `run --client` takes it
         #[arg(value_name = "CMD")]
         command: String,
     },
@@ -107,7 +108,7 @@ pub(crate) struct ListOptions {
     format: list::Shape,
 }
 
-/// What to judge.
+/// The run to check.
 #[derive(Debug, Args)]
 pub(crate) struct CheckOptions {
     /// The recorded run: a `history.jsonl`
@@ -150,7 +151,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match parse(arguments) {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are answers; a pipe that is closed meanwhile is nobody's error.
+            // Help and version are regular output. A closed pipe is not an error.
             let code = if error.use_stderr() { Code::Usage } else { Code::AsExpected };
             drop(error.print());
             return code.into();
@@ -172,7 +173,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     .into()
 }
 
-/// Tries a command; what it did is told as it does it.
+/// Checks a client command, and prints each result as soon as it is known.
 fn client_check(command: &str) -> Code {
     match crate::client_check::check(command, &mut std::io::stdout()) {
         Ok(true) => Code::AsExpected,
@@ -184,7 +185,7 @@ fn client_check(command: &str) -> Code {
     }
 }
 
-/// The names of the commands, to guess what was meant.
+/// The names of the commands, for suggestions after a misspelled one.
 fn commands() -> Vec<String> {
     Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect()
 }

@@ -1,13 +1,18 @@
-//! The built-in client: a process that speaks the client protocol of [`talk`](crate::talk) with the
-//! library `redquorum`.
+//! The built-in client: a process that implements the client protocol of [`talk`](crate::talk) with
+//! the library `redquorum`.
 //!
-//! It is what a scenario runs unless it is told another command, and the example for a driver of
-//! any other lock. What lives here is its start and its reading; `settings.rs` has what it is told at first, `voice.rs`
-//! all that it says, `desk.rs` what becomes of a request, `several.rs` of one for
-//! several resources, `owner.rs` the task that a lease belongs to.
+//! A scenario runs this client unless you name another command. It is also the example for a driver
+//! of any other lock. This file starts the client and reads its input. The submodules have the
+//! rest:
 //!
-//! It ends when its standard input does, at once and without cleaning up: then the harness is gone,
-//! or wants to see what a client leaves behind that dies.
+//! - `settings.rs`: the settings in the environment
+//! - `voice.rs`: the writer of all output
+//! - `desk.rs`: the handler of requests
+//! - `several.rs`: requests for several resources
+//! - `owner.rs`: the task that owns a lease
+//!
+//! The client ends when its standard input ends, at once and without clean-up. Then either the
+//! harness is gone, or a scenario examines the keys that a dying client leaves behind.
 
 use std::io::{BufRead, stdin};
 use std::process::{ExitCode, exit};
@@ -27,10 +32,10 @@ pub(crate) mod settings;
 mod several;
 pub(crate) mod voice;
 
-/// Started by somebody who does not speak the protocol.
+/// The exit code if the client was not started as the protocol requires.
 const USAGE: u8 = 64;
 
-/// How long a connection may take. It is the library's own default, as users have it.
+/// The timeout of a connection. It is the library's own default, which users have.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Runs the client until the end of standard input.
@@ -46,14 +51,15 @@ pub fn main() -> ExitCode {
 
 fn start() -> Result<std::convert::Infallible, String> {
     let (nodes, options) = settings::read()?;
-    // Few: several clients run on one machine, and each has little to do at a time. Two, so that
-    // what is told in time (a loss) does not wait behind what is worked on.
+    // Few threads, since several clients run on one machine and each has little to do at a time.
+    // Two, so that urgent notifications (a loss) do not wait behind other work.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .map_err(|why| why.to_string())?;
-    // Before the lock is built: who hangs up meanwhile is not waited for.
+    // Start to read before the lock is built: if the harness closes standard input meanwhile, the
+    // client ends at once.
     let mut lines = read_lines();
     runtime.block_on(async {
         let lock = build(&nodes, &options).await?;
@@ -66,7 +72,8 @@ fn start() -> Result<std::convert::Infallible, String> {
         while let Some(line) = lines.recv().await {
             desk.take(&line);
         }
-        // The reader ends the process with the last line; this is only in case it panicked.
+        // The reader ends the process after the last line. This line runs only if the reader
+        // panicked.
         exit(0)
     })
 }
@@ -99,12 +106,12 @@ async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
     builder.build().await.map_err(|why| why.to_string())
 }
 
-/// Reads requests in a thread of its own, as standard input can only be waited for by blocking.
+/// Reads requests in a thread of its own, since reads of standard input block.
 fn read_lines() -> mpsc::UnboundedReceiver<String> {
     let (out, lines) = mpsc::unbounded_channel();
     thread::spawn(move || {
         for line in stdin().lock().lines().map_while(Result::ok) {
-            // Nobody to hear it: the client is ending.
+            // The send fails only if the client is ending.
             let _ = out.send(line);
         }
         exit(0);

@@ -1,13 +1,15 @@
-//! `client-check`: tells the author of a driver what is right and what is wrong with it, in plain
-//! words, before a scenario does so in a riddle.
+//! `client-check`: tells the author of a driver in plain words what is right and what is wrong with
+//! the driver. A scenario would report the same faults, but less clearly.
 //!
-//! It starts masters of its own and one process of the driver, and goes through the protocol of
-//! [`talk`](crate::talk). One line a check: `ok`, `wrong`, or `skipped` where the driver does not
-//! say that it can.
+//! The command starts its own masters and one process of the driver, and checks each part of the
+//! protocol of [`talk`](crate::talk). Each check prints one line: `ok`, `wrong`, or `skipped` if
+//! the driver does not announce the feature.
 //!
-//! What lives here is the course of it; `talker.rs` is the conversation, bounded against any driver;
-//! `keys.rs` looks at the masters; `manners.rs`, `grant.rs`, `hold.rs`, `again.rs`, `fair.rs` and
-//! `trouble.rs` have the checks.
+//! This file has the order of the checks. The submodules have the rest:
+//!
+//! - `talker.rs`: the conversation, bounded against any driver
+//! - `keys.rs`: the keys on the masters
+//! - `manners.rs`, `grant.rs`, `hold.rs`, `again.rs`, `fair.rs`, `trouble.rs`: the checks
 
 use std::io::Write;
 
@@ -27,11 +29,11 @@ mod manners;
 mod talker;
 mod trouble;
 
-/// So few that a majority can be killed quickly, and so many that there is one.
+/// Few enough that a majority can be killed quickly, and enough that there is one.
 const MASTERS: usize = 3;
 
-/// What the driver is told in its environment. A master on this machine answers within a
-/// millisecond; a slow language gets its share.
+/// The options that the driver gets in its environment. A master on this machine replies within a
+/// millisecond; the rest is for slow languages.
 const OPTIONS: Options = Options {
     ttl_ms: 2000,
     node_timeout_ms: 100,
@@ -46,24 +48,24 @@ const OPTIONS: Options = Options {
     fleet: None,
 };
 
-/// How a check ended, if it did not find a fault.
+/// The result of a check that found no fault.
 enum Verdict {
-    /// All is well; what was seen.
+    /// All is well, with the observation.
     Ok(String),
-    /// It was not done, and why.
+    /// The check was not run, with the reason.
     Skipped(String),
 }
 
 type Check = fn(&mut Session) -> Result<Verdict, Fault>;
 
-/// What the checks share.
+/// The state that the checks share.
 struct Session {
-    /// How a process of it is started.
+    /// The command that starts a process of the driver.
     command: String,
     talker: Talker,
     keys: Keys,
     can: Vec<Can>,
-    /// The lease that several checks look at.
+    /// The lease that several checks examine.
     grant: Option<Grant>,
 }
 
@@ -71,11 +73,11 @@ struct Session {
 struct Grant {
     resource: String,
     ttl_ms: u64,
-    /// Stamps: when it was asked for, and when the answer was heard.
+    /// Stamps: the time of the request, and the time at which the answer was read.
     asked: i64,
     heard: i64,
     answer: Answer,
-    /// The value of the key on the masters, once it was looked at.
+    /// The value of the key on the masters, once a check has read it.
     value: Option<Vec<u8>>,
 }
 
@@ -105,10 +107,11 @@ const CHECKS: [(&str, Check); 23] = [
     ("end of input", manners::end),
 ];
 
-/// Checks a driver, and writes what it finds line by line. Whether all is well is returned.
+/// Checks a driver, and writes each result as a line. Returns whether all is well.
 ///
 /// # Errors
-/// Why it could not be checked: no server, no shell, nobody to write to.
+/// The reason why the driver could not be checked: no server, no shell, or `out` cannot be written
+/// to.
 pub fn check(command: &str, out: &mut dyn Write) -> Result<bool, String> {
     let masters = Masters::start(MASTERS).map_err(|error| error.to_string())?;
     let talker = Talker::start(command, &masters.urls(), &OPTIONS)?;
@@ -153,7 +156,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Writes a line. It is false, to go on, because no line ends the page.
+    /// Writes a line. Returns `false`, since a line never ends the checks.
     fn line(&mut self, verdict: &str, name: &str, text: &str) -> Result<bool, String> {
         self.all_well &= verdict != "wrong";
         let text = text.replace('\n', "\n         ");
@@ -170,13 +173,13 @@ impl Session {
         self.can.contains(&what)
     }
 
-    /// One more process of it, beside the one that all other checks are about.
+    /// Starts another process of the driver, beside the one that all other checks use.
     fn another(&self, options: &Options) -> Result<Talker, Fault> {
         Talker::start(&self.command, &self.keys.urls(), options).map_err(Fault::Environment)
     }
 }
 
-/// Nothing to look at: an earlier check has said why.
+/// There is no lease to examine: an earlier check has reported why.
 fn no_lease() -> Verdict {
     Verdict::Skipped("no lease was granted".to_owned())
 }
@@ -185,7 +188,7 @@ fn cannot(what: &str) -> Verdict {
     Verdict::Skipped(format!("`{what}` is not in \"can\""))
 }
 
-/// What a client said in its answer, for messages.
+/// A client's answer as text, for messages.
 fn said(answer: &Answer) -> String {
     serde_json::to_string(answer).map_or_else(|_| "its answer".to_owned(), |text| shown(&text))
 }

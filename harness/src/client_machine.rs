@@ -1,12 +1,15 @@
-//! A client process as a machine: the shipped [`Client`], and the client protocol around it. It reads
-//! no clock and opens no socket.
+//! A client process as a state machine: the shipped [`Client`] and the client protocol around it.
+//! It reads no clock and opens no socket.
 //!
-//! It is what the Tokio shell and the built-in client are together, without Tokio: the simulation runs
-//! it in virtual time, and `sabotage/shell.rs` runs mutants of it on real masters. It decides nothing
-//! about the lock: it passes requests to the client, and answers them from what became of its claims.
+//! It does the work of the Tokio shell and the built-in client, without Tokio. The simulation runs
+//! it in virtual time, and `sabotage/shell.rs` runs mutants of it on real masters. It decides
+//! nothing about the lock: it passes requests to the client, and answers them by the results of its
+//! claims.
 //!
-//! `lease.rs` has the requests that wait for one claim, `again.rs` those of an owner that holds the
-//! resource already, `several.rs` those for several resources, and `conduct.rs` the seam for mutants.
+//! - `lease.rs`: requests that wait for one claim
+//! - `again.rs`: requests of an owner that holds the resource already
+//! - `several.rs`: requests for several resources
+//! - `conduct.rs`: the seam for mutants
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,45 +38,45 @@ mod several;
 /// What the clocks of a process show at one instant.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Clocks {
-    /// The one that only goes forward.
+    /// Never goes back.
     pub monotonic: Time,
-    /// The same, but it stops while the machine is suspended.
+    /// Never goes back, and stops while the machine is suspended.
     pub awake: Time,
-    /// The one that can be set.
+    /// Can be set.
     pub wall: Time,
 }
 
-/// What happens to a process.
+/// An event for a process.
 #[derive(Clone, Debug)]
 pub(crate) enum Happening {
     /// The harness sent a request.
     Asked(Request),
-    /// A connection was greeted.
+    /// A connection opened, with its handshake complete.
     Connected { node: usize, epoch: u64, greeting: Greeting },
-    /// A connection did not come up, or broke.
+    /// A connection did not open, or broke.
     Closed { node: usize, epoch: u64, why: Arc<str>, random: u64 },
     /// A master answered the oldest unanswered command of a connection.
     Answered { node: usize, epoch: u64, answer: Vote },
     /// A master woke a waiter.
     Woken { node: usize, epoch: u64, ticket: Ticket },
-    /// The time that it asked for has come.
+    /// The requested wake-up time has come.
     Wake,
 }
 
-/// What a process wants.
+/// An effect of a process.
 #[derive(Clone, Debug)]
 pub(crate) enum Wish {
     /// Answer a request of the harness.
     Answer(Answer),
-    /// Tell the harness of an event.
+    /// Report an event to the harness.
     Notice(Notice),
-    /// Write this to a connection.
+    /// Write a command to a connection.
     Write { node: usize, epoch: u64, command: Command },
     /// Open a connection.
     Dial { node: usize, epoch: u64 },
-    /// Reset a connection, or give up a try.
+    /// Reset a connection, or abandon a connection attempt.
     Close { node: usize, epoch: u64 },
-    /// Reset a connection that came up and must not vote, and report that it is closed.
+    /// Reset a connection that opened and must not vote, and report that it is closed.
     Refuse { node: usize, epoch: u64, why: Arc<str> },
 }
 
@@ -85,27 +88,27 @@ pub(crate) struct Process<K: Conduct> {
     client: Client<K::Claim>,
     /// In the order of their requests.
     leases: Vec<Lease>,
-    /// Which claim each client holds which resource by.
+    /// The claim by which each client holds a resource.
     held: Vec<(Whose, ClaimId)>,
-    /// Requests for several resources, under way.
+    /// Multi-lock requests under way.
     groups: Vec<Group>,
-    /// Requests that give several back.
+    /// Requests under way that release several leases.
     partings: Vec<Parting>,
-    /// One random token for each client, if its conduct wants one.
+    /// One random token for each client, if the conduct uses one.
     roots: Vec<(Name, Token)>,
     /// The latest claim of each client that was granted a resource.
     former: Vec<(Whose, K::Claim)>,
     effects: Vec<ClientEffect>,
 }
 
-/// What surrounds one input: the clocks, randomness, and where the wishes go.
+/// The context of one input: the clocks, the random source, and the list of effects.
 pub(crate) struct Around<'a> {
     pub(crate) clocks: Clocks,
     pub(crate) dice: &'a mut dyn Dice,
     pub(crate) out: &'a mut Vec<Wish>,
 }
 
-/// The random numbers of a process, and the hint of its wall clock.
+/// The random source of a process, plus the hint from its wall clock.
 struct Hinting<'a> {
     wall: Time,
     dice: &'a mut dyn Dice,
@@ -162,7 +165,7 @@ impl Around<'_> {
 }
 
 impl<K: Conduct> Process<K> {
-    /// Starts, and dials all masters.
+    /// Starts a process, which dials all masters.
     pub(crate) fn start(
         options: Options,
         nodes: usize,
@@ -170,7 +173,7 @@ impl<K: Conduct> Process<K> {
         around: &mut Around<'_>,
     ) -> Self {
         let options = conduct.options(options);
-        // Drawn only where it is needed: without a guard nothing else changes by another chance.
+        // Drawn only with a guard: without one, all other random numbers stay the same.
         let guard = guard(&options, || {
             let token = around.dice.token();
             let (salt, _) = token.as_bytes().split_first_chunk().expect("a token has 20 bytes");
@@ -204,33 +207,34 @@ impl<K: Conduct> Process<K> {
         process
     }
 
-    /// Whether its options fit each other.
+    /// Whether the options are compatible with each other.
     ///
     /// # Errors
-    /// The first that does not.
+    ///
+    /// The first incompatible option.
     #[cfg(all(unix, feature = "real"))]
     pub(crate) fn fits(&self) -> Result<(), redquorum_protocol::BadOption> {
         self.terms(self.options.ttl_ms).map(drop)
     }
 
-    /// Whether it distrusts masters that may have forgotten.
+    /// Whether the process distrusts masters that may have lost data.
     #[cfg(all(unix, feature = "real"))]
     pub(crate) const fn is_guarded(&self) -> bool {
         self.options.guard_ms.is_some()
     }
 
-    /// Whether every master was tried.
+    /// Whether the process has tried every master.
     pub(crate) fn is_ready(&self) -> bool {
         !self.client.links().iter().any(Link::is_first_dial)
     }
 
-    /// How the next answer of a master is to be read.
+    /// How to read the next reply of a master.
     #[cfg(all(unix, feature = "real"))]
     pub(crate) fn expects(&self, node: usize) -> Option<Expect> {
         self.client.links()[node].oldest().map(|(expect, _)| expect)
     }
 
-    /// Whether a connection with this number is still wanted.
+    /// Whether a connection with this epoch is still wanted.
     #[cfg(all(unix, feature = "real"))]
     pub(crate) fn awaits(&self, node: usize, epoch: u64) -> bool {
         self.client.links()[node].awaits(epoch)
@@ -244,7 +248,7 @@ impl<K: Conduct> Process<K> {
         next.min(self.client.leases_wake_at()).min(self.groups_wake(clocks))
     }
 
-    /// When it looks at a claim by itself.
+    /// When the process next looks at a claim by itself.
     fn looks_at(&self, id: ClaimId, clocks: Clocks) -> Time {
         match self.client.hold(id).and(self.client.claim(id)) {
             Some(claim) if K::CLOCKS_JUMP => claim.next_wake(clocks.into()),
@@ -254,7 +258,7 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// Takes in what happens, and adds what it wants.
+    /// Handles an event and adds its effects.
     pub(crate) fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
         match happening {
             Happening::Asked(request) => self.request(request, around),
@@ -309,7 +313,7 @@ impl<K: Conduct> Process<K> {
         self.wake_groups(around);
     }
 
-    /// Passes something to the client.
+    /// Passes an input to the client.
     fn client<R>(
         &mut self,
         around: &mut Around<'_>,
@@ -321,7 +325,7 @@ impl<K: Conduct> Process<K> {
         act(&mut self.client, &mut cx)
     }
 
-    /// Carries out what the client wants, and answers the requests whose claims have changed.
+    /// Carries out the effects of the client, and answers the requests whose claims have changed.
     fn carry_out(&mut self, around: &mut Around<'_>) {
         while !self.effects.is_empty() {
             for effect in std::mem::take(&mut self.effects) {
@@ -335,7 +339,7 @@ impl<K: Conduct> Process<K> {
                     ClientEffect::Close { node, epoch } => {
                         around.out.push(Wish::Close { node: node.index(), epoch });
                     }
-                    // All links are looked at at each instant.
+                    // No timer needed: the process looks at all links at each instant.
                     ClientEffect::Rearm { .. } => {}
                     ClientEffect::Changed(id) => self.attend(id, around),
                     other => unreachable!("an effect that this process does not know: {other:?}"),
@@ -344,12 +348,12 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// Gives a claim one input.
+    /// Passes one input to a claim.
     fn advance(&mut self, id: ClaimId, input: Input, around: &mut Around<'_>) {
         self.client(around, |client, cx| client.handle(id, input, cx));
     }
 
-    /// Gives a lease back.
+    /// Releases a lease.
     fn give_back(&mut self, id: ClaimId, input: Input, around: &mut Around<'_>) {
         self.client(around, |client, cx| client.give_back(id, input, cx));
     }
@@ -414,7 +418,8 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// The claim that holds, or held, this; without one the request is refused.
+    /// The claim by which a client holds, or held, a resource. Refuses the request if there is
+    /// none.
     fn find(&self, id: u64, whose: &Whose, around: &mut Around<'_>) -> Option<ClaimId> {
         let claim = self.held.iter().find(|(held, _)| held == whose).map(|(_, claim)| *claim);
         if claim.is_none() {
@@ -434,7 +439,7 @@ impl<K: Conduct> Process<K> {
         self.claim(whose, request, Some(asked), around);
     }
 
-    /// Starts a claim. Of several resources, all are answered together.
+    /// Starts a claim. A multi-lock request is answered once for all its claims.
     fn claim(
         &mut self,
         whose: Whose,
@@ -477,7 +482,7 @@ impl<K: Conduct> Process<K> {
         self.attend(claim, around);
     }
 
-    /// Answers the request that waits for a claim, if it has become what it waits for.
+    /// Answers the request that waits for a claim, if the claim has reached the awaited state.
     fn attend(&mut self, id: ClaimId, around: &mut Around<'_>) {
         // Its caller looks at every change.
         self.client(around, |client, cx| _ = client.look(id, cx));
@@ -528,7 +533,7 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// A claim was collected: its client holds what it asked for.
+    /// Records that a claim was collected: its client holds the resource.
     fn granted(&mut self, id: ClaimId, around: &mut Around<'_>) {
         let Some(whose) = self.lease(id).map(|lease| lease.whose.clone()) else { return };
         if K::REMEMBERS
@@ -540,7 +545,7 @@ impl<K: Conduct> Process<K> {
         self.replace(whose, id, around);
     }
 
-    /// A lease that was lost and never released gives way to its client's next one.
+    /// Replaces a lease that was lost and never released by its client's next one.
     fn replace(&mut self, whose: Whose, id: ClaimId, around: &mut Around<'_>) {
         let old = self.held.iter_mut().find(|(held, _)| *held == whose);
         match old {
@@ -573,12 +578,12 @@ impl<K: Conduct> Process<K> {
         self.client.hold(id).map_or(1, redquorum_protocol::Hold::handles)
     }
 
-    /// How many rounds of extending there were.
+    /// How many extension rounds there have been.
     fn rounds(&self, id: ClaimId) -> u32 {
         self.client.hold(id).map_or(0, |hold| hold.extension().0)
     }
 
-    /// Nothing waits for a claim any more.
+    /// Ends a claim: no request waits for it any more.
     fn end(&mut self, id: ClaimId, around: &mut Around<'_>) {
         self.leases.retain(|lease| lease.id != id);
         self.client(around, |client, cx| client.cancel(id, cx));
@@ -603,11 +608,11 @@ impl<K: Conduct> Process<K> {
     }
 }
 
-/// How masters that may have forgotten are distrusted.
+/// The guard against masters that may have lost data.
 fn guard(options: &Options, salt: impl FnOnce() -> u64) -> Option<Guard> {
     let max_ttl = Duration::from_millis(options.guard_ms?);
     let fixed = Duration::from_millis(options.drift_ms);
-    // One that is too long is refused with the terms of the first request.
+    // The terms of the first request report an allowance that is too large.
     let drift = Drift { ppm: options.drift_ppm, fixed };
     let guard = Guard::new(max_ttl, drift, salt()).ok()?;
     let guard = match options.clock_guard_ms.map(Duration::from_millis) {

@@ -1,17 +1,29 @@
-//! The director: follows a scenario's script. It is told what happens and says what to do next;
-//! it starts no process, opens no socket and reads no clock, so every backend has the same one.
+//! The director orchestrates a run: it follows the scenario's script. It takes inputs (events of
+//! the run) and returns orders (actions for the backend). It starts no process, opens no socket and
+//! reads no clock, so every backend uses the same director.
 //!
-//! `handle(now, input, &mut orders)` and `next_wake()`, like the machines of the protocol. All
-//! that happened goes into the records, in order: they are the run's history.
+//! Its interface is that of the protocol's machines: `handle(now, input, &mut orders)` and
+//! `next_wake()`. It records all events in order; the records are the history of the run.
 //!
-//! A run has phases: `run` (scripts and faults), `heal` (every fault is cured), `witness` (each
-//! client process that lives acquires each resource once more), `settle` (what is left on the
-//! masters must go within one TTL), `end`.
+//! A run has these phases:
 //!
-//! Here an [`Input`] is taken in; `phases.rs` says what is due then, `requests.rs` numbers requests
-//! and awaits their answers, `player.rs` has one client's way through its script, `faults.rs` when
-//! which fault strikes and is cured, `whom.rs` whom it hits, `witness.rs` and `settle.rs` the phases of these names. What an
-//! [`Order`] takes is for the backend, and what the records mean for the judge.
+//! - `run`: the clients follow their scripts, and faults strike.
+//! - `heal`: every fault is healed.
+//! - `witness`: each client process that lives acquires each resource once more (the final
+//!   acquire).
+//! - `settle`: the keys that are left on the masters must disappear within one TTL (the drain).
+//! - `end`: the run is over.
+//!
+//! This file processes an [`Input`]. The submodules have the rest:
+//!
+//! - `phases.rs`: the actions that are due in each phase
+//! - `requests.rs`: the numbers of requests, and their answers
+//! - `player.rs`: the way of one client through its script
+//! - `faults.rs`: the times at which faults strike and are healed
+//! - `whom.rs`: the masters and processes that a fault hits
+//! - `witness.rs`, `settle.rs`: the phases of these names
+//!
+//! The backend knows how to carry out an [`Order`]. The checker (`judge`) interprets the records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,8 +64,8 @@ use whom::clients_of;
 pub use whom::processes_of;
 use witness::Witness;
 
-/// How long a run may take beyond what its script and faults ask for, before it is healed all the
-/// same: a client that never answers must not keep it for ever.
+/// How long a run may exceed the time that its script and its faults need. Then it is healed in any
+/// case, so that a client that never answers cannot block it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// See the [module](self).
@@ -69,12 +81,12 @@ pub struct Director {
     can: BTreeMap<Name, Vec<Can>>,
     gone: BTreeSet<Name>,
     next_id: u64,
-    /// Who was asked, by the number of the request.
+    /// The client of each request in flight, by the number of the request.
     asked: Vec<(u64, Name, usize)>,
-    /// When the run is healed, whatever is still under way.
+    /// When the run is healed, even if requests are in flight.
     limit: Ns,
     settle: Settle,
-    /// When something is due by itself, as of the latest input.
+    /// The next time at which an action is due, as of the latest input.
     wake: Option<Ns>,
     follows_messages: bool,
     follows_grants: bool,
@@ -82,12 +94,12 @@ pub struct Director {
 }
 
 impl Director {
-    /// A director of one run; the scenario is one of [`Scenario::runs`].
+    /// Creates the director of one run. The scenario is one of [`Scenario::runs`].
     pub fn new(scenario: &Scenario) -> Self {
         Self::shared(Arc::new(scenario.clone()))
     }
 
-    /// The same, of a scenario that others have, too.
+    /// Creates the director of a run whose scenario is shared.
     pub(crate) fn shared(scenario: Arc<Scenario>) -> Self {
         let players =
             scenario.clients.iter().map(|client| Player::new(client, &scenario.lock)).collect();
@@ -113,23 +125,24 @@ impl Director {
         }
     }
 
-    /// Whether [`Input::Passed`] means anything to it: else it need not be said.
+    /// Whether the director uses [`Input::Passed`]. If not, the backend may omit it.
     pub fn follows_messages(&self) -> bool {
         self.follows_messages
     }
 
-    /// Whether [`Input::Replied`] means anything to it: else it need not be said.
+    /// Whether the director uses [`Input::Replied`]. If not, the backend may omit it.
     pub fn follows_grants(&self) -> bool {
         self.follows_grants
     }
 
-    /// The gates that must be closed before the run begins.
+    /// The gates that the backend must close before the run begins.
     pub fn gates(&self) -> Vec<Order> {
         self.faults.gates(&self.scenario)
     }
 
-    /// Notes the places at which faults can strike, so that one can be [added](Self::add) there: of
-    /// each class of messages the first so many of a client. With none, no more.
+    /// Records the places at which faults can strike, so that a fault can be [added](Self::add) at
+    /// one of them. Of each class of messages, only the first `most` of a client are places. `None`
+    /// ends the recording.
     pub(crate) fn note_places(&mut self, most: Option<u32>) {
         self.faults.note_places(most);
         let faults = &self.scenario.faults;
@@ -137,12 +150,13 @@ impl Director {
         self.follows_grants = most.is_some() || Faults::follow_grants(faults);
     }
 
-    /// The places that came since they are noted, the first time that each did.
+    /// The recorded places, in the order in which they first occurred.
     pub(crate) fn places(&self) -> &[Place] {
         self.faults.places()
     }
 
-    /// Its scenario has one fault more, the last, whose moment has not come. Places must be noted.
+    /// Takes a scenario with one more fault, the last one. The moment of this fault must not have
+    /// come yet, and the director must be recording places.
     pub(crate) fn add(&mut self, scenario: Arc<Scenario>) {
         if let Some(fault) = scenario.faults.last() {
             self.faults.add(fault.clone());
@@ -154,7 +168,8 @@ impl Director {
         }
     }
 
-    /// Why a client that can do only this cannot play this scenario, if so.
+    /// The first feature that the scenario needs and the clients lack, as a message. `None` if they
+    /// can play it.
     pub fn missing(&self, can: &BTreeMap<Name, Vec<Can>>) -> Option<String> {
         for client in &self.scenario.clients {
             let lock = client.options(&self.scenario.lock);
@@ -182,32 +197,32 @@ impl Director {
         None
     }
 
-    /// What a fault does, by its place in the scenario.
+    /// The effect of a fault, by its index in the scenario.
     pub fn harm(&self, fault: usize) -> &Harm {
         &self.scenario.faults[fault].harm
     }
 
-    /// What happened so far.
+    /// The events so far.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// What happened, at the end.
+    /// All events, at the end of the run.
     pub fn into_records(self) -> Vec<Record> {
         self.records
     }
 
-    /// The phase that the run is in; none before it begins.
+    /// The current phase of the run. `None` before the run begins.
     pub fn phase(&self) -> Option<Phase> {
         self.phase
     }
 
-    /// Writes down what is for the history alone.
+    /// Records an event that only the history needs.
     pub fn note(&mut self, now: Ns, event: Event) {
         self.record(now, event);
     }
 
-    /// Takes in what happened, and says what to do.
+    /// Processes an input, and appends the actions that follow from it to `orders`.
     pub fn handle(&mut self, now: Ns, input: Input, orders: &mut Vec<Order>) {
         if self.take_in(now, input, orders) || self.wake.is_some_and(|wake| now >= wake) {
             self.go_on(now, orders);
@@ -215,7 +230,7 @@ impl Director {
         }
     }
 
-    /// Takes in what happened. Returns whether anything can come of it at once.
+    /// Processes an input. Returns whether an action may be due now.
     fn take_in(&mut self, now: Ns, input: Input, orders: &mut Vec<Order>) -> bool {
         match input {
             Input::Begin(can) => {
@@ -307,7 +322,7 @@ impl Director {
         }
     }
 
-    /// A process is not to be reckoned with any more.
+    /// Marks a process as broken: the run no longer counts on it.
     fn broken(&mut self, now: Ns, process: Name, why: String, orders: &mut Vec<Order>) {
         if self.gone.insert(process.clone()) {
             self.lose(&process);
@@ -316,7 +331,7 @@ impl Director {
         }
     }
 
-    /// A fault keeps processes from answering in time, or no longer does.
+    /// A fault begins or ceases to delay the answers of processes.
     fn delayed(&mut self, now: Ns, fault: usize, processes: &[Name], delayed: bool) {
         let harm = &self.scenario.faults[fault].harm;
         let is_slow = matches!(harm, Harm::Client(ClientHarm::Rate { .. }));
@@ -329,7 +344,7 @@ impl Director {
         }
     }
 
-    /// The clients of a process will never answer.
+    /// The clients of a process will never answer again.
     fn lose(&mut self, process: &str) {
         for player in self.players.iter_mut().filter(|player| player.process() == process) {
             player.lose();
@@ -337,8 +352,8 @@ impl Director {
     }
 }
 
-/// How long a key may live that was set before everything was healed: a clock that was ahead then
-/// and is right again keeps it for so much longer.
+/// How long a key may live that was set before healing. A clock that was ahead and is set right
+/// keeps the key alive for longer, by the time that it was ahead.
 fn longest_key(scenario: &Scenario) -> Duration {
     let ahead = scenario.faults.iter().map(|fault| match &fault.harm {
         Harm::Clock(ClockHarm::Step { by, .. }) if !by.back => by.by.0,
@@ -346,15 +361,15 @@ fn longest_key(scenario: &Scenario) -> Duration {
         _ => Duration::ZERO,
     });
     let own = scenario.longest_ttl().saturating_add(scenario.lock.grace.0);
-    // Who is gone keeps a place among those who wait for so long.
+    // A client that died keeps its position in the fair queue for this long.
     let is_fair = |client: &Client| client.options(&scenario.lock).fair;
     let fair = scenario.clients.iter().any(is_fair);
     let place = if fair { Duration::from_millis(LAPSE_MS) } else { Duration::ZERO };
     ahead.fold(own.max(place), Duration::saturating_add)
 }
 
-/// How far a clock that ran fast until now can be ahead: as it is set right, what was set by it lives for
-/// so much longer.
+/// How far a clock that ran fast until now can be ahead. When it is set right, the keys that it
+/// timed live longer by this time.
 fn gained(scenario: &Scenario, now: Ns) -> Duration {
     let share = scenario.faults.iter().map(|fault| match &fault.harm {
         Harm::Clock(ClockHarm::Rate { factor, .. }) => (factor - 1.0).max(0.0),
@@ -364,7 +379,7 @@ fn gained(scenario: &Scenario, now: Ns) -> Duration {
     Duration::try_from_secs_f64(now.as_secs_f64() * share.sum::<f64>()).unwrap_or_default()
 }
 
-/// When a run is healed whatever is still under way.
+/// When a run is healed, even if requests are in flight.
 fn limit(scenario: &Scenario) -> Ns {
     let faults = scenario.faults.iter().map(|fault| {
         let at = match &fault.when {

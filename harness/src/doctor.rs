@@ -1,14 +1,16 @@
-//! Doctor: looks at real masters, and says what about them will hurt a lock. Called by `cli/doctor.rs`.
+//! Doctor: looks at real masters and reports what would hurt a lock on them. Called by
+//! `cli/doctor.rs`.
 //!
 //! ```text
 //! address ─▶ visit: asks one master ─▶ said: what it said ─▶ checks ─▶ findings
 //! ```
 //!
-//! Only `visit` opens connections and reads clocks; what is made of the answers is pure. A visit leaves nothing behind but the scripts, which locks load anyway, and, if
-//! it was asked to, a marker.
+//! Only `visit` opens connections and reads clocks. The evaluation of the replies is pure. A visit
+//! leaves nothing behind but the scripts, which locks load anyway, and a boot marker if that was
+//! requested.
 //!
-//! This is the one place of the harness that reads the wall clock: how far those of masters are apart
-//! is what it is asked.
+//! The doctor reads the wall clock, since it reports how far the masters' wall clocks are from it
+//! and from each other.
 
 use std::sync::mpsc;
 use std::thread;
@@ -29,50 +31,50 @@ pub(crate) use address::Address;
 pub(crate) use finding::{Finding, Level};
 use said::{Said, Unreached};
 
-/// The longest visit: names that do not resolve have no other bound.
+/// Timeout of a visit: nothing else bounds the resolution of names.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How the masters are to be used, and what to do to them.
+/// How the lock uses the masters, and what to do to them.
 #[derive(Clone, Debug)]
 pub(crate) struct Wish {
     /// How long a round of the lock waits for a master.
     pub(crate) node_timeout: Duration,
     /// The guard of the lock, if it has one.
     pub(crate) guard: Option<Guard>,
-    /// The prefix of its keys: permissions may be cut to it.
+    /// The prefix of the lock's keys: permissions may be limited to it.
     pub(crate) prefix: String,
-    /// Mark masters that have no marker.
+    /// Set the boot marker of masters that have none.
     pub(crate) init: bool,
 }
 
-/// What came of it. As JSON this is what `doctor --format json` prints.
+/// The result. `doctor --format json` prints this as JSON.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Diagnosis {
     schema: u32,
-    /// Those that were asked, in their order.
+    /// The masters that were visited, in the given order.
     pub(crate) masters: Vec<Master>,
-    /// What was found, by master; what concerns all of them last. The worst first.
+    /// The findings by master, the worst first. Findings that concern all masters come last.
     pub(crate) findings: Vec<Finding>,
 }
 
-/// One of them.
+/// A master in the result.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Master {
-    /// What it is called in findings: no URL, which may hold a password.
+    /// Its name in findings. Not the URL, which may contain a password.
     pub(crate) name: String,
-    /// Whether it could be asked.
+    /// Whether the master answered.
     pub(crate) reached: bool,
-    /// Such as `redis 7.0.15`, if it says so.
+    /// Such as `redis 7.0.15`, if the server reports it.
     pub(crate) version: Option<String>,
 }
 
 impl Diagnosis {
-    /// How many findings are of a level.
+    /// The number of findings of a level.
     pub(crate) fn count(&self, level: Level) -> usize {
         self.findings.iter().filter(|finding| finding.level == level).count()
     }
 
-    /// Whether none of the masters gave any answer.
+    /// Whether no master gave any answer.
     pub(crate) fn nothing_answered(&self) -> bool {
         let silent = |master: &Master| {
             let mut own = self.findings.iter();
@@ -105,12 +107,12 @@ impl Diagnosis {
     }
 }
 
-/// Asks all masters at the same time, and says what is wrong with them.
+/// Visits all masters at the same time and returns the findings.
 pub(crate) fn examine(addresses: &[Address], wish: &Wish) -> Diagnosis {
     let (told, hear) = mpsc::channel();
     for (index, address) in addresses.iter().enumerate() {
         let (told, address, wish) = (told.clone(), address.clone(), wish.clone());
-        // Not joined: one that hangs in a resolver would keep the others' findings.
+        // Not joined: a thread that hangs in a resolver would delay the other masters' findings.
         thread::spawn(move || drop(told.send((index, visit::visit(&address, &wish)))));
     }
     drop(told);

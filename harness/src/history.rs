@@ -1,12 +1,14 @@
-//! What happened in a run, in full: every layer can be judged from it alone, again and elsewhere.
-//! `history.jsonl` is a [`Header`] and then one [`Record`] a line.
+//! The full record of a run. The judge can check every property from it alone, again and elsewhere.
+//! `history.jsonl` contains one [`Header`] and then one [`Record`] on each line.
 //!
-//! All times are nanoseconds since the run began (all clients were ready), on one clock; what came
-//! before is negative. Where an instant is not known exactly it is a [`Window`]: it lies within.
+//! All times are nanoseconds on one clock since the run began, that is, since all clients were
+//! ready. Earlier times are negative. A time that is not known exactly is a [`Window`]: it lies
+//! within.
 //!
-//! `event.rs` is the closed list of what can happen, `command.rs` what a command is to a key,
-//! `file.rs` reads and writes. The director and the backend write histories; the judge, which reads
-//! nothing else, and the reports read them. Here nothing is judged, and no clock is read.
+//! `event.rs` has the closed list of events, `command.rs` the effect of a command on a key, and
+//! `file.rs` reads and writes the file. The director and the backend write histories. The judge and
+//! the reports read them; the judge reads nothing else. This module judges nothing and reads no
+//! clock.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,26 +22,26 @@ mod file;
 pub use command::{Act, Left, Outcome, text_of};
 pub use event::{Event, Phase};
 
-/// The version of the format.
+/// The version of the history format.
 pub const SCHEMA: u32 = 1;
 
 /// Nanoseconds since the run began.
 pub type Ns = i64;
 
-/// The first line.
+/// The first line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What was run, variants and counts spelled out.
+    /// The scenario of the run, with variants and counts spelled out.
     pub scenario: Scenario,
     /// The seed. Real masters and clients do not follow it.
     pub seed: u64,
     /// `process`, `container`, ….
     pub backend: String,
-    /// What ran the masters, for people.
+    /// The program that runs the masters, as text for people.
     pub masters: String,
-    /// The clients' command; none: the built-in one.
+    /// The command that starts the clients; none: the built-in client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// The version of the harness.
@@ -47,37 +49,37 @@ pub struct Header {
 }
 
 impl Header {
-    /// The whole run.
+    /// Combines this header with the records of the run.
     #[must_use]
     pub fn with(self, records: Vec<Record>) -> History {
         History { header: self, records }
     }
 }
 
-/// One line.
+/// One line of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// When it was recorded.
+    /// When the event was recorded.
     pub ns: Ns,
-    /// What.
+    /// The event.
     #[serde(flatten)]
     pub event: Event,
 }
 
-/// Between two instants, both included.
+/// The time between two instants, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
-    /// Not before.
+    /// The earliest possible instant.
     pub from: Ns,
-    /// Not after.
+    /// The latest possible instant.
     pub to: Ns,
 }
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
-    /// Its first line.
+    /// The first line of the file.
     pub header: Header,
-    /// The others, in the order in which they were recorded.
+    /// The other lines, in the order in which they were recorded.
     pub records: Vec<Record>,
 }

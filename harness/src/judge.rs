@@ -1,7 +1,7 @@
-//! The judge: reads a history, and says what of the lock's promise held.
+//! The judge: reads a history and decides which properties of the lock held.
 //!
-//! It takes nothing but the [`History`], so that a recorded run can be judged again, elsewhere,
-//! later. Nothing here knows how a run came about.
+//! Its only input is the [`History`], so a recorded run can be judged again later and elsewhere.
+//! The judge does not depend on how a run was produced.
 
 use std::collections::BTreeMap;
 
@@ -44,63 +44,65 @@ use case::Case;
 pub(crate) use outcome::DISTRUSTED;
 use pace::Paces;
 
-/// What was seen of a layer.
+/// The result of the check of a property (a layer).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Seen {
-    /// Nothing bad.
+    /// No violation.
     Safe,
-    /// Something bad, for certain.
+    /// A certain violation.
     Violated,
-    /// Something that may have been bad: the record is not exact enough to tell.
+    /// A possible violation: the record is not exact enough to decide.
     Inconclusive,
 }
 
-/// How a run compares with what was expected.
+/// How a run compares with the expectation of its scenario.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It does.
+    /// The run matches the expectation.
     AsExpected,
-    /// It was not run, and says why.
+    /// The scenario was not run, and the result says why.
     Skipped,
-    /// It cannot be told.
+    /// The record is not exact enough to decide.
     Inconclusive,
-    /// A violation that was expected did not show, or what had to happen for the run to mean
-    /// anything did not: a fault that never struck, a client that was never granted.
+    /// An expected violation did not occur, or an event that gives the run its meaning did not: a
+    /// fault never struck, or a client was never granted.
     NotSeen,
-    /// A violation that was not expected, or one with another cause.
+    /// An unexpected violation occurred, or a violation with another cause.
     Differs,
 }
 
-/// Something bad, told in words.
+/// A violation or a possible violation, with its report text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// Of which layer.
+    /// The property (layer).
     pub layer: Layer,
     /// [`Seen::Violated`] or [`Seen::Inconclusive`].
     pub seen: Seen,
-    /// What happened, a few short lines: who believed what from when to when, who held it, what
-    /// let the rival in. Times in milliseconds since the run began.
+    /// The report text, a few short lines: which client believed that it held the resource from
+    /// when to when, which masters granted it, and how the rival got in. Times are in milliseconds
+    /// since the run began.
     pub story: Vec<String>,
-    /// Why it was possible.
+    /// Why the violation was possible.
     pub causes: Vec<Cause>,
-    /// When it began.
+    /// When the violation began.
     pub from: Ns,
-    /// When it ended, if it has a length.
+    /// When the violation ended, if it has a length.
     pub to: Ns,
 }
 
-/// What was measured besides.
+/// Measurements, apart from the judgement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measures {
-    /// How many acquires returned a lease (the witnesses' at the end not counted).
+    /// How many acquires returned a lease. The final acquires of phase `witness` do not count.
     pub grants: usize,
-    /// For how long leases were believed and certainly not true, all together.
+    /// The total time for which clients believed in leases that were certainly not true.
     pub hollow_ns: Ns,
-    /// The margin of every grant whose keys are understood, in their order: m + q − N.
+    /// The margin (m + q − N) of every grant whose keys the judge can interpret, in the order of
+    /// the grants.
     pub margins: Vec<i64>,
     /// The median time of a granted acquire.
     pub acquire_ns: Option<Ns>,
@@ -109,20 +111,20 @@ pub struct Measures {
     pub hand_over_ns: Option<Ns>,
 }
 
-/// What the judge says.
+/// The result of the judge.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Verdict {
-    /// All in all.
+    /// The overall outcome.
     pub outcome: Outcome,
-    /// Every layer.
+    /// The result for every property.
     pub observed: BTreeMap<Layer, Seen>,
-    /// Why not as expected, a line each; empty if it is.
+    /// Why the run is not as expected, a line for each reason; empty if it is.
     pub differences: Vec<String>,
-    /// What was bad, expected or not, in the order of time.
+    /// The violations and possible violations, expected or not, in the order of time.
     pub findings: Vec<Finding>,
     /// The causes of all violations, each once, sorted.
     pub because: Vec<Cause>,
-    /// What was measured.
+    /// The measurements.
     pub measures: Measures,
 }
 

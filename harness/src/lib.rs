@@ -1,4 +1,4 @@
-//! Fault injection for multi-master Redis locks: break five masters as a scenario says, and judge
+//! Fault injection for multi-master Redis locks: break five masters as a scenario says, and check
 //! what the lock did.
 //!
 //! ```text
@@ -9,41 +9,42 @@
 //!    └───────────────────────── expectation ─┘
 //! ```
 //!
-//! # The map, in reading order
+//! # The modules, in reading order
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`scenario`] | what a file says, and what is wrong with it |
-//! | [`director`] | follows it: told what happens, says what to do |
+//! | [`scenario`] | a scenario file, and the errors in it |
+//! | [`director`] | orchestrates a run: gets events, returns actions |
 //! | [`history`] | the record of a run |
-//! | [`judge`] | from a history to a verdict, a layer at a time |
-//! | [`sim`] | a run in virtual time, from a seed: a second opinion, and the default where no Redis is |
-//! | [`prove`] | every state of the shipped machines within bounds: a model check |
+//! | [`judge`] | checks a history, layer by layer, and returns a verdict |
+//! | [`sim`] | a run in virtual time, from a seed: a second opinion, and the default without Redis |
+//! | [`prove`] | a model check: every state of the shipped machines within bounds |
 //! | [`search`] | looks for runs in which the lock breaks its promise, and makes a scenario of each |
-//! | [`talk`] | the client protocol: what the harness and a client process say to each other |
-//! | `real` | where it happens: masters, proxies, faults |
-//! | `process` | a client process: started, heard, paused, killed, never left behind |
+//! | [`talk`] | the client protocol between the harness and a client process |
+//! | `real` | a run on real parts: masters, proxies, faults |
+//! | `process` | a client process: started, read, paused, killed, never left behind |
 //! | `client` | the built-in client; the example for a driver of another lock |
-//! | `client_check` | tells the author of a driver what is wrong with it |
-//! | `doctor` | looks at masters of yours, and says what would hurt a lock on them |
+//! | `client_check` | shows the author of a driver its errors |
+//! | `doctor` | looks at your masters, and reports what would hurt a lock on them |
 //! | `client_machine` | a client process in virtual time: the shipped client and the client protocol |
-//! | [`sabotage`] | clients that lie, which scenarios must catch |
-//! | `cli`, `report` | the command line, and what comes out of it |
+//! | [`sabotage`] | mutants: clients with a deliberate bug, which scenarios must catch |
+//! | `cli`, `report` | the command line, and its output |
 //!
-//! Those without a link need the feature `real` (on by default) and a Unix. The others build without
-//! Tokio and Redis.
+//! The modules without a link, except `client_machine`, need the feature `real` (on by default) and
+//! a Unix. The others build without Tokio and Redis.
 //!
 //! # What is deliberately absent
 //!
-//! - **The judge reads nothing but the history**: no clock, no master, no memory of the run. A
-//!   recorded run can be judged again, elsewhere.
-//! - **The director opens no socket, starts no process and reads no clock.** It is told the time.
-//! - **No wall clock decides anything** in a run; `doctor` compares it with the masters'. Stamps are of `CLOCK_MONOTONIC`; the wall clocks of masters
-//!   are what a scenario breaks.
-//! - **No lock key is read during a run**: a read lets a master notice that a key has expired. What
-//!   masters hold is computed from the commands that passed.
-//! - **No lock runs in the harness's own process.** Clients are processes that can be stopped as a
-//!   garbage collector stops them, and speak a protocol that any lock can be taught.
+//! - **The judge reads nothing but the history**: no clock, no master, no memory of the run.
+//!   You can judge a recorded run again, elsewhere.
+//! - **The director opens no socket, starts no process and reads no clock.** Its caller passes the
+//!   time.
+//! - **No wall clock decides anything** in a run. Stamps are of `CLOCK_MONOTONIC`. The wall clocks
+//!   of masters are what a scenario breaks. `doctor` compares the wall clock with the masters'.
+//! - **The harness reads no lock key during a run**: a read lets a master notice that a key has
+//!   expired. The harness computes the keys of masters from the commands that passed.
+//! - **No lock runs in the harness's own process.** Clients are processes, which the harness can
+//!   stop as a garbage collector does. They implement a protocol that suits any lock.
 //! - **A seed does not make a run on real masters repeat itself**; it makes the simulation do so.
 
 #[cfg(all(unix, feature = "real"))]

@@ -1,4 +1,4 @@
-//! Names of clients, processes and resources, keys, tokens: text that many records share.
+//! Names of clients, processes, resources, keys and tokens: text that many records share.
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
@@ -8,12 +8,12 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A text that never changes, and of which a clone is no copy.
+/// An immutable text. A clone shares the text instead of copying it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Its text.
+    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

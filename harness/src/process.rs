@@ -1,14 +1,15 @@
-//! A client process: started, heard line by line, paused, killed, and never left behind.
+//! A client process: the harness starts it, reads its lines, pauses it and kills it, and never
+//! leaves it behind.
 //!
-//! It runs in a process group of its own, and everything done to it is done to the group: what a
-//! driver starts is paused and killed with it. What it says on standard output arrives as [`Heard`],
-//! bounded; the end of what it complains about on standard error is kept for messages.
+//! The process runs in a process group of its own, and signals go to the group. So a process that a
+//! driver starts is paused and killed with the driver. Its standard output arrives as [`Heard`], in
+//! bounded amounts. The end of its standard error is kept for messages.
 //!
-//! A process that leaves the group by `setsid` is beyond reach: a driver must not make daemons.
+//! A process that leaves the group by `setsid` is out of reach: a driver must not make daemons.
 //!
-//! What lives here is the process; `watch.rs` hears it and sees it end, `lines.rs` cuts its output
-//! into lines, `reaper.rs` sees to it that it does not outlive us. What the lines mean is none of this
-//! module's business.
+//! This file has the process. `watch.rs` reads its output and waits for its end, `lines.rs` cuts
+//! its output into lines, and `reaper.rs` kills it if the harness dies. This module does not
+//! interpret the lines.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -28,38 +29,39 @@ mod lines;
 mod reaper;
 mod watch;
 
-/// The client waits for its first line, which is written once the reaper knows it: at no moment
-/// does it run without being known. A reader of one byte at a time, as `read` is, takes nothing of
-/// what comes behind the line.
+/// The process waits for its first line, which is written only when the reaper knows the process.
+/// So it never runs unknown to the reaper. `read` reads one byte at a time, so it takes no input
+/// after that line.
 const GATE: &str = r#"read -r _ || exit; exec "$@""#;
 
-/// How long a process may take to come to a stand, and how often that is tried.
+/// How long a process may take to stop after SIGSTOP, and how often `pause` tries.
 const STANDS_STILL: Duration = Duration::from_millis(200);
 const PAUSES: usize = 5;
 
-/// Something that came from a client process.
+/// An event from a client process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// When it was read.
+    /// The time at which it was read.
     pub at: Instant,
-    /// What.
+    /// The event.
     pub what: Word,
 }
 
-/// What came.
+/// The kind of event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// A line, without its end.
     Line(String),
-    /// A line longer than [`LONGEST_LINE`](crate::talk::LONGEST_LINE): it is thrown away.
+    /// A line longer than [`LONGEST_LINE`](crate::talk::LONGEST_LINE). It is discarded.
     TooLong,
-    /// A line that is no UTF-8.
+    /// A line that is not UTF-8.
     NotUtf8,
-    /// Nothing more will come; how the process ended, in words. The last one.
+    /// The last event: why no more events follow (how the process ended), as text.
     Closed(String),
 }
 
-/// A client process. Dropping it kills it and all that it has started, and returns when it is gone.
+/// A client process. Dropping it kills the process and its group, and returns when the process has
+/// ended.
 pub struct ClientProcess {
     child: Child,
     group: Pid,
@@ -68,12 +70,12 @@ pub struct ClientProcess {
 }
 
 impl ClientProcess {
-    /// Starts `command` with `env` added to our environment. `hear` is called in the order in which
-    /// things are said, from threads of this module; while it blocks, nothing more is read.
+    /// Starts `command` with `env` added to the harness's environment. Threads of this module call
+    /// `hear` in the order of the events. While `hear` blocks, they read nothing more.
     ///
     /// # Errors
     /// There is no shell, or the system is out of processes. A command that does not exist is no
-    /// error: the shell says so, and ends.
+    /// error here: the shell reports it, and ends.
     pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         command: &[OsString],
         env: impl IntoIterator<Item = (K, V)>,
@@ -95,15 +97,15 @@ impl ClientProcess {
         let group = Pid::from_child(&child);
         let shared = Arc::new(Shared::new(Box::new(hear)));
         let mut process = Self { child, group, words: Some(words), shared };
-        // Should this fail, the drop kills a client that has not begun.
+        // If this fails, the drop kills a process that has not begun.
         reaper::add(process.pid())?;
         process.let_go()?;
         process.shared.watch(group, stdout, stderr);
         Ok(process)
     }
 
-    /// Opens the gate. From here on writing to it never blocks: a client that is paused must not
-    /// bring the harness to a stand.
+    /// Lets the process begin. From here on, writes to it never block: a paused client must not
+    /// stop the harness.
     fn let_go(&mut self) -> io::Result<()> {
         let Some(words) = &mut self.words else { unreachable!("it was just started") };
         words.write_all(b"go\n")?;
@@ -116,10 +118,10 @@ impl ClientProcess {
         self.child.id()
     }
 
-    /// Says a line. It never waits.
+    /// Writes a line. It never blocks.
     ///
     /// # Errors
-    /// The client is gone, or so much lies in its standard input that it cannot be reading.
+    /// The client has ended, or its standard input is so full that it cannot be reading.
     pub fn say(&mut self, line: &str) -> io::Result<()> {
         let Some(words) = &mut self.words else {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "its input was closed"));
@@ -132,34 +134,34 @@ impl ClientProcess {
         })
     }
 
-    /// Closes its standard input, after which it should end.
+    /// Closes its standard input, after which the process should end.
     pub fn hang_up(&mut self) {
         self.words = None;
     }
 
-    /// Stops the group with SIGSTOP, as a long pause of a garbage collector does. Returns when the
-    /// process stands still: on a busy machine a thread that runs already may run on for
-    /// milliseconds after the signal was sent.
+    /// Stops the group with SIGSTOP, like a long pause of a garbage collector. Returns when the
+    /// process stands still: on a busy machine, a running thread may run on for milliseconds after
+    /// the signal was sent.
     ///
     /// # Errors
-    /// It is gone, or does not come to a stand.
+    /// The process has ended, or does not stop.
     pub fn pause(&self) -> io::Result<()> {
         for _ in 0..PAUSES {
             self.signal(Signal::STOP)?;
             if self.stands_still()? {
                 return Ok(());
             }
-            // It waits for a child that it has just begun (`vfork`), which was stopped, too: neither
-            // comes to a stand until the child may go on.
+            // A process that has just started a child by `vfork` waits for it. The child was
+            // stopped, too, so neither stands still until the child continues.
             self.signal(Signal::CONT)?;
             thread::sleep(STANDS_STILL / 10);
         }
         Err(io::Error::new(io::ErrorKind::TimedOut, "it was stopped, and does not stand still"))
     }
 
-    /// Whether a process that was sent SIGSTOP comes to a stand soon.
+    /// Whether a process that got SIGSTOP stands still soon.
     fn stands_still(&self) -> io::Result<bool> {
-        // Only looked at: whoever waits for the end of the process still gets to see that.
+        // This call only looks: a thread that waits for the end of the process still sees it.
         let options = WaitIdOptions::STOPPED
             | WaitIdOptions::EXITED
             | WaitIdOptions::NOWAIT
@@ -177,33 +179,34 @@ impl ClientProcess {
         }
     }
 
-    /// Lets it go on.
+    /// Lets the group continue.
     ///
     /// # Errors
-    /// It is gone.
+    /// The process has ended.
     pub fn resume(&self) -> io::Result<()> {
         self.signal(Signal::CONT)
     }
 
-    /// Kills the group with SIGKILL. That it is gone is told by [`Word::Closed`].
+    /// Kills the group with SIGKILL. [`Word::Closed`] reports its end.
     ///
     /// # Errors
-    /// It is gone.
+    /// The process has ended.
     pub fn kill(&self) -> io::Result<()> {
         self.signal(Signal::KILL)
     }
 
     fn signal(&self, signal: Signal) -> io::Result<()> {
-        // The process is waited for only when this is dropped, so its id is nobody else's.
+        // Only the drop reaps the process, so no other process can have its id.
         Ok(kill_process_group(self.group, signal)?)
     }
 
-    /// The end of what it has said on standard error.
+    /// The end of its standard error.
     pub fn complaints(&self) -> String {
         self.shared.complaints()
     }
 
-    /// Waits until the process has ended, and says how; nothing if it has not in time.
+    /// Waits until the process has ended, and returns how it ended. `None` if it has not ended in
+    /// time.
     pub fn wait(&self, within: Duration) -> Option<String> {
         self.shared.exit(within)
     }
@@ -211,15 +214,15 @@ impl ClientProcess {
 
 impl Drop for ClientProcess {
     fn drop(&mut self) {
-        // Gone already is as good.
+        // An error means that the process has ended, which is fine.
         let _ = self.kill();
-        // Until then the id is in use, and nothing else can be killed under it. Whoever is still
-        // there after so long is left to the reaper.
+        // The id stays in use until the process is reaped, so no other process can be killed under
+        // it. A process that lives on after this time is left to the reaper.
         if self.wait(5 * ENDING).is_some() {
             reaper::drop(self.pid());
             let _ = self.child.wait();
         }
-        // What it said last is not told any more, unless somebody is hearing it just now.
+        // No further events, except one that `hear` is handling now.
         self.shared.hush();
     }
 }

@@ -1,14 +1,14 @@
-//! Proofs by exhaustion: every state that a model can reach within stated bounds, looked at.
+//! Model checking: explores every state that a model can reach within stated bounds.
 //!
-//! Where the simulation samples long runs, this takes short ones and leaves none out. `explore.rs`
-//! knows nothing of locks: it walks through the states of a [`Model`], breadth first, and says how
-//! it comes to the first that breaks a rule, by the shortest way. `seen.rs` remembers states by
-//! 128 bits, `wide.rs` makes these. The models are users of it: [`machines`], the shipped claims and
-//! links between clients and masters that are cut off, sleep, stall and err; and [`fencing`], a protocol
-//! on paper.
+//! The simulation samples long runs; this takes short ones and leaves none out. `explore.rs` knows
+//! nothing of locks: it walks through the states of a [`Model`], breadth first, and returns the
+//! shortest way to the first state that breaks a rule. `seen.rs` stores visited states as 128-bit
+//! hashes, which `wide.rs` computes. There are two models: [`machines`], the shipped claims and
+//! links between clients and masters that are cut off, sleep, stall and err; and [`fencing`], a
+//! protocol on paper.
 //!
-//! Pure: no clock, no chance, no Tokio, no Redis. What is measured (time, memory) is measured by
-//! the command line.
+//! The code is pure: no clock, no randomness, no Tokio, no Redis. The command line measures time
+//! and memory.
 
 mod explore;
 pub mod fencing;
@@ -18,7 +18,7 @@ mod wide;
 
 pub use explore::{Broken, Counterexample, Explored, Fate, Model, explore};
 
-/// So many of something, if any: a bound in words.
+/// A bound in words: a number and a noun, or none for zero.
 fn counted(number: u8, what: &str) -> Option<String> {
     match number {
         0 => None,

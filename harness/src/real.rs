@@ -1,10 +1,16 @@
-//! The ground that scenarios are run on, chosen once per invocation: real masters, or the simulation
-//! where there are none.
+//! The backend that runs scenarios, chosen once per invocation: real masters, or the simulation if
+//! there are none.
 //!
-//! `run.rs` is one run: it moves what the director says to the parts, and what the parts say to
-//! the director. `start.rs` gets clients ready, `heard.rs` understands them; `inject.rs` carries out
-//! faults; `tap.rs` and `wire.rs` make sense of what passes on the network; `clock.rs` is the time of
-//! a run, `keys.rs` looks at masters when it is over. Nothing is decided here, and nothing judged.
+//! `run.rs` is one run: it passes the director's orders to the parts, and the parts' events to the
+//! director. The other files:
+//!
+//! - `start.rs` gets clients ready, and `heard.rs` interprets their messages.
+//! - `inject.rs` carries out faults.
+//! - `tap.rs` and `wire.rs` interpret the traffic on the network.
+//! - `clock.rs` is the time of a run.
+//! - `keys.rs` looks at the masters when the run is over.
+//!
+//! This module decides nothing, and it checks no property of the lock.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -28,7 +34,7 @@ mod start;
 mod tap;
 mod wire;
 
-/// What the masters are to be run by.
+/// The requested backend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// Containers if they are built in and an engine answers, else processes if there is a server,
@@ -43,24 +49,24 @@ pub enum Choice {
     Container,
 }
 
-/// What an invocation asks for.
+/// The options of an invocation.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// What the masters are to be run by.
+    /// The requested backend.
     pub choice: Choice,
-    /// The command of the clients, for a shell; none: the built-in one.
+    /// The shell command of the clients. `None` means the built-in client.
     pub client: Option<String>,
     /// The image of the masters, if they are containers.
     pub image: Option<String>,
 }
 
-/// Why a scenario was not run to its end.
+/// Why a scenario did not run to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Something is missing here: what, and what to do.
+    /// Something is missing on this machine: what, and how to fix it.
     Environment(String),
-    /// It cannot be run on this ground or with this client, and why.
+    /// This backend or client cannot run the scenario: why.
     Skipped(String),
     /// Ctrl-C.
     Interrupted,
@@ -75,7 +81,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What runs the masters and the clients.
+/// The backend: runs the masters and the clients.
 #[derive(Clone, Debug)]
 pub struct Ground {
     kind: Kind,
@@ -95,14 +101,16 @@ enum Kind {
 }
 
 impl Ground {
-    /// Looks at what there is, and chooses.
+    /// Looks at the environment and chooses a backend.
     ///
     /// # Errors
-    /// [`Failure::Environment`]: what was asked for is not there, or nothing is.
+    ///
+    /// [`Failure::Environment`] if the requested backend is missing, or if none is available.
     pub fn prepare(setup: &Setup) -> Result<Self, Failure> {
         let (kind, why) = choose(setup)?;
         let command = match &setup.client {
-            // A shell, so that what a person would type works; its place is taken by the client.
+            // A shell, so that the command works as if typed. `exec` replaces the shell with the
+            // client.
             Some(command) => {
                 vec!["/bin/sh".into(), "-c".into(), format!("exec {command}").into()]
             }
@@ -116,7 +124,7 @@ impl Ground {
         Ok(Self { kind, why, client: setup.client.clone(), command })
     }
 
-    /// The same ground with another command for the clients, word by word.
+    /// The same backend with another command for the clients, given word by word.
     #[must_use]
     pub fn with_command(mut self, name: &str, command: Vec<OsString>) -> Self {
         self.client = Some(name.to_owned());
@@ -124,13 +132,13 @@ impl Ground {
         self
     }
 
-    /// What it is and why: `redis-server 7.0.15 (/usr/bin/redis-server), because no container
-    /// engine answers`.
+    /// The backend and the reason for the choice: `redis-server 7.0.15 (/usr/bin/redis-server),
+    /// because no container engine answers`.
     pub fn describe(&self) -> String {
         self.why.clone()
     }
 
-    /// All grounds that are at hand here, the simulation first; and why the others are not.
+    /// All backends that are available here, the simulation first, and why the others are missing.
     pub fn all(setup: &Setup) -> (Vec<Self>, Vec<String>) {
         let (mut grounds, mut missing) = (Vec::new(), Vec::new());
         for choice in [Choice::Sim, Choice::Process, Choice::Container] {
@@ -152,10 +160,11 @@ impl Ground {
         }
     }
 
-    /// Whether a scenario can be run here.
+    /// Whether this backend can run a scenario.
     ///
     /// # Errors
-    /// Why not.
+    ///
+    /// Why it cannot.
     pub fn can(&self, scenario: &Scenario) -> Result<(), String> {
         if !matches!(self.kind, Kind::Sim) && (needs_clocks(scenario) || needs_syncs(scenario)) {
             clocks_supported().map_err(|error| error.to_string())?;
@@ -175,6 +184,7 @@ impl Ground {
     /// Runs one of a scenario's [runs](Scenario::runs) to its end.
     ///
     /// # Errors
+    ///
     /// See [`Failure`].
     pub fn run(
         &self,
@@ -226,12 +236,12 @@ impl Ground {
     }
 }
 
-/// Whether a scenario sets anybody's wall clock.
+/// Whether a scenario sets a wall clock.
 fn needs_clocks(scenario: &Scenario) -> bool {
     scenario.faults.iter().any(|fault| fault.harm.sets_a_clock())
 }
 
-/// Whether it must be known what masters synced: where a loss of power takes the rest.
+/// Whether the run must know which writes the masters synced: a power loss takes all others.
 fn needs_syncs(scenario: &Scenario) -> bool {
     let power = |fault: &crate::scenario::Fault| {
         matches!(fault.harm, Harm::Node(NodeHarm::PowerLoss { .. }))
@@ -264,7 +274,7 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
             None => builder,
         };
         let what = builder.prepare().map_err(|error| error.to_string())?;
-        // What a run that was killed has left with the engine is removed now, and told.
+        // Removes the containers that a killed run has left, and reports them.
         let swept = redquorum_rig::Containers::sweep().map_err(|error| error.to_string())?;
         Ok::<_, String>(match swept.len() {
             0 => what,
@@ -279,7 +289,8 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
         Choice::Container => {
             containers().map(|what| (Kind::Container { image }, what)).map_err(Failure::Environment)
         }
-        // What keeps containers from being used is told, also where there is something else.
+        // The reason why containers are unavailable is reported, even if another backend is
+        // available.
         Choice::Auto => match containers() {
             Ok(what) => {
                 let why = format!("{what}, because a container engine answers");
@@ -291,7 +302,8 @@ fn choose(setup: &Setup) -> Result<(Kind, String), Failure> {
     }
 }
 
-/// Without containers, and why.
+/// Chooses between processes and the simulation, since containers are unavailable for the reason
+/// `why`.
 fn processes_or_simulation(setup: &Setup, why: &str) -> Result<(Kind, String), Failure> {
     match processes(&format!(", because {why}")) {
         Err(missing) if setup.client.is_none() => {
@@ -320,12 +332,12 @@ fn processes(why: &str) -> Result<(Kind, String), Failure> {
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Whether Ctrl-C was pressed: what is under way is to be ended in order.
+/// Whether Ctrl-C was pressed. The run then ends in order.
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Acquire)
 }
 
-/// Says that it was.
+/// Records that Ctrl-C was pressed.
 pub fn interrupt() {
     INTERRUPTED.store(true, Ordering::Release);
 }

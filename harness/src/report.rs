@@ -1,6 +1,6 @@
-//! What comes out of runs, as they end: lines on standard output, and files in a folder. Nothing
-//! waits for the end, so that whoever stops the program keeps what it found. Only `report.html` is
-//! written once, when the last run has ended or was interrupted.
+//! Reports runs as they end: lines on standard output, and files in a folder. The files are written
+//! during the run, so that they remain if the program is stopped. Only `report.html` is written
+//! once, after the last run has ended or was interrupted.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,10 +27,10 @@ pub(crate) use page::render;
 use screen::Screen;
 pub(crate) use trace::trace;
 
-/// The file that a person opens first.
+/// The file to open first.
 const PAGE: &str = "report.html";
 
-/// What is known before the first run.
+/// The facts that are known before the first run.
 #[derive(Clone, Debug, Default)]
 pub struct Session {
     /// The seed.
@@ -45,7 +45,7 @@ pub struct Session {
     pub widest: usize,
 }
 
-/// A run that ended.
+/// A run that has ended.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// Its name.
@@ -54,7 +54,7 @@ pub struct Entry {
     pub backend: String,
     /// Its seed.
     pub seed: u64,
-    /// Which time it is, with `--repeat`, counted from 0.
+    /// The number of its repetition with `--repeat`, counted from 0.
     pub time: usize,
     /// What was expected.
     pub expect: Expect,
@@ -62,22 +62,22 @@ pub struct Entry {
     pub ended: Ended,
     /// How long it took.
     pub took: Duration,
-    /// Where its history is.
+    /// The path of its history.
     pub history: Option<PathBuf>,
-    /// The file of its scenario; none: it came with the program.
+    /// The file of its scenario, or `None` if it comes with the program.
     pub file: Option<PathBuf>,
     /// The line of its expectation there.
     pub line: usize,
     /// The command that repeats it.
     pub again: String,
-    /// Why it was repeated, once for each time; empty: it was run once.
+    /// The reason for each repetition. Empty if it ran once.
     pub repeated: Vec<String>,
 }
 
 /// How a run ended.
 #[derive(Clone, Debug)]
 pub enum Ended {
-    /// It was judged.
+    /// The checkers returned a verdict.
     Judged(Box<Verdict>),
     /// It was not run, and why.
     Skipped(String),
@@ -88,7 +88,7 @@ pub enum Ended {
 }
 
 impl Entry {
-    /// Whether there is nothing to look at: as expected, or skipped.
+    /// Whether it needs no attention: it came out as expected, or it was skipped.
     pub fn is_good(&self) -> bool {
         match &self.ended {
             Ended::Judged(verdict) => verdict.outcome == Outcome::AsExpected,
@@ -107,7 +107,7 @@ impl Entry {
         }
     }
 
-    /// Why it is not good, a line each.
+    /// Why it does not come out as expected, a line for each reason.
     pub fn differences(&self) -> &[String] {
         match &self.ended {
             Ended::Judged(verdict) => &verdict.differences,
@@ -129,7 +129,7 @@ pub(crate) const fn word(outcome: Outcome) -> &'static str {
     }
 }
 
-/// All that is told and kept.
+/// Prints the reports, and writes them to files.
 #[derive(Debug)]
 pub struct Reports {
     format: Format,
@@ -137,22 +137,22 @@ pub struct Reports {
     out: Out,
     screen: Screen,
     began: Instant,
-    /// When the files were written last, and how long that took.
+    /// When the files were last written, and how long that took.
     kept: Instant,
     keeping: Duration,
     entries: Vec<Entry>,
     result: ResultFile,
-    /// The first failure to keep something.
+    /// The first error from writing a file.
     broken: Option<io::Error>,
 }
 
 impl Reports {
-    /// Nothing is told yet. It will be on standard output.
+    /// Creates the reports; the output goes to standard output. Prints nothing yet.
     pub fn new(format: Format, session: Session, out: Out) -> Self {
         Self::on(Screen::new(format != Format::Json), format, session, out)
     }
 
-    /// Tells it elsewhere.
+    /// Sends the output to this writer instead of standard output.
     pub fn to(to: Box<dyn io::Write + Send>, format: Format, session: Session, out: Out) -> Self {
         Self::on(Screen::plain(to), format, session, out)
     }
@@ -173,12 +173,12 @@ impl Reports {
         }
     }
 
-    /// Where files go.
+    /// The folder of the files.
     pub const fn out(&self) -> &Out {
         &self.out
     }
 
-    /// The runs begin.
+    /// Reports that the runs begin.
     pub fn begin(&mut self) {
         match self.format {
             Format::Json => self.screen.json(&json::Line::Session(&self.session)),
@@ -190,12 +190,12 @@ impl Reports {
         self.keep();
     }
 
-    /// A run is so far.
+    /// Reports the progress of a run.
     pub fn phase(&mut self, name: &str, what: &str) {
         self.screen.phase(self.entries.len(), self.session.runs, name, what);
     }
 
-    /// A run ended.
+    /// Reports a run that ended.
     pub fn finished(&mut self, entry: &Entry) {
         let line = ResultLine::new(entry, self.out.folder());
         match self.format {
@@ -210,16 +210,17 @@ impl Reports {
         }
         self.result.scenarios.push(line);
         self.entries.push(entry.clone());
-        // The files grow with every run: writing them costs a twentieth of the time at most.
+        // The files grow with every run. Rewriting them takes a twentieth of the time at most.
         if self.kept.elapsed() >= self.keeping.saturating_mul(20) {
             self.keep();
         }
     }
 
-    /// All is over.
+    /// Reports that all runs have ended.
     ///
     /// # Errors
-    /// Something could not be kept; what, was told.
+    ///
+    /// A file could not be written. The output names it.
     pub fn end(&mut self, tally: &Tally) -> io::Result<()> {
         self.result.finished = !tally.interrupted;
         self.keep();
@@ -243,7 +244,7 @@ impl Reports {
         self.broken.take().map_or(Ok(()), Err)
     }
 
-    /// Tells how the verdicts of several backends compare, and whether they agree.
+    /// Prints how the verdicts of several backends compare, and returns whether they agree.
     pub fn compare(&mut self) -> bool {
         let (agree, text) = versus::compare(&self.entries);
         if self.format != Format::Json {
@@ -252,7 +253,7 @@ impl Reports {
         agree
     }
 
-    /// Both files as they are now, each replaced at once.
+    /// Writes both files in their current state, each atomically.
     fn keep(&mut self) {
         let start = Instant::now();
         let result = serde_json::to_vec_pretty(&self.result).map_err(io::Error::from);
@@ -264,7 +265,7 @@ impl Reports {
         (self.kept, self.keeping) = (Instant::now(), start.elapsed());
     }
 
-    /// `report.html`, for all runs at once: where it is.
+    /// Writes `report.html` for all runs, and returns its path.
     fn keep_page(&mut self) -> Option<PathBuf> {
         let page = page::render(&self.session, &self.entries, self.out.folder(), None);
         let done = page.and_then(|text| self.out.replace(PAGE, text.as_bytes()));

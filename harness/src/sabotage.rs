@@ -1,17 +1,23 @@
-//! Saboteurs: clients that lie, to show that scenarios catch broken locks.
+//! Mutants: clients with a deliberate bug. They show that scenarios catch broken locks.
 //!
-//! A saboteur drives the very machines that are shipped, and nothing in them knows of it: between a
-//! machine and the world stands an adapter that falsifies the time it is told, the votes, the
-//! randomness, what it wants done, or the bytes on the wire. Each lie is a mistake that some lock
-//! library has made.
+//! A mutant drives the shipped state machines, and nothing in them knows of it. An adapter between
+//! a machine and its environment falsifies the time, the votes, the random numbers, the effects, or
+//! the bytes on the wire. Each mutation is a mistake that some lock library has made.
 //!
-//! `lie.rs` names the lies, and has those that need no memory; `claim.rs` is the adapter around a
-//! claim, `votes.rs` its ballot stuffing, `numbers.rs` what it makes of
-//! fencing numbers; `lax.rs` has scripts with a line left out; `conduct.rs` makes a client process
-//! (`client_machine`) drive the adapter in place of the shipped claim. They are
-//! pure, as what they wrap, so that the simulation can drive them. The rest is a shell of its own that drives them on real masters
-//! and speaks the client protocol: `wires.rs` moves bytes, `shell.rs` is its loop, `talk.rs` has its
-//! words. It is small rather than fast: one thread that decides, and one per connection that reads.
+//! These files are pure, like the code that they wrap, so that the simulation can drive them:
+//!
+//! - `lie.rs` lists the mutations, and implements those that need no memory.
+//! - `claim.rs` is the adapter around a claim.
+//! - `votes.rs` makes up votes, and `numbers.rs` falsifies fencing numbers.
+//! - `lax.rs` has scripts with a line left out.
+//! - `conduct.rs` makes a client process (`client_machine`) drive the adapter instead of the claim.
+//!
+//! The other files drive mutants on real masters and implement the client protocol:
+//!
+//! - `wires.rs` moves bytes.
+//! - `shell.rs` is the loop. Its messages come from `client/voice.rs`.
+//!
+//! That part is simple rather than fast: one thread decides, and one thread per connection reads.
 
 mod claim;
 mod conduct;

@@ -1,10 +1,13 @@
-//! A scenario: masters, clients, faults, and what is expected of the lock. One type for the TOML
-//! files, for every backend, for the history's header and for the JSON Schema.
+//! A scenario: masters, clients, faults, and the expected result. The same type serves the TOML
+//! files, every backend, the header of the history and the JSON Schema.
 //!
-//! What lives here are values: nothing is run. A file is read by `read.rs`, which also says what
-//! is wrong with it and where; the small languages inside strings (`"acquire L wait 5s"`,
-//! `"c1 granted L"`) are in `words.rs`, times in `length.rs`, faults and whom they hit in
-//! `fault.rs`, expectations in `expect.rs`.
+//! This module holds values; it runs nothing. `read.rs` reads a file and reports what is wrong with
+//! it and where. The other files hold the parts of a scenario:
+//!
+//! - `words.rs`: the small languages inside strings (`"acquire L wait 5s"`, `"c1 granted L"`)
+//! - `length.rs`: times
+//! - `fault.rs`: faults, and the masters and clients that they hit
+//! - `expect.rs`: expectations
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,15 +45,15 @@ pub use read::{line_of, read};
 pub use schema::schema;
 pub use words::{Moment, Step, Way, What};
 
-/// One lesson: a cluster, its clients, what happens to them, and what must come of it.
+/// One scenario: a cluster, its clients, the faults, and the expected result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Scenario {
-    /// Its name: the file's name without `.toml`.
+    /// The scenario's name: the name of the file without `.toml`.
     pub name: String,
-    /// The lesson, in one sentence.
+    /// What the scenario shows, in one sentence.
     pub about: String,
-    /// Where it comes from: a paper, a page, an issue.
+    /// The source of the scenario: a paper, a page, an issue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// The masters.
@@ -59,16 +62,16 @@ pub struct Scenario {
     /// The options of every client's lock.
     #[serde(default)]
     pub lock: Lock,
-    /// Who locks.
+    /// The clients that use the lock.
     #[serde(rename = "client")]
     pub clients: Vec<Client>,
-    /// What goes wrong, in any order.
+    /// The faults, in any order.
     #[serde(default, rename = "fault", skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
-    /// What must come of it.
+    /// The result that the run must have.
     #[serde(default)]
     pub expect: Expect,
-    /// The same lesson with something changed, and an expectation of its own. Each is run as a
+    /// The same scenario with some changes and an expectation of its own. Each variant runs as a
     /// scenario named `name/variant`.
     #[serde(default, rename = "variant", skip_serializing_if = "Vec::is_empty")]
     pub variants: Vec<Variant>,
@@ -78,11 +81,11 @@ pub struct Scenario {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Cluster {
-    /// How many, 1 to 9. Default 5.
+    /// The number of masters, 1 to 9. Default 5.
     pub nodes: usize,
     /// What a master keeps over a restart. Default none.
     pub persistence: Persistence,
-    /// Whether each has a replica, for `node.lag` and `node.failover`. Default no.
+    /// Whether each master has a replica, for `node.lag` and `node.failover`. Default no.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replicas: bool,
 }
@@ -94,7 +97,7 @@ impl Default for Cluster {
 }
 
 impl Cluster {
-    /// How many masters must agree.
+    /// The number of masters that must agree.
     pub fn quorum(&self) -> usize {
         self.nodes / 2 + 1
     }
@@ -108,9 +111,9 @@ pub enum Persistence {
     #[default]
     None,
     /// An append-only file that is synced every second: a killed process loses nothing, a power
-    /// loss the last second.
+    /// loss loses the last second.
     AofEverysec,
-    /// An append-only file that is synced before every answer.
+    /// An append-only file that is synced before every reply.
     AofAlways,
 }
 
@@ -118,36 +121,38 @@ pub enum Persistence {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Lock {
-    /// How long a master keeps a key. Default 2 s.
+    /// The TTL of a key on a master. Default 2 s.
     pub ttl: Length,
-    /// How much longer a master keeps a key than the lease lives, unless it is released. Default 0.
+    /// The time for which a master keeps a key after the lease has ended, unless the client
+    /// releases it. Default 0.
     #[serde(skip_serializing_if = "Length::is_zero")]
     pub grace: Length,
     /// How long a round waits for a master. Default 50 ms.
     pub node_timeout: Length,
     /// The allowance for clocks of different rates, in millionths of the TTL. Default 10 000.
     pub drift_ppm: u32,
-    /// Its fixed part. Default 2 ms.
+    /// The fixed part of that allowance. Default 2 ms.
     pub drift: Length,
     /// Whether leases carry a fencing token. Default no.
     pub fencing: bool,
-    /// Whether masters tell clients that wait when a resource becomes free. Else these try again and again.
-    /// Default yes.
+    /// Whether masters notify waiting clients when a resource becomes free. If not, these clients
+    /// poll. Default yes.
     #[serde(skip_serializing_if = "is_true")]
     pub wake_ups: bool,
-    /// Whether clients of different processes that wait come in the order in which they asked. Default no.
+    /// Whether waiting clients of different processes get the resource in the order of their
+    /// requests. Default no.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fair: bool,
-    /// Whether clients distrust masters that may have forgotten leases, none of which has a longer TTL
-    /// than this. Default: they trust them.
+    /// The restart guard: clients distrust masters that may have forgotten leases. The value is the
+    /// longest TTL of any of these leases. Default: no guard; clients trust these masters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard: Option<Length>,
-    /// With a guard: whether clients also distrust masters whose clocks may have gained more than this.
-    /// Default: they trust clocks.
+    /// With a guard: clients also distrust masters whose clocks may have gained more than this.
+    /// Default: clients trust the clocks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_guard: Option<Length>,
-    /// With a guard: whether the masters are old acquaintances as the run begins, or new and distrusted.
-    /// Default yes.
+    /// With a guard: whether the masters are initialized when the run begins. If not, they are new,
+    /// and clients distrust them. Default yes.
     #[serde(skip_serializing_if = "is_true")]
     pub blessed: bool,
 }
@@ -158,7 +163,7 @@ const fn is_true(is: &bool) -> bool {
 }
 
 impl Lock {
-    /// For how long a master is distrusted.
+    /// How long clients distrust a master.
     pub fn quarantine(&self) -> Duration {
         self.protocol_guard().map_or(Duration::ZERO, Guard::quarantine)
     }
@@ -189,8 +194,9 @@ impl Default for Lock {
 }
 
 impl Lock {
-    /// What is deducted from a TTL: drift, rounded up, and what a clock may gain unnoticed. Written once
-    /// more than in the protocol, on purpose: who judges by it must not share a mistake with the lock.
+    /// The part of a TTL that the lock deducts: the drift, rounded up, and the time that a clock
+    /// may gain unnoticed. The protocol has this computation, too. The second copy is intended: the
+    /// checker must not share a mistake with the lock.
     pub fn deducted_from(&self, ttl: Duration) -> Duration {
         let share = (ttl.as_nanos() * u128::from(self.drift_ppm)).div_ceil(1_000_000);
         let drift = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
@@ -203,34 +209,36 @@ impl Lock {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Client {
-    /// Its name: `c1`. With a `count`, `w` stands for `w1`, `w2`, ….
+    /// The client's name: `c1`. With a `count`, `w` stands for `w1`, `w2`, ….
     pub id: Name,
-    /// The process it lives in; clients that name the same one share it. Default: one of its own.
+    /// The process that the client runs in. Clients that name the same process share it. Default: a
+    /// process of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Name>,
-    /// The masters that it knows, in its order; one that stands there twice is known to it by two
-    /// addresses. Default all, in their order. Clients of one process know the same.
+    /// The masters that the client knows, in its own order. A master that is listed twice has two
+    /// addresses for this client. Default: all masters, in their order. Clients of one process have
+    /// the same list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Vec<usize>>,
-    /// Its own guard: `false` for none, or another longest TTL than the others'. Default the lock's.
-    /// Clients of one process have the same.
+    /// The client's own guard: `false` for none, or a longest TTL that differs from the lock's.
+    /// Default: the lock's guard. Clients of one process have the same guard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<OwnGuard>,
-    /// Whether its leases carry a fencing token. Default as the lock says. Clients of one process have the
-    /// same.
+    /// Whether the client's leases carry a fencing token. Default: as the lock says. Clients of one
+    /// process have the same setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fencing: Option<bool>,
-    /// Whether it keeps the order of those who wait. Default as the lock says. Clients of one process do the
-    /// same.
+    /// Whether the client uses the fair queue. Default: as the lock says. Clients of one process
+    /// have the same setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fair: Option<bool>,
-    /// When it begins, counted from the start of the run. Default at once.
+    /// When the client begins, counted from the start of the run. Default at once.
     #[serde(default, skip_serializing_if = "Length::is_zero")]
     pub start: Length,
-    /// What it does, one step after the other. When an `acquire L` fails, everything up to and
-    /// including the next `release L` is passed over.
+    /// The steps of the client, one after the other. When an `acquire L` fails, the client skips
+    /// all steps up to and including the next `release L`.
     pub script: Vec<Step>,
-    /// How many clients of this kind there are. Default 1.
+    /// The number of clients of this kind. Default 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub count: usize,
     /// How often the script is repeated: a number of rounds or a time. Default one round.
@@ -241,13 +249,13 @@ pub struct Client {
     pub think: Length,
 }
 
-/// A client's guard in place of the lock's: old clients among new ones.
+/// A client's guard in place of the lock's, for scenarios that mix old and new configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "`false` for no guard, or another longest TTL such as \"3s\"")]
 pub enum OwnGuard {
-    /// `false`: none. `true`: the lock's.
+    /// `false`: no guard. `true`: the lock's guard.
     Whether(bool),
-    /// Of leases of up to this TTL.
+    /// A guard for leases of up to this TTL.
     UpTo(Length),
 }
 
@@ -264,24 +272,24 @@ const fn is_one(count: &usize) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "a number of rounds such as 20, or a time such as \"3s\"")]
 pub enum Rounds {
-    /// So many rounds.
+    /// This number of rounds.
     Times(u32),
     /// No round begins after this time, counted from the client's start.
     For(Length),
 }
 
-/// What a variant changes. What it does not name stays as it is.
+/// The changes of a variant. Everything that it does not name stays as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Variant {
-    /// Its name, added to the scenario's behind a slash.
+    /// The variant's name. The run is named by the scenario's name, a slash and this name.
     pub name: String,
     /// What is different, in one sentence.
     pub about: String,
-    /// Other masters.
+    /// A cluster that replaces the scenario's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<Cluster>,
-    /// Another lock.
+    /// Lock options that replace the scenario's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lock: Option<Lock>,
     /// Clients that replace those of the same name, or are added.
@@ -290,13 +298,13 @@ pub struct Variant {
     /// Faults that replace all of the scenario's.
     #[serde(default, rename = "fault", skip_serializing_if = "Option::is_none")]
     pub faults: Option<Vec<Fault>>,
-    /// What must come of it: replaces all of the scenario's expectation.
+    /// An expectation that replaces all of the scenario's.
     pub expect: Expect,
 }
 
 impl Scenario {
-    /// What is to be run: the scenario itself and each variant as a scenario of its own, with
-    /// `count` clients spelled out.
+    /// The runs of the scenario: the scenario itself, and each variant as a scenario of its own.
+    /// Clients with a `count` are expanded.
     pub fn runs(&self) -> Vec<Self> {
         let mut base = self.clone();
         base.variants.clear();
@@ -332,7 +340,7 @@ impl Scenario {
         self
     }
 
-    /// The processes that its clients live in, each once, in order of appearance.
+    /// The processes of all clients, each once, in order of appearance.
     pub fn processes(&self) -> Vec<&Name> {
         let mut all = Vec::new();
         for client in &self.clients {
@@ -349,14 +357,14 @@ impl Scenario {
         own.map_or_else(|| NodeList::all(self.cluster.nodes), |client| self.list(client))
     }
 
-    /// What the set of masters of a process is called: clients reach masters through proxies of their own,
-    /// so that addresses do not tell.
+    /// The name of the set of masters that a process knows. The set has a name because clients
+    /// reach masters through proxies of their own, so addresses do not identify the masters.
     pub fn fleet_of(&self, process: &str) -> String {
         self.list_of(process).name()
     }
 
-    /// What a master is marked with as the run begins, if it is: as one of the set of the first process
-    /// that knows it.
+    /// The boot marker that a master has when the run begins, if it has one. It names the set of
+    /// masters of the first process that knows this master.
     pub fn marker(&self, node: usize, run_id: &str) -> Option<Arc<str>> {
         let guard = self.lock.protocol_guard().filter(|_| self.lock.blessed)?;
         let fleet = Fingerprint::of_name(&self.first_list(node).name());
@@ -375,13 +383,14 @@ impl Scenario {
         NodeList::of(client, self.cluster.nodes)
     }
 
-    /// The options of the lock of a process: the lock's, but for what its clients have of their own.
+    /// The lock options of a process: the scenario's, except for those that its clients set
+    /// themselves.
     pub(crate) fn options_of(&self, process: &str) -> Lock {
         let own = self.clients.iter().find(|client| client.process() == process);
         own.map_or_else(|| self.lock.clone(), |client| client.options(&self.lock))
     }
 
-    /// The longest TTL that any client asks for.
+    /// The longest TTL of any client's request.
     pub fn longest_ttl(&self) -> Duration {
         let asked = self.clients.iter().flat_map(|client| &client.script).filter_map(Step::ttl);
         asked.chain([self.lock.ttl.0]).max().unwrap_or_default()
@@ -389,12 +398,12 @@ impl Scenario {
 }
 
 impl Client {
-    /// The process it lives in.
+    /// The process that the client runs in.
     pub fn process(&self) -> &Name {
         self.process.as_ref().unwrap_or(&self.id)
     }
 
-    /// The options of its lock, among clients whose lock has these.
+    /// The client's lock options. The client's own settings override those of `lock`.
     pub(crate) fn options(&self, lock: &Lock) -> Lock {
         let guard = match self.guard {
             None | Some(OwnGuard::Whether(true)) => lock.guard,
@@ -407,7 +416,7 @@ impl Client {
         Lock { guard, clock_guard, fencing, fair, ..lock.clone() }
     }
 
-    /// The names that it stands for.
+    /// The names of all clients that this one stands for.
     pub fn names(&self) -> Vec<Name> {
         match self.count {
             1 => vec![self.id.clone()],

@@ -1,4 +1,5 @@
-//! Searches for runs in which the lock breaks its promise, and makes a lesson of each that is found.
+//! Searches for runs in which the lock violates its guarantees, and turns each of them into a
+//! scenario file.
 //!
 //! ```text
 //! plan ─▶ chance ─▶ Found ─▶ shrink ─▶ story: a scenario file that a person reads
@@ -7,10 +8,10 @@
 //! defences: what a defended lock is, for both
 //! ```
 //!
-//! All of it is in virtual time, and repeats itself from a seed. `plan` makes scenarios by chance;
-//! `chance` runs them on all cores; `exhaustive` leaves nothing to chance; `shrink` takes away from a
-//! [`Found`] whatever it can do without; `story` tells what is left. Nothing is judged here: that is for the [judge](crate::judge). What is
-//! asked and printed is in `cli/search.rs`.
+//! All runs are in virtual time, and a seed repeats them. `plan` draws random scenarios; `chance`
+//! runs them on all cores; `exhaustive` runs all schedules without random choices; `shrink` removes
+//! from a [`Found`] everything that it does not need; `story` describes the rest. The verdict comes
+//! from the checkers in [judge](crate::judge). `cli/search.rs` defines the options and the output.
 
 use std::fmt;
 
@@ -30,38 +31,38 @@ pub mod plan;
 pub mod shrink;
 pub mod story;
 
-/// A run in which something went wrong, and all that is needed to repeat it.
+/// A run in which something went wrong, with all that is needed to repeat it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// What was run. It expects nothing: everything bad is a finding.
+    /// The scenario. It expects nothing, so that every violation is a finding.
     pub scenario: Scenario,
-    /// Where its chance came from.
+    /// The seed of its random choices.
     pub seed: u64,
-    /// Whether the clients lied, and how.
+    /// Whether the clients are mutants, and which one.
     pub lie: Lie,
-    /// What was seen.
+    /// The verdict on it.
     pub verdict: Verdict,
 }
 
-/// What went wrong: what a shrink must keep, and what makes two finds the same.
+/// What went wrong. A shrink must keep it, and two finds with the same kind are the same find.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
-    /// The layer that was violated. None: no layer, but the run itself contradicts itself, such as a
-    /// client that stamped what cannot be.
+    /// The layer that was violated. None: no layer is violated, but the run contradicts itself. For
+    /// example, a client records an impossible time.
     pub layer: Option<Layer>,
-    /// Why, sorted. None: it is not certain that it was violated.
+    /// The causes, sorted. Empty: it is not certain that the layer was violated.
     pub causes: Vec<Cause>,
 }
 
 impl Found {
-    /// Runs a scenario; none, if nothing went wrong.
+    /// Runs a scenario. Returns none if nothing went wrong.
     pub fn of(scenario: &Scenario, seed: u64, lie: Lie) -> Option<Self> {
         let mut scenario = scenario.clone();
         scenario.expect = Expect::default();
         Self::in_history(&sim::run(&scenario, seed, lie), lie)
     }
 
-    /// What went wrong in a run whose scenario expects nothing; none, if nothing did.
+    /// What went wrong in a run whose scenario expects nothing. Returns none if nothing did.
     pub fn in_history(history: &History, lie: Lie) -> Option<Self> {
         let verdict = judge(history);
         let (scenario, seed) = (history.header.scenario.clone(), history.header.seed);
@@ -73,14 +74,15 @@ impl Found {
         kinds(&self.scenario, &self.verdict)
     }
 
-    /// The worst of what went wrong.
+    /// The worst kind of what went wrong.
     pub fn kind(&self) -> Kind {
         let found = self.kinds().into_iter().next();
         found.unwrap_or(Kind { layer: None, causes: vec![Cause::Unknown] })
     }
 }
 
-/// What went wrong in a run, each kind once: what no fault explains first, then in the order of layers.
+/// What went wrong in a run, each kind once. Violations that no fault explains come first; the
+/// order of layers decides between the others.
 pub fn kinds(scenario: &Scenario, verdict: &Verdict) -> Vec<Kind> {
     let mut kinds: Vec<Kind> = verdict.findings.iter().map(Kind::of).collect();
     if contradictions(verdict).next().is_some() || fenced::refuted(scenario, verdict).is_some() {
@@ -91,13 +93,13 @@ pub fn kinds(scenario: &Scenario, verdict: &Verdict) -> Vec<Kind> {
     kinds
 }
 
-/// What has no place in any run, and is no violation of a layer.
+/// Differences that must not appear in any run, and that are no violation of a layer.
 fn contradictions(verdict: &Verdict) -> impl Iterator<Item = &String> {
     verdict.differences.iter().filter(|line| is_contradiction(line))
 }
 
-/// Whether a difference is neither about a layer nor about what a scenario wants to see happen: a
-/// fault that waits for what never comes is no harm.
+/// Whether a difference is neither about a layer nor about an event that a scenario must see. A
+/// fault whose trigger never comes is no error.
 fn is_contradiction(line: &str) -> bool {
     let told = ["fault ", "because: ", "acquires: ", "margin: ", "within: ", "commands: "];
     let layer = Layer::ALL.iter().any(|layer| line.starts_with(layer.name()));
@@ -113,21 +115,25 @@ impl Kind {
         Self { layer: Some(finding.layer), causes }
     }
 
-    /// Whether no fault explains it: the lock is wrong, or this program is.
+    /// Whether no fault explains the violation: the lock is wrong, or this program is.
     pub fn is_unexplained(&self) -> bool {
         self.layer.is_none()
             || self.causes.iter().any(|cause| matches!(cause, Cause::Bug | Cause::Unknown))
     }
 
-    /// Whether it is only possible that something went wrong.
+    /// Whether it is only possible, and not certain, that something went wrong.
     pub const fn is_doubt(&self) -> bool {
         self.causes.is_empty()
     }
 
-    /// Whether no lock could prevent it, though all faults are inside the assumptions: a client that is
-    /// paused between its last look at the lease and its write, or a fencing token after a master has lost
-    /// its counter. A master that stays down for the longest TTL does no harm to leases, and to counters,
-    /// which only tokens need, it does.
+    /// Whether no lock could prevent it, although all faults are inside the assumptions. There are
+    /// two cases:
+    ///
+    /// * a client is paused between its last check of the lease and its write;
+    /// * a fencing token fails after a master has lost its counter.
+    ///
+    /// A master that stays down for the longest TTL does no harm to leases. It does harm to
+    /// counters, which only tokens need.
     pub fn is_by_design(&self) -> bool {
         match self.layer {
             Some(Layer::UnfencedResource) => self.causes == [Cause::ClientPause],

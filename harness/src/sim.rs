@@ -1,12 +1,19 @@
-//! The simulation: a scenario in virtual time, from one seed, thousands of times faster than on real
-//! masters. The client processes drive the shipped machines; masters, network and clocks are models.
+//! The simulation runs a scenario in virtual time, from one seed, thousands of times faster than on
+//! real masters. The client processes drive the shipped machines. Masters, network and clocks are
+//! models.
 //!
-//! Nothing here reads a clock, opens a socket or draws a random number that is not from the seed, so
-//! the same seed gives the same history, to the byte. The state of a run can be cloned.
+//! Nothing here reads a clock or opens a socket, and every random number comes from the seed. The
+//! same seed therefore gives the same history, to the byte. The state of a run can be cloned.
 //!
-//! Reading order: [`run`]; `world.rs` with `queue.rs`, what is going to happen; `client_machine.rs`, a
-//! client process as a machine; [`server`], the model of Redis; `wires.rs` with `rules.rs`, messages and the
-//! faults of the network; `faults.rs`, the others, with `forgets.rs`, those by which masters forget; `actors.rs`, pauses and deaths of processes.
+//! Reading order:
+//!
+//! - [`run`]
+//! - `world.rs` with `queue.rs`: the pending events
+//! - `client_machine.rs`: a client process as a state machine
+//! - [`server`]: the model of Redis
+//! - `wires.rs` with `rules.rs`: messages, and the faults of the network
+//! - `faults.rs`: all other faults; `forgets.rs` has those in which a master loses data
+//! - `actors.rs`: pauses and deaths of processes
 
 use std::time::Duration;
 
@@ -28,34 +35,35 @@ pub mod server;
 mod wires;
 mod world;
 
-/// How long words between the harness and a process are under way, in nanoseconds.
+/// Latency of a message between the harness and a process, in nanoseconds.
 const PIPE: u64 = 30_000;
-/// How long it takes to carry out a fault.
+/// How long the harness takes to carry out a fault, in nanoseconds.
 const DOING: u64 = 50_000;
-/// How long a master takes to start.
+/// How long a master takes to start, in nanoseconds.
 const RESTART: u64 = 25_000_000;
-/// Within which time a master that goes on gets to all of its connections.
+/// A resumed master serves all of its connections within this time, in nanoseconds.
 const TURN: u64 = 200_000;
-/// How often masters look for keys that have expired.
+/// Interval of the masters' active expiry cycle, in nanoseconds.
 const TICK: u64 = 100_000_000;
-/// The wall clocks at the beginning of the world: far enough from zero to be set back.
+/// What the wall clocks show at the start: far enough from zero to be set back.
 const EPOCH: u64 = 1_000_000_000 * 1_000_000_000;
-/// How long a connection may take to come up.
+/// Timeout of a connection attempt, unless the node timeout is longer.
 const CONNECT: Duration = Duration::from_secs(1);
-/// How many requests the handshake has on the wire.
+/// Number of requests that the handshake has on the wire.
 const GREETING: u64 = 4;
-/// What no run needs: one that takes longer is a fault of this program.
+/// Upper bound of a run, in virtual nanoseconds. A longer run is a bug in the harness.
 const LONGEST: u64 = 3_600 * 1_000_000_000;
 
-/// Runs one of a scenario's [runs](Scenario::runs). With another [`Lie`] than none the clients lie.
+/// Runs one of a scenario's [runs](Scenario::runs). With any [`Lie`] but `None`, the clients are
+/// mutants.
 pub fn run(scenario: &Scenario, seed: u64, lie: Lie) -> History {
     let mut course = Course::new(scenario, seed, Latency::Chance, lie);
     while course.step() {}
     course.finish()
 }
 
-/// A number that stands for all that happened, to the byte: two runs of the same scenario from the
-/// same seed have the same.
+/// Hashes the whole history, to the byte. Two runs of one scenario from one seed have the same
+/// hash.
 pub fn trace_hash(history: &History) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     match history.write(&mut hash) {
@@ -64,7 +72,7 @@ pub fn trace_hash(history: &History) -> u64 {
     }
 }
 
-/// FNV-1a, of all that is written to it.
+/// FNV-1a over all bytes that are written to it.
 struct Fnv(u64);
 
 impl std::io::Write for Fnv {
@@ -81,7 +89,7 @@ impl std::io::Write for Fnv {
 }
 
 impl World {
-    /// All clients are ready: the run begins.
+    /// Begins the run. All clients are ready.
     pub(super) fn begin(&mut self) {
         self.began = true;
         self.origin = self.now;

@@ -1,6 +1,6 @@
-//! The client protocol: what the harness and a client process say to each other, one JSON object a
-//! line, on the client's standard input and output. A driver for any other lock speaks it, too;
-//! `docs/scenarios.md` tells how.
+//! The client protocol between the harness and a client process. Each message is one JSON object on
+//! a line of the client's standard input or output. A driver for any other lock implements the same
+//! protocol: see `docs/scenarios.md`.
 //!
 //! All stamps are nanoseconds of `CLOCK_MONOTONIC`, which the processes of one machine share.
 
@@ -13,49 +13,51 @@ use crate::scenario::Scenario;
 use crate::units::millis;
 
 /// The environment variable with the addresses of the masters, separated by commas:
-/// `redis://127.0.0.1:20001,…`. They are those of the proxies.
+/// `redis://127.0.0.1:20001,…`. The addresses are those of the proxies.
 pub const NODES_VARIABLE: &str = "REDQUORUM_NODES";
 /// The environment variable with the [`Options`] as JSON.
 pub const OPTIONS_VARIABLE: &str = "REDQUORUM_OPTIONS";
 /// The version of the protocol.
 pub const PROTOCOL: u32 = 1;
-/// The longest line that a client may say, in bytes.
+/// The longest line that a client may send, in bytes.
 pub const LONGEST_LINE: usize = 1024 * 1024;
 
-/// How long masters remember fencing counters for the clients of the harness: the library's default.
+/// How long masters keep fencing counters for the clients of the harness: the library's default.
 pub const FENCING_MEMORY: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// The options of the lock, given to every client.
+/// The options of the lock, which every client receives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// How long a master keeps a key, unless a request says otherwise.
+    /// How long a master keeps a key, unless a request gives another TTL.
     pub ttl_ms: u64,
     /// How long a round waits for a master.
     pub node_timeout_ms: u64,
-    /// The drift allowance, in millionths of the TTL.
+    /// The proportional drift allowance, in millionths of the TTL.
     pub drift_ppm: u32,
-    /// Its fixed part.
+    /// The fixed part of the drift allowance.
     pub drift_ms: u64,
-    /// Whether leases shall carry a fencing token.
+    /// Whether leases must carry a fencing token.
     pub fencing: bool,
-    /// Distrust masters that may have forgotten leases of up to this TTL; if not given, trust them.
+    /// Distrust masters that may have forgotten leases of up to this TTL. If absent, trust them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard_ms: Option<u64>,
-    /// With `guard_ms`: distrust also masters whose clocks may have gained more than this, and deduct it
-    /// from every lease; if not given, trust clocks.
+    /// With `guard_ms`: also distrust masters whose clocks may have gained more than this, and
+    /// deduct it from every lease. If absent, trust clocks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_guard_ms: Option<u64>,
-    /// How much longer masters keep a key than a lease lives. Needs `grace` among what the client can, if it
-    /// is not 0.
+    /// How much longer masters keep a key than a lease lives. If it is not 0, the client must list
+    /// `grace` among its features.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub grace_ms: u64,
-    /// Whether masters may be asked to tell who waits when a resource becomes free.
+    /// Whether the client may ask masters to notify waiters when a resource becomes free.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub wake_ups: bool,
-    /// Whether processes that wait come in the order in which they asked. Needs `fair` among what the client can.
+    /// Whether waiting processes get the resource in the order in which they asked. Needs `fair`
+    /// among the features of the client.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fair: bool,
-    /// What the set of masters is called under a guard: addresses are proxies of the client's own.
+    /// The name of the set of masters, given with a guard. The client cannot use the addresses for
+    /// this: they are its own proxies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fleet: Option<String>,
 }
@@ -74,90 +76,91 @@ const fn is_yes(is: &bool) -> bool {
     *is
 }
 
-/// What the harness says to a client.
+/// A request of the harness to a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Its number. The answer carries it, too.
+    /// The number of the request. The answer carries the same number.
     pub id: u64,
-    /// Which of the clients in the process shall do it. A client has at most one lease of a
-    /// resource at a time, with as many handles as it has acquired it again.
+    /// The client in the process that must execute the request. A client has at most one lease of a
+    /// resource at a time. Each re-entry adds a handle to that lease.
     pub client: Name,
-    /// What to do.
+    /// The operation.
     #[serde(flatten)]
     pub op: Op,
 }
 
-/// What a client shall do.
+/// An operation that a client must execute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Op {
-    /// Acquire the resource; wait at most so long while it is taken, 0: one attempt.
+    /// Acquire the resource. Wait at most `wait_ms` while it is taken; 0 means one attempt.
     Acquire {
-        /// What to lock.
+        /// The resource.
         resource: Name,
-        /// How long the masters shall keep it. 0, only with `again`: as the [`Options`] say, and the
-        /// deadline of a lease that is held stands.
+        /// How long the masters must keep the key. 0 is allowed only with `again`: the TTL is that
+        /// of the [`Options`], and a lease that is held keeps its deadline.
         ttl_ms: u64,
         /// How long to wait.
         wait_ms: u64,
-        /// As the owner of the lease of it that the client has: another handle of that, if it is still
-        /// held. Needs `reenter` among what the client can.
+        /// Acquire as the owner of the lease that the client has for this resource: if the lease is
+        /// still held, add another handle to it. Needs `reenter` among the features of the client.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
     },
-    /// Acquire all of these resources, or none; wait at most so long while one is taken, 0: one attempt.
-    /// The answer tells of each lease in [`Answer::each`].
+    /// Acquire all of these resources, or none. Wait at most `wait_ms` while one is taken; 0 means
+    /// one attempt. The answer describes each lease in [`Answer::each`].
     AcquireAll {
-        /// What to lock.
+        /// The resources.
         resources: Vec<Name>,
-        /// How long the masters shall keep them.
+        /// How long the masters must keep the keys.
         ttl_ms: u64,
         /// How long to wait.
         wait_ms: u64,
     },
     /// Extend the lease.
     Extend {
-        /// Whose.
+        /// The resource of the lease.
         resource: Name,
-        /// How long the masters shall keep it from now on.
+        /// How long the masters must keep the key from now on.
         ttl_ms: u64,
     },
     /// Keep extending the lease in the background.
     KeepAlive {
-        /// Whose.
+        /// The resource of the lease.
         resource: Name,
-        /// At most so long.
+        /// The longest time for which to keep the lease.
         max_ms: u64,
     },
     /// Release the lease.
     Release {
-        /// Whose.
+        /// The resource of the lease.
         resource: Name,
     },
-    /// Release the leases of all of these. Where one was not held any more, the answer is not `ok`.
+    /// Release the leases of all of these resources. If one was no longer held, the answer is not
+    /// `ok`.
     ReleaseAll {
-        /// Whose.
+        /// The resources.
         resources: Vec<Name>,
     },
-    /// Give up a request that is under way; it is answered with `cancelled`.
+    /// Cancel a request in progress. The answer to that request is `cancelled`.
     Cancel {
-        /// The request's number.
+        /// The number of the request to cancel.
         request: u64,
     },
-    /// A step of the critical section, which the harness does when the answer arrives. Answer at
-    /// once, or, with a `check`, answer `lost` if the lease of that resource is not held.
+    /// A step of the critical section, which the harness executes when the answer arrives. Answer
+    /// at once. With a `check`, answer `lost` if the lease of that resource is not held.
     Step {
-        /// For people: `write R`.
+        /// The name of the step for people: `write R`.
         name: Name,
-        /// The lease to check first, if any.
+        /// The resource of the lease to check first, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         check: Option<Name>,
     },
 }
 
 impl Op {
-    /// Its name on the wire.
+    /// The name of the operation on the wire.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Acquire { .. } => "acquire",
@@ -172,38 +175,39 @@ impl Op {
     }
 }
 
-/// What a client can do beyond acquire, release, step and cancel.
+/// A feature of a client beyond acquire, release, step and cancel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Can {
-    /// It stamps deadlines (`deadline_ns`); otherwise it says `valid_ms`.
+    /// The client stamps deadlines (`deadline_ns`); otherwise it sends `valid_ms`.
     Deadline,
-    /// It extends.
+    /// The client extends leases.
     Extend,
-    /// It gives fencing tokens.
+    /// The client returns fencing tokens.
     Fence,
-    /// It distrusts masters that may have forgotten, if it is given `guard_ms`.
+    /// The client distrusts masters that may have forgotten, if it gets `guard_ms`.
     Guard,
-    /// It distrusts masters whose clocks have stepped, if it is given `clock_guard_ms`.
+    /// The client distrusts masters whose clocks have stepped, if it gets `clock_guard_ms`.
     ClockGuard,
-    /// Its keys outlive its leases by `grace_ms`, unless they are released.
+    /// The client's keys outlive its leases by `grace_ms`, unless it releases them.
     Grace,
-    /// It keeps the order of those who wait in different processes, if it is told `fair`.
+    /// The client keeps the order of waiters across processes, if it gets `fair`.
     Fair,
-    /// It waits (`wait_ms`); otherwise the harness asks again.
+    /// The client waits (`wait_ms`); otherwise the harness repeats the request.
     Wait,
-    /// It extends in the background.
+    /// The client extends leases in the background.
     KeepAlive,
-    /// It says `lost` when a lease ends that was not released.
+    /// The client sends `lost` when a lease ends without a release.
     Lost,
-    /// It lets the owner of a lease acquire it again (`again`), and says how many handles are out.
+    /// The client lets the owner of a lease acquire it again (`again`), and returns how many
+    /// handles are out.
     Reenter,
-    /// It acquires several resources at once (`acquire_all`, `release_all`).
+    /// The client acquires several resources at once (`acquire_all`, `release_all`).
     Several,
 }
 
 impl Can {
-    /// Everything: what the built-in client can, and those of the simulation.
+    /// All features. The built-in client and the clients of the simulation have them all.
     pub const ALL: [Self; 12] = [
         Self::Deadline,
         Self::Extend,
@@ -220,38 +224,38 @@ impl Can {
     ];
 }
 
-/// Why a client did not do what it was asked.
+/// Why a request to a client failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// Somebody else holds the resource.
+    /// Another client holds the resource.
     Taken,
     /// Too few masters answered.
     NoQuorum,
-    /// Nothing was left of the TTL.
+    /// No validity was left of the TTL.
     Late,
-    /// The lease is not held any more.
+    /// The lease is no longer held.
     Lost,
     /// The request was cancelled.
     Cancelled,
-    /// The client cannot do that.
+    /// The client does not support the operation.
     Unsupported,
-    /// Anything else.
+    /// Any other reason.
     Error,
 }
 
-/// What a client answers.
+/// The answer of a client to a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// The request's number.
+    /// The number of the request.
     pub id: u64,
-    /// Whether it was done.
+    /// Whether the request succeeded.
     pub ok: bool,
-    /// The lock's value on the masters, as it is in the commands. Bytes that are no text as
-    /// `hex:…`. Optional: lets the report say who is who.
+    /// The lock's value on the masters, as in the commands. Bytes that are not text appear as
+    /// `hex:…`. Optional: with it, the report can identify the clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Name>,
-    /// When the library was called. Optional.
+    /// When the client called the library. Optional.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_ns: Option<i64>,
     /// When the library returned.
@@ -260,50 +264,51 @@ pub struct Answer {
     /// The deadline of the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ns: Option<i64>,
-    /// What is left of the lease as the library returned, where it has no deadline.
+    /// The remaining validity of the lease when the library returned, for a client without
+    /// deadlines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_ms: Option<u64>,
     /// The fencing token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
-    /// How many handles of the lease are out: of an acquire with `again`, more than 1 if it is the lease that
-    /// the client had; of a release, those that are left.
+    /// How many handles of the lease are out. After an acquire with `again`: more than 1 if it is
+    /// the lease that the client had. After a release: the handles that are left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handles: Option<u64>,
-    /// Of several resources: what was granted of each, in the order of the request. What is not said here
-    /// holds as it is said for all.
+    /// For several resources: the grant of each one, in the order of the request. A field that is
+    /// absent here has the value that the answer gives for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub each: Vec<Each>,
-    /// Why it was not done.
+    /// Why the request failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<Why>,
-    /// The same for people.
+    /// The reason as text for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
 }
 
-/// What was granted of one of several resources.
+/// The grant of one of several resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Each {
-    /// As [`Answer::token`].
+    /// See [`Answer::token`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<Name>,
-    /// As [`Answer::deadline_ns`].
+    /// See [`Answer::deadline_ns`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ns: Option<i64>,
-    /// As [`Answer::fence`].
+    /// See [`Answer::fence`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
 }
 
 impl Answer {
-    /// All stamps in it.
+    /// All stamps in the answer.
     pub(crate) fn stamps(&mut self) -> impl Iterator<Item = &mut Option<i64>> {
         let each = self.each.iter_mut().map(|each| &mut each.deadline_ns);
         [&mut self.from_ns, &mut self.at_ns, &mut self.deadline_ns].into_iter().chain(each)
     }
 
-    /// What was granted of the resource at this place of the request.
+    /// The grant of the resource at this position of the request.
     pub(crate) fn of(&self, place: usize) -> Each {
         let of = self.each.get(place).cloned().unwrap_or_default();
         Each {
@@ -314,38 +319,38 @@ impl Answer {
     }
 }
 
-/// What a client says unasked.
+/// A message that a client sends without a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Notice {
-    /// It is connected and waits for requests: its first words.
+    /// The client is connected and waits for requests. This is its first message.
     Ready {
         /// [`PROTOCOL`].
         protocol: u32,
-        /// What it can do.
+        /// The features of the client.
         #[serde(default)]
         can: Vec<Can>,
-        /// What it is, for reports.
+        /// The name of the client software, for reports.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
-    /// A lease ended that was not released.
+    /// A lease ended without a release.
     Lost {
-        /// Whose client.
+        /// The client.
         client: Name,
-        /// Which resource.
+        /// The resource.
         resource: Name,
-        /// When it was told.
+        /// When the client was told of the loss.
         at_ns: i64,
     },
-    /// The watchdog extended a lease, or a request for another handle did that was cancelled.
+    /// The watchdog extended a lease, or a cancelled request for another handle did.
     Extended {
-        /// Whose client.
+        /// The client.
         client: Name,
-        /// Which resource.
+        /// The resource.
         resource: Name,
-        /// When it was told.
+        /// When the client was told of the extension.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at_ns: Option<i64>,
         /// The new deadline.
@@ -353,7 +358,7 @@ pub enum Notice {
     },
 }
 
-/// Anything that a client says.
+/// Any message that a client sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// An answer.
@@ -363,10 +368,10 @@ pub enum Said {
 }
 
 impl Said {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// What is wrong with it, for its author.
+    /// Returns the defect of the line, for the author of the client.
     pub fn read(line: &str) -> Result<Self, String> {
         let value: serde_json::Value =
             serde_json::from_str(line).map_err(|why| format!("it is not JSON: {why}"))?;
@@ -382,7 +387,8 @@ impl Said {
 }
 
 impl Options {
-    /// What a process of a scenario is told: in whole milliseconds, which a scenario's lengths are.
+    /// The options for a process of a scenario, in whole milliseconds. The lengths in a scenario
+    /// are whole milliseconds, too.
     pub fn of(scenario: &Scenario, process: &str) -> Self {
         let lock = scenario.options_of(process);
         Self {

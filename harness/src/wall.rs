@@ -1,6 +1,6 @@
-//! How far the wall clock of a master, or the lease clock of a client, is ahead of the time of the run, after what was done to it. The
-//! one that sets real clocks and the one that simulates them keep their books by it, and the history
-//! is told by it; the judge computes for itself.
+//! How far a clock is ahead of the time of the run, after the faults on it: the wall clock of a
+//! master, or the lease clock of a client. Both the code that sets real clocks and the simulation
+//! compute with this type, and the history records it. The judge computes for itself.
 
 use crate::history::{Event, Ns, Window};
 use crate::scenario::ClockHarm;
@@ -17,11 +17,11 @@ pub(crate) struct WallClock {
 }
 
 impl WallClock {
-    /// It shows the real time.
+    /// A clock that shows the real time.
     pub(crate) const REAL: Self =
         Self { since: 0, ahead: 0, rate: 1.0, strobe_by: 0, strobe_every: 0 };
 
-    /// What becomes of it at some time; without a harm it is right again.
+    /// The clock after a fault at `now`. `None` heals it: it is right again.
     #[must_use]
     pub(crate) fn changed(self, now: Ns, harm: Option<&ClockHarm>) -> Self {
         let clock = Self { since: now, ahead: self.steady(now), ..self };
@@ -37,13 +37,13 @@ impl WallClock {
         }
     }
 
-    /// It runs at this rate from some time on, and shows what it shows.
+    /// The clock with this rate from `now` on. What it shows at `now` does not change.
     #[must_use]
     pub(crate) fn paced(self, now: Ns, rate: f64) -> Self {
         Self { since: now, ahead: self.steady(now), rate, ..self }
     }
 
-    /// When it shows so much, if it is left alone and has no strobe.
+    /// When the clock shows this much, if no fault changes it and it has no strobe.
     #[expect(clippy::float_cmp, reason = "exactly 1 is the common case, and then it is exact")]
     #[expect(clippy::cast_possible_truncation, reason = "a run is short")]
     #[expect(clippy::cast_precision_loss, reason = "f64 has 104 days of nanoseconds")]
@@ -53,7 +53,7 @@ impl WallClock {
             return at;
         }
         let passed = (at.saturating_sub(self.since) as f64 / self.rate).ceil() as Ns;
-        // Rounded to the instant at which it does.
+        // Rounded to the first instant at which it does.
         let mut at = self.since.saturating_add(passed).saturating_sub(1);
         while at < Ns::MAX && at.saturating_add(self.steady(at)) < shown {
             at += 1;
@@ -61,7 +61,7 @@ impl WallClock {
         at
     }
 
-    /// How far it is ahead.
+    /// How far the clock is ahead.
     pub(crate) fn ahead(&self, now: Ns) -> Ns {
         let steady = self.steady(now);
         let passed = now.saturating_sub(self.since).max(0);
@@ -69,13 +69,13 @@ impl WallClock {
         if jumped { steady.saturating_add(self.strobe_by) } else { steady }
     }
 
-    /// What the history is told when it was set so, within a window.
+    /// The event for the history: a fault changed the clock within a window.
     pub(crate) const fn event(&self, node: usize, since: Window) -> Event {
         let Self { ahead, rate, strobe_by, strobe_every, .. } = *self;
         Event::Clock { node, since, ahead, rate, strobe_by, strobe_every }
     }
 
-    /// Without the strobe.
+    /// How far the clock is ahead, without the strobe.
     #[expect(clippy::float_cmp, reason = "exactly 1 is the common case, and then it is exact")]
     #[expect(clippy::cast_possible_truncation, reason = "a drift within a run is small")]
     #[expect(clippy::cast_precision_loss, reason = "f64 has 104 days of nanoseconds")]

@@ -1,5 +1,5 @@
-//! Contention for one fenced resource by several processes: how often do the masters' numbers differ, so
-//! that a round of certifying is needed?
+//! Several processes contend for one fenced resource. How often do the masters' numbers differ, so
+//! that a certification round is needed?
 
 use std::env::current_exe;
 use std::process::{Command, ExitCode, Stdio};
@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use redquorum::Redlock;
 
-/// The first argument of a process that contends, before the time in milliseconds and the URLs.
+/// The first argument of a contending process. The time in milliseconds and the URLs follow it.
 pub(crate) const ARGUMENT: &str = "--contend";
 
 const PROCESSES: usize = 8;
 
-/// How long each works under its lease.
+/// How long each process works under its lease.
 const HOLD: Duration = Duration::from_millis(2);
 
-/// Lets processes contend for so long, and tells what came of it.
+/// Lets processes contend for this long, and returns a report.
 pub(crate) fn told(urls: &[String], length: Duration) -> String {
     let start = || {
         let program = current_exe().expect("this program has a path");
@@ -42,8 +42,8 @@ pub(crate) fn told(urls: &[String], length: Duration) -> String {
     )
 }
 
-/// One of the processes: acquires and releases as often as it can, and prints how many leases it had,
-/// and how many of them needed a second round.
+/// One of the processes: acquires and releases as often as it can, and prints the number of its
+/// leases, and how many of them needed a second round.
 pub(crate) async fn contend(millis: &str, urls: &[String]) -> ExitCode {
     let length = Duration::from_millis(millis.parse().unwrap_or(1_000));
     let lock = Redlock::builder().urls(urls).require_quorum(true).build().await;

@@ -1,4 +1,4 @@
-//! The contenders: each acquires and releases one resource, and says how long each took.
+//! The contenders: each acquires and releases one resource, and measures the duration of both.
 
 use std::time::{Duration, Instant};
 
@@ -24,22 +24,22 @@ pub(crate) struct Pair {
 
 #[derive(Clone)]
 pub(crate) enum Contender {
-    /// No lock at all: five connections of the `redis` crate with the same socket options;
-    /// returns at the third answer, and leaves the rest to themselves. Nothing that is safe can
-    /// do with less over these connections.
+    /// No lock at all: five connections of the `redis` crate with the same socket options. It
+    /// returns at the third reply, and does not wait for the others. No safe lock needs less over
+    /// these connections.
     Floor(Vec<MultiplexedConnection>, Script),
-    /// The same, with the script of a fenced acquire in place of the plain command.
+    /// The floor with the script of a fenced acquire in place of the plain command.
     ScriptFloor(Vec<MultiplexedConnection>, Script, Script),
     Redquorum(Redlock),
-    /// Its leases with fencing tokens.
+    /// The library's leases with fencing tokens.
     Fenced(Redlock),
-    /// The same, guarded against masters that forget.
+    /// The library's leases with fencing tokens, and a guard against masters that forget.
     Guarded(Redlock),
     #[cfg(feature = "rslock")]
     Rslock(rslock::LockManager),
 }
 
-/// Which contender.
+/// The kind of a contender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Floor,
@@ -54,7 +54,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What defences cost.
+    /// The contenders that show the cost of defences.
     pub(crate) const DEFENDED: &[Self] =
         &[Self::Redquorum, Self::Fenced, Self::Guarded, Self::ScriptFloor];
 
@@ -102,7 +102,7 @@ impl Kind {
             Self::Fair => Contender::Redquorum(lock(plain(urls).fair(true)).await),
             Self::Fenced => Contender::Fenced(lock(plain(urls)).await),
             Self::Guarded => {
-                // A guard distrusts new masters until they are blessed.
+                // A guard distrusts new masters until they are initialized.
                 let lock = lock(plain(urls).guard(TTL).require_quorum(false)).await;
                 lock.bless_new_masters().await;
                 assert!(lock.health().await.has_quorum(), "blessed masters are trusted");
@@ -210,7 +210,7 @@ pub(crate) enum Held {
 }
 
 impl Contender {
-    /// Waits for a resource that others hold, for so long.
+    /// Waits for a resource that others hold, up to this time.
     pub(crate) async fn take(&self, resource: &str, wait: Duration) -> Option<Held> {
         match self {
             Self::Floor(connections, script) => {
@@ -268,7 +268,8 @@ fn delete(script: &Script, resource: &str, token: &[u8]) -> redis::Cmd {
     delete
 }
 
-/// Asks all, and waits for all. How many said OK, or that there was such a key.
+/// Asks all masters, and waits for all replies. Returns how many replied OK, or that there was such
+/// a key.
 async fn all_of(connections: &[MultiplexedConnection], command: &redis::Cmd) -> usize {
     let ask = |connection: &MultiplexedConnection| {
         let mut connection = connection.clone();
@@ -286,7 +287,8 @@ fn wall_micros() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// A quorum of answers to what sets the key, begun at `start`, and to what deletes it again.
+/// The time to a quorum of replies for the command that sets the key, begun at `start`, and for the
+/// command that deletes it.
 async fn bare_pair(
     start: Instant,
     connections: &[MultiplexedConnection],

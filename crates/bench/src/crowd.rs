@@ -1,5 +1,6 @@
-//! Many tasks and processes contend for one resource: the share of time in which it is held, the
-//! hand-over between two holders, the longest wait, and what a lease costs the masters.
+//! Many tasks and processes contend for one resource. Measures the share of time in which it is
+//! held, the hand-over between two holders, the longest wait, and the cost of a lease for the
+//! masters.
 
 use std::env::current_exe;
 use std::fmt::Write as _;
@@ -13,24 +14,25 @@ use tokio::time::sleep;
 
 use crate::contender::{Contender, Kind};
 
-/// The first argument of a process of the crowd, before the contender, how many tasks, for how many
-/// milliseconds, and the URLs.
+/// The first argument of a process of the crowd. The contender, the number of tasks, the time in
+/// milliseconds, and the URLs follow it.
 pub(crate) const ARGUMENT: &str = "--crowd";
 
-/// How long each works under its lease.
+/// How long each task works under its lease.
 const HOLD: Duration = Duration::from_millis(2);
 
-/// A crowd is measured for at least so long for each of its processes.
+/// The least duration of a measurement, for each process of the crowd.
 const PER_PROCESS: Duration = Duration::from_millis(100);
 
 /// The time that the tasks of `idle` have to join the queue.
 const START: Duration = Duration::from_millis(700);
 
-/// What clients of a lock write, as masters count it. What their scripts call has other names.
+/// The commands that clients of a lock send, by their names in the masters' statistics. Commands
+/// inside scripts have other names.
 const ON_THE_WIRE: [&str; 6] = ["set", "eval", "evalsha", "hello", "subscribe", "unsubscribe"];
 
-/// One lease: since when its task waited, and from when to when it held it, in nanoseconds of a clock that
-/// all processes share.
+/// One lease: when its task began to wait, and from when to when it held the lease, in nanoseconds
+/// of a clock that all processes share.
 #[derive(Clone, Copy)]
 struct Lease {
     asked: u64,
@@ -38,17 +40,18 @@ struct Lease {
     released: u64,
 }
 
-/// Processes, and tasks in each, in a short run.
+/// The number of processes, and of tasks in each, in a short run.
 pub(crate) const SMALL: &[(usize, usize)] = &[(1, 16), (4, 4)];
 
-/// Processes, and tasks in each. What a lease costs must not grow with the processes.
+/// The number of processes, and of tasks in each. The cost of a lease must not grow with the number
+/// of processes.
 pub(crate) const ALL: &[(usize, usize)] = &[(1, 16), (4, 4), (4, 1), (16, 1), (64, 1), (200, 1)];
 
 /// Measures all contenders in each of these crowds.
 pub(crate) fn told(masters: &Masters, crowds: &[(usize, usize)], length: Duration) -> String {
     let mut text = String::new();
     for &(processes, tasks) in crowds {
-        // The first and the last attempt of each process must not count for much.
+        // Reduces the influence of each process's first and last attempt.
         let length = length.max(PER_PROCESS * u32::try_from(processes).unwrap_or(u32::MAX));
         let _ = write!(
             text,
@@ -170,8 +173,8 @@ async fn take_turns(contender: Contender, end: u64) -> Vec<Lease> {
     leases
 }
 
-/// So many tasks of one process wait for what somebody else holds: how many commands a second that is, on
-/// all masters together.
+/// Lets the tasks of one process wait for a resource that another client holds. Measures the
+/// commands per second on all masters together.
 pub(crate) async fn idle(masters: &Masters, waiters: usize, length: Duration) -> String {
     let build = || async {
         let builder = redquorum::Redlock::builder().urls(masters.urls());
@@ -201,7 +204,7 @@ fn reset_counts(masters: &Masters) {
     }
 }
 
-/// Commands on the wire since then.
+/// The number of commands that clients sent so far.
 fn commands(masters: &Masters) -> u64 {
     info(masters, "commandstats", |line| {
         let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
@@ -217,7 +220,7 @@ fn cpu(masters: &Masters) -> f64 {
     })
 }
 
-/// The sum of what is read from the lines of a section of `INFO`, over all masters.
+/// The sum of the values that `read` takes from the lines of a section of `INFO`, over all masters.
 fn info<T: Sum>(masters: &Masters, section: &str, read: impl Fn(&str) -> Option<T>) -> T {
     let of = |node| {
         let info = masters.ask(node, &format!("INFO {section}")).expect("a master answers");

@@ -1,9 +1,9 @@
-//! `just bench`: acquire and release, uncontended, beside a floor of bare connections and beside
-//! other locks. All take turns on the same five masters in the same run, and what counts is the
-//! ratio within a turn: the machine's own speed drops out.
+//! `just bench`: measures acquire and release without contention, beside a floor of bare
+//! connections and beside other locks. All take turns on the same five masters in the same run. The
+//! result is the ratio within a turn, so that the machine's own speed drops out.
 //!
-//! `--quick` makes a short run, to see that it works; `--waiting` measures only how many share one resource,
-//! `--watchdog` only leases that are held.
+//! `--quick` makes a short run, to check that it works. `--waiting` measures only many clients on
+//! one resource, `--watchdog` only held leases.
 
 mod contend;
 mod contender;
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Many want one resource.
+/// Many clients want one resource.
 fn waiting(masters: &Masters, crowds: &[(usize, usize)], length: Duration) {
     println!("{}", crowd::told(masters, crowds, length));
     println!("{}\n", on_runtime(1, crowd::idle(masters, 200, length * 2)));
@@ -125,7 +125,7 @@ async fn contenders(masters: &Masters, kinds: &[Kind]) -> Vec<(Kind, Contender)>
     contenders
 }
 
-/// Every contender takes its turns while all is well.
+/// Every contender takes its turns without faults.
 async fn healthy(masters: &Masters, plan: &Plan, tasks: usize, kinds: &'static [Kind]) -> Table {
     let contenders = contenders(masters, kinds).await;
     let mut table = Table::new(kinds);
@@ -137,7 +137,7 @@ async fn healthy(masters: &Masters, plan: &Plan, tasks: usize, kinds: &'static [
     table
 }
 
-/// In each turn all is well first, then master 5 is stopped; at last, it is killed.
+/// Each turn runs without faults first, then with master 5 stopped. At the end master 5 is killed.
 async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] {
     let contenders = contenders(masters, Kind::PLAIN).await;
     let [mut well, mut hung, mut killed] = [(); 3].map(|()| Table::new(Kind::PLAIN));
@@ -150,7 +150,8 @@ async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] 
             hung.add(*kind, slice(contender, plan.slice, 1).await);
         }
         masters.resume(5).expect("a master can be resumed");
-        // What it got meanwhile is answered, and nobody is short of a master any more.
+        // By then it has replied to all that it received while it was stopped, and every contender
+        // has all masters again.
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     masters.kill(5).expect("a master can be killed");
@@ -162,7 +163,7 @@ async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] 
     [("all masters up", well), ("master 5 hung", hung), ("master 5 killed", killed)]
 }
 
-/// Runs `tasks` tasks for a while, each on resources of its own.
+/// Runs `tasks` tasks for a while, each on its own resources.
 async fn slice(contender: &Contender, length: Duration, tasks: usize) -> Slice {
     let stop = Arc::new(AtomicBool::new(false));
     let (start, cpu) = (Instant::now(), cpu_time());
@@ -172,8 +173,8 @@ async fn slice(contender: &Contender, length: Duration, tasks: usize) -> Slice {
             tokio::spawn(async move {
                 let mut pairs: Vec<Pair> = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    // Names of its own: the keys that others leave behind are not its affair. Not
-                    // endlessly many, as fencing counters stay.
+                    // Uses its own names, so that keys that other contenders leave behind do not
+                    // matter. The number of names is limited, as fencing counters stay.
                     let number = pairs.len() % 10_000;
                     let resource = format!("bench:{}:{task}:{number}", contender.name());
                     pairs.push(contender.pair(&resource).await);
@@ -191,7 +192,7 @@ async fn slice(contender: &Contender, length: Duration, tasks: usize) -> Slice {
     Slice::new(&pairs, start.elapsed(), cpu_time() - cpu)
 }
 
-/// What this process, all its threads, has used of the processors.
+/// The processor time of this process, with all its threads.
 #[cfg(unix)]
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);

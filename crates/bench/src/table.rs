@@ -1,4 +1,4 @@
-//! The figures of a run, and the table they are printed in.
+//! The figures of a run, and the table in which they are printed.
 
 use std::fmt;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     quantile(&values, 0.5)
 }
 
-/// All turns of all contenders in one setting. The first is what the others are compared with.
+/// All turns of all contenders in one setting. The others are compared with the first.
 pub(crate) struct Table {
     kinds: &'static [Kind],
     slices: Vec<(Kind, Slice)>,

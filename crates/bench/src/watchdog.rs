@@ -1,4 +1,4 @@
-//! Thousands of leases that are held and kept alive: what their watchdog costs the client.
+//! Thousands of leases that are held and extended: the cost of their watchdog for the client.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::cpu_time;
 /// The first argument of a run of this section alone.
 pub(crate) const ARGUMENT: &str = "--watchdog";
 
-/// How many leases there are, on what TTL, and for how long they are looked at.
+/// The number of leases, their TTL, and the duration of the measurement.
 pub(crate) struct Plan {
     leases: usize,
     ttl: Duration,
@@ -30,7 +30,7 @@ impl Plan {
 /// How many acquires are under way at a time.
 const AT_ONCE: usize = 64;
 
-/// What had been counted at an instant.
+/// The counters at an instant.
 struct Count {
     at: Instant,
     cpu: Duration,
@@ -54,8 +54,8 @@ impl Count {
     }
 }
 
-/// Holds leases for a while, and tells what it cost: with leases that were all granted in one go, with such that
-/// came one by one, and with a task for each that waits.
+/// Holds leases for a while, and reports the cost: with leases that were all granted at once, with
+/// leases that were granted one by one, and with a waiting task for each.
 pub(crate) async fn told(urls: &[String], plan: &Plan) -> String {
     let mut text = format!(
         "### Watchdog: {} leases kept alive at a TTL of {:?}, for {:?}\n\n\
@@ -75,7 +75,7 @@ pub(crate) async fn told(urls: &[String], plan: &Plan) -> String {
     text
 }
 
-/// Takes the leases within so long, and fills in a row of the table.
+/// Acquires the leases within this time, and fills in a row of the table.
 async fn row(urls: &[String], plan: &Plan, within: Duration, waited_for: bool) -> String {
     let lock = Redlock::builder().urls(urls).ttl(plan.ttl).require_quorum(true).build().await;
     let lock = lock.expect("five masters are up");
@@ -127,7 +127,7 @@ async fn take(lock: &Redlock, at: tokio::time::Instant, number: usize) -> Lease 
     lease
 }
 
-/// How long somebody else's acquires take meanwhile, on the same links.
+/// How long another caller's acquires take at the same time, on the same links.
 async fn beside(lock: &Redlock, length: Duration) -> [u128; 3] {
     let (start, mut times) = (Instant::now(), Vec::new());
     while start.elapsed() < length {

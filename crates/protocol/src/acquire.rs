@@ -1,9 +1,9 @@
-//! Acquire: attempts until one is won or the wait is over.
+//! Acquire: attempts until one wins or the wait is over.
 //!
-//! One attempt is a round of `SET NX PX` with a fresh token (R4), its verdict (R1–R3), and,
-//! unless it is won, its clean-up (R5). With fencing, an attempt whose grants do not show one number
-//! is followed by rounds that certify one ([`fence`](crate::fence)). What lies between two attempts stands in
-//! `acquire/wait.rs`. Driven by [`Claim`](crate::Claim), which turns a won
+//! One attempt is a round of `SET NX PX` with a fresh token (R4), its verdict (R1–R3) and, unless
+//! it wins, its clean-up (R5). With fencing, the grants of an attempt may show different numbers.
+//! Then rounds follow that certify one number ([`fence`](crate::fence)). `acquire/wait.rs` covers
+//! the time between two attempts. [`Claim`](crate::Claim) drives this machine, and turns a won
 //! attempt into a [`Hold`](crate::Hold).
 
 use alloc::vec;
@@ -29,52 +29,55 @@ use certify::Certification;
 use line::Line;
 use wait::Wait;
 
-/// Why an acquire ended without a lease.
+/// The reason why an acquire ended without a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Masters answered, and somebody else holds too many of them.
+    /// Masters answered, and keys of other holders are on too many of them.
     Taken,
-    /// Too few masters answered at all, or one of them is in another set of masters, too.
+    /// Too few masters answered, or one of them also belongs to another set of masters.
     NoQuorum,
-    /// A quorum granted, but the deadline had passed before the caller had the lease.
+    /// A quorum granted, but the caller did not collect the lease in time: before its deadline, and
+    /// within 8 node timeouts or one second, whichever is longer.
     TooLate,
 }
 
-/// How long an acquire tries, and what it does when it is refused for good.
+/// How long an acquire tries, how it waits, and what it does when it is refused for good.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Patience {
-    /// How long after the first attempt the last one starts, if none was won before. Zero: one
+    /// How long after the start the last attempt begins, if no attempt wins before. Zero: one
     /// attempt.
     pub wait: Duration,
-    /// Before reporting that the resource is taken, wait up to one node timeout for the
-    /// clean-up to say who holds it.
+    /// Whether the acquire waits up to one node timeout for the clean-up to report the holder,
+    /// before it reports that the resource is taken.
     pub explain: bool,
-    /// Whether it waits in the masters' queues and is woken. Else it is tried again and again.
+    /// Whether it waits in the masters' queues and is woken. Otherwise it only repeats its
+    /// attempts.
     pub wake_ups: bool,
-    /// Whether it enqueues before it attempts, and attempts only where it is first.
+    /// Whether it enqueues before it attempts, and attempts only when it is first in the queues.
     pub fair: bool,
-    /// Whose turn it was before.
+    /// How its turn came among the claims of this process.
     pub turn: Turn,
 }
 
-/// How an acquire comes to its turn, where claims of one process wait for each other.
+/// How an acquire gets its turn, where claims of one process wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Turn {
-    /// Nobody of this process was before it.
+    /// It starts by itself: no claim of this process gives the lease back in the same instant.
     First,
-    /// One of this process gives the lease back in the same instant, and has called nobody. Whoever takes
-    /// over calls, if nothing comes of it.
+    /// Another claim of this process gives the lease back in the same instant, and wakes no waiter.
+    /// The claim that takes over wakes one, if it ends without a lease.
     Heir,
-    /// The same, but it has woken the first waiter of the masters' queues, which goes first.
+    /// Another claim of this process gives the lease back, or has just done so, and has woken the
+    /// first waiter in the masters' queues. That waiter goes first.
     Guest,
 }
 
-/// How long at least a lease that was won waits for its caller.
+/// The shortest time that a won lease waits for its caller, if its deadline is not earlier.
 const COLLECT: Duration = Duration::from_secs(1);
 
-/// The machine.
+/// The machine of one acquire.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Acquire {
     terms: Terms,
@@ -83,52 +86,53 @@ pub struct Acquire {
     attempt: u32,
     token: Token,
     ballot: Ballot,
-    /// What the answers of this round told of the masters' clocks; empty where nobody looks at them.
+    /// The readings of the masters' clocks in this round; empty without a clock guard.
     clocks: Vec<Option<Reading>>,
-    /// The round that certifies a number, if the grants did not agree on one.
+    /// The latest round that certifies a number, if the grants did not agree on one.
     certification: Option<Certification>,
-    /// The fencing token, once it is won.
+    /// The fencing token, once the attempt is won.
     fencing_token: Option<u64>,
-    /// The master that is asked first, until it has answered.
+    /// The only master that this attempt has asked so far, if it starts with one.
     first: Option<NodeId>,
-    /// What the masters are told of their counters in this attempt.
+    /// The fence that this attempt sends to the masters.
     fence: Option<Fence>,
-    /// Nobody was called as the resource became free: whoever does not win calls.
+    /// The release before it woke no waiter: if this acquire ends without a lease, it wakes one
+    /// instead.
     heir: bool,
     wait: Wait,
     /// Whether it enqueues before it attempts.
     fair: bool,
-    /// Its positions in the masters' queues, once it has asked for any.
+    /// Its positions in the masters' queues, once it has a ticket.
     line: Option<Line>,
     /// When it was won.
     won: Time,
     /// Why the latest attempt failed.
     latest: Option<Failure>,
-    /// Masters that answered the clean-up of this attempt, whatever they said.
+    /// Masters that answered the clean-up of this attempt, with any answer.
     cleaned: NodeSet,
     state: State,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
-    /// The masters are asked who comes first.
+    /// It asks the masters for its positions in their queues.
     Standing,
-    /// The masters are asked.
+    /// It asks the masters for their votes.
     Voting,
-    /// A quorum granted; those that still hold the key are asked to agree on a number.
+    /// A quorum granted; the masters are asked to agree on a number.
     Certifying,
-    /// A quorum granted; the caller has not come for it yet.
+    /// A quorum granted; the caller has not collected the lease yet.
     Won,
-    /// The attempt failed, and there will be another one.
+    /// It waits for its next attempt.
     Waiting,
-    /// The last attempt was refused; who holds the key is on its way.
+    /// The last attempt was refused; the clean-up has yet to report the holder.
     Explaining { until: Time },
-    /// It is over.
+    /// It ended without a lease.
     Failed(Failure),
 }
 
 impl Acquire {
-    /// Starts the first attempt.
+    /// Starts the acquire: with its first attempt, or in the masters' queues.
     pub(crate) fn start(
         now: Time,
         terms: Terms,
@@ -170,7 +174,7 @@ impl Acquire {
         acquire
     }
 
-    /// Asks anew, under a fresh token (R4).
+    /// Attempts again, under a fresh token (R4).
     fn again(
         &mut self,
         now: Time,
@@ -182,8 +186,8 @@ impl Acquire {
         self.ask(now, first, dice, out);
     }
 
-    /// Asks all masters in a new round, or the first of them. `now` becomes t0: nothing of this attempt was
-    /// sent before it (R1).
+    /// Starts a round: asks all masters, or only `first`. `now` becomes t0: nothing of this attempt
+    /// was sent before it (R1).
     fn ask(
         &mut self,
         now: Time,
@@ -191,7 +195,8 @@ impl Acquire {
         dice: &mut dyn Dice,
         out: &mut Vec<Effect>,
     ) {
-        // Around once in four thousand million attempts, of which no late answer is left by then.
+        // The number wraps once in four thousand million attempts; by then no late answer to its
+        // last use is left.
         self.attempt = self.attempt.wrapping_add(1);
         self.ballot = Ballot::open(self.terms.nodes(), now);
         if !self.terms.clock_bound().is_zero() {
@@ -202,7 +207,7 @@ impl Acquire {
         self.cleaned = NodeSet::EMPTY;
         self.wait.forget();
         self.state = State::Voting;
-        // The same hint for all masters: most of them then show the same number.
+        // All masters get the same hint, so most of them then show the same number.
         self.fence = if self.terms.is_fenced() { self.terms.fence(dice.hint()) } else { None };
         self.first = first;
         match first {
@@ -211,7 +216,7 @@ impl Acquire {
         }
     }
 
-    /// Asks the masters that were not asked with the first.
+    /// Asks the remaining masters, if only the first one was asked.
     fn ask_others(&mut self, out: &mut Vec<Effect>) {
         if let Some(first) = self.first.take() {
             let others = NodeId::all(self.terms.nodes()).filter(|node| *node != first);
@@ -225,8 +230,9 @@ impl Acquire {
         Effect::Send { node, step: Step::Attempt(self.attempt), ask }
     }
 
-    /// What the first master says decides whether the others are asked. Whether it refuses, and they are not.
-    /// When the wait is over they are asked in any case: one master alone does not end it.
+    /// Decides by the answer of the first master whether to ask the others. Returns whether it
+    /// refused, so that they are not asked. Once the wait is over they are asked in any case: one
+    /// master alone does not end an acquire.
     fn hear_first(&mut self, now: Time, node: NodeId, out: &mut Vec<Effect>) -> bool {
         if self.first != Some(node) {
             return false;
@@ -280,7 +286,7 @@ impl Acquire {
                 self.check_explained(out);
             }
             Step::Stand(round) => self.placed(now, (round, node), answer, dice, out),
-            // An answer to an earlier attempt: its clean-up is in the links' hands.
+            // An answer to an earlier attempt: the links take care of its clean-up.
             _ => {}
         }
     }
@@ -306,7 +312,7 @@ impl Acquire {
             }
             State::Standing if now >= self.standing_ends() => self.close_round(now, dice, out),
             State::Waiting => self.wake_waiting(now, dice, out),
-            // The caller did not come for it in time.
+            // The caller did not collect the lease in time.
             State::Won if now >= self.collect_by() => {
                 self.fail(now, Failure::TooLate, dice, out);
             }
@@ -318,7 +324,7 @@ impl Acquire {
         }
     }
 
-    /// When it wants to be woken next.
+    /// When to wake it next.
     pub fn next_wake(&self) -> Time {
         match self.state {
             State::Voting => self.voting_ends(),
@@ -331,8 +337,8 @@ impl Acquire {
         }
     }
 
-    /// The caller comes for the lease: the last look at the clock (R1). Whoever sleeps between
-    /// the last vote and this line gets no expired lease.
+    /// The caller collects the lease, after a last look at the clock (R1): a process that slept
+    /// since the last vote gets no expired lease.
     pub(crate) fn collect(
         &mut self,
         now: Time,
@@ -340,7 +346,7 @@ impl Acquire {
         out: &mut Vec<Effect>,
     ) -> bool {
         match self.state {
-            // It may have been said since.
+            // A master may have refused the whole attempt since the quorum granted.
             State::Won if self.is_refused() => {
                 self.fail(now, Failure::NoQuorum, dice, out);
                 false
@@ -354,19 +360,22 @@ impl Acquire {
         }
     }
 
-    /// The caller is gone: whatever the attempt may have set is owed its clean-up.
+    /// The caller is gone: enqueues the clean-up of every key that the attempt may have set.
     pub(crate) fn abandon(&mut self, out: &mut Vec<Effect>) {
         if matches!(self.state, State::Voting | State::Certifying | State::Won) {
-            // Whatever answers were on their way: it may have had a quorum, and others may have seen that.
+            // Answers may be on their way: the attempt may have had a quorum, and others may have
+            // seen its keys.
             self.clean_up(true, out);
         }
         self.step_out(true, out);
     }
 
-    /// Takes the grants of masters for unknown whose clocks were not watched for long enough, and may be
-    /// ahead of any other that answered by more than half of the bound. If one of those that answered
-    /// has not stepped, and was no more than the other half ahead of this one before, then this one has
-    /// gained no more than the bound.
+    /// Counts a grant as unknown if the master's clock was not watched for long enough, and may be
+    /// ahead of another clock in this round by more than half of the bound.
+    ///
+    /// A grant that still counts is safe. Suppose that the clock of one master that answered has
+    /// not stepped, and was ahead of this clock by no more than the other half of the bound before.
+    /// Then this clock has gained no more than the bound.
     fn compare_clocks(&mut self, node: NodeId, reading: Option<Reading>) {
         let Some(clock) = self.clocks.get_mut(node.index()) else { return };
         *clock = reading;
@@ -386,7 +395,8 @@ impl Acquire {
 
     fn judge(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         if self.is_refused() {
-            // Whatever the others say: a quorum of them may miss every quorum of the other locks.
+            // Regardless of the other votes: a quorum of these masters may miss every quorum of the
+            // other set.
             return self.fail(now, Failure::NoQuorum, dice, out);
         }
         let granted = self.ballot.which(Answer::creates).len();
@@ -402,12 +412,13 @@ impl Acquire {
                     let number = fence::candidate(&self.ballot, self.terms.quorum());
                     self.certify(now, number, dice, out);
                 } else if self.last_call() < self.round_ends() {
-                    // The caller sleeps until the end of the round, and the last call is earlier.
+                    // The caller sleeps until the end of the round. The last call is earlier, so it
+                    // must look again.
                     out.push(Effect::Decided);
                 }
-                // Else the others are waited for, until the last call: they may agree with some,
-                // and of no more than q numbers the q-th smallest is the largest, which one
-                // poisoned counter can make as large as it likes.
+                // Otherwise, wait for the other masters until the last call: they may agree with
+                // some. Of no more than q numbers, the q-th smallest is the largest. One poisoned
+                // counter can make that one arbitrarily large.
             }
             Some(true) => self.fail(now, Failure::TooLate, dice, out),
             Some(false) => self.refused(now, dice, out),
@@ -415,7 +426,7 @@ impl Acquire {
         }
     }
 
-    /// It keeps its positions: the release takes them back.
+    /// The attempt is won. It keeps its positions in the queues until the release gives them up.
     fn win(&mut self, now: Time, out: &mut Vec<Effect>) {
         (self.state, self.won) = (State::Won, now);
         out.push(Effect::Decided);
@@ -425,7 +436,8 @@ impl Acquire {
         let which = |what: fn(&Answer) -> bool| self.ballot().which(what);
         let unknown = which(|answer| matches!(answer, Answer::Unknown(_))).len();
         let reachable = self.terms.nodes() - unknown >= self.terms.quorum();
-        // Not where keys went away before their number was certified, and nobody has them.
+        // Not taken if keys are gone before their number is certified, and no other holder has
+        // them.
         let taken = !which(|answer| matches!(answer, Answer::Taken(_))).is_empty();
         let why = if reachable && taken { Failure::Taken } else { Failure::NoQuorum };
         self.fail(now, why, dice, out);
@@ -439,7 +451,7 @@ impl Acquire {
             self.listen(out);
         }
         self.wait.count_silence(&self.ballot, self.terms.quorum());
-        // A quorum that granted has kept others from it.
+        // A quorum that granted has kept others from the resource, so a waiter is woken.
         self.clean_up(why == Failure::TooLate || self.heir && !goes_on, out);
         if goes_on {
             if self.fair && why != Failure::Taken {
@@ -455,14 +467,15 @@ impl Acquire {
         }
     }
 
-    /// It is over, and nothing of it is under way that is not cleaned up.
+    /// Ends the acquire, after the clean-up of everything that is under way is enqueued.
     fn end(&mut self, why: Failure, out: &mut Vec<Effect>) {
         self.step_out(true, out);
         self.state = State::Failed(why);
         out.push(Effect::Decided);
     }
 
-    /// Cleans up where the attempt may have set a key. With `wake` it leaves the queues, and wakes the first waiter.
+    /// Cleans up each master where the attempt may have set a key. With `wake`, the acquire also
+    /// leaves the queues, and the first waiter is woken.
     fn clean_up(&mut self, wake: bool, out: &mut Vec<Effect>) {
         let step = Step::Cleanup(self.attempt);
         let call = if wake { Call::Next } else { Call::Nobody };
@@ -472,7 +485,7 @@ impl Acquire {
         match self.first {
             Some(first) => {
                 out.push(settle(first));
-                // The others were not asked, and have nothing but its position.
+                // The other masters were not asked, and have at most its position.
                 let others = NodeId::all(nodes).filter(|node| *node != first);
                 out.extend(leave.into_iter().flat_map(|ticket| {
                     others.clone().map(move |node| Effect::StepOut { node, ticket, call: wake })
@@ -484,35 +497,37 @@ impl Acquire {
 
     fn check_explained(&mut self, out: &mut Vec<Effect>) {
         let open = self.ballot.which(|answer| *answer == Answer::Taken(Holder::NotAsked));
-        // A clean-up that names nobody is an answer too: the other one has let go meanwhile.
+        // A clean-up that finds no holder is an answer, too: the other holder has let go meanwhile.
         if open.and(self.cleaned) == open && matches!(self.state, State::Explaining { .. }) {
             self.state = State::Failed(Failure::Taken);
             out.push(Effect::Decided);
         }
     }
 
-    /// Whether a master showed that others lock on it and not on all of these masters.
+    /// Whether a master showed that others lock on it, but not on all of these masters.
     fn is_refused(&self) -> bool {
         let refuses = |answer: &Answer| matches!(answer, Answer::Unknown(cause) if cause.refuses());
         !self.ballot.which(refuses).is_empty()
     }
 
-    /// Whether there will never be a quorum again.
+    /// Whether no quorum is possible any more, because the lock was shut down.
     fn is_shut_down(&self) -> bool {
         let gone = self.ballot.which(|answer| *answer == Answer::Unknown(Cause::ShutDown)).len();
         gone > self.terms.nodes() - self.terms.quorum()
     }
 
-    /// A node timeout after the round began. Longer, up to a quarter of the lease, where masters have left the attempts
-    /// before it unanswered: they may be slow, and an attempt must have time enough to succeed at last.
+    /// The end of the round: one node timeout after its start. It is later, up to a quarter of the
+    /// lease, if masters left the attempts before it unanswered. They may be slow, and an attempt
+    /// must have enough time to succeed in the end.
     fn round_ends(&self) -> Time {
         let (opened, timeout) = (self.ballot().opened(), self.terms.node_timeout());
         let longer = self.wait.stretched(timeout).min(self.terms.validity() / 4).max(timeout);
         opened.plus(longer).min(self.give_up.max(opened).plus(timeout))
     }
 
-    /// When to look at the votes again at the latest: soon, while only the first master is asked. A quorum
-    /// that does not agree on a number waits for the others only as long as there is time for another round.
+    /// When to look at the votes again at the latest. This is soon while only the first master is
+    /// asked. A quorum that does not agree on a number waits for the other masters only while there
+    /// is time for another round.
     fn voting_ends(&self) -> Time {
         if self.first.is_some() {
             return self.first_ends();
@@ -525,8 +540,8 @@ impl Acquire {
         }
     }
 
-    /// Until when the caller may come for what was won. Its future may not be polled for long, and meanwhile
-    /// nothing else may have the resource.
+    /// Until when the caller may collect a won lease. If its future is not polled for long, no
+    /// other client can have the resource meanwhile.
     fn collect_by(&self) -> Time {
         let patience = self.terms.node_timeout().saturating_mul(8).max(COLLECT);
         self.deadline().min(self.won.plus(patience))
@@ -537,7 +552,7 @@ impl Acquire {
         self.ballot.opened().plus(time)
     }
 
-    /// t0 + TTL − drift, and less what a clock may gain unnoticed (R1): it does not depend on when the
+    /// t0 + TTL − drift, less what a clock may gain unnoticed (R1). It does not depend on when the
     /// answers came.
     pub fn deadline(&self) -> Time {
         self.ballot.opened().plus(self.terms.validity())
@@ -548,7 +563,7 @@ impl Acquire {
         self.state == State::Won
     }
 
-    /// Why it ended without a lease, once it did.
+    /// Why it ended without a lease, if it did.
     pub fn failure(&self) -> Option<Failure> {
         match self.state {
             State::Failed(why) => Some(why),
@@ -561,22 +576,22 @@ impl Acquire {
         self.state == State::Waiting
     }
 
-    /// Why the latest attempt failed, or, where it is fair, why there was none.
+    /// Why the latest attempt failed, or why a fair acquire has made none.
     pub const fn latest_failure(&self) -> Option<Failure> {
         self.latest
     }
 
-    /// The attempt under way, or the last one; counted from 1, and 0 as long as it stands in line for the first.
+    /// The number of the attempt under way, or of the last one; 0 before the first attempt.
     pub const fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// Its token.
+    /// The token of this attempt.
     pub const fn token(&self) -> Token {
         self.token
     }
 
-    /// The votes of its latest round: the grants, or what was said to the number to be certified.
+    /// The votes of the latest round: on the key, or on the number to be certified.
     pub const fn ballot(&self) -> &Ballot {
         match &self.certification {
             Some(certification) => &certification.ballot,
@@ -589,12 +604,12 @@ impl Acquire {
         &self.ballot
     }
 
-    /// How many rounds it took to certify the number; none where the grants agreed on one.
+    /// How many rounds it took to certify the number; 0 if the grants agreed on one.
     pub fn certifications(&self) -> u32 {
         self.certification.as_ref().map_or(0, |last| last.round)
     }
 
-    /// The fencing token, where the terms ask for one and it is won.
+    /// The fencing token of a won attempt, if the terms ask for one.
     pub const fn fencing_token(&self) -> Option<u64> {
         self.fencing_token
     }

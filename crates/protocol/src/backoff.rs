@@ -1,47 +1,47 @@
-//! Backoff: how long to pause between attempts, as a function of the attempt and a random number.
+//! Backoff: the pause between attempts, as a function of the attempt and a random number.
 
 use core::time::Duration;
 
 use crate::terms::BadOption;
 
-/// How long an acquire that waits pauses between its attempts. No pause is shorter than a millisecond.
+/// The pauses of a waiting acquire between its attempts. No pause is shorter than a millisecond.
 ///
-/// Pauses are functions of the number of the attempt and a random number: nothing is remembered from one
-/// to the next.
+/// A pause depends only on the number of the attempt and on a random number: nothing is remembered
+/// from one to the next.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backoff {
-    /// Always the same pause. Several waiters then collide in step: prefer `Jittered`.
+    /// The same pause each time. Several waiters then collide in step: prefer `Jittered`.
     Fixed(Duration),
-    /// `initial`, multiplied with every attempt up to `max`. Several waiters that began together then
-    /// collide in step, too.
+    /// `initial`, multiplied with every attempt up to `max`. Several waiters that began together
+    /// then collide in step, too.
     Exponential {
         /// The first pause.
         initial: Duration,
-        /// The longest one.
+        /// The longest pause.
         max: Duration,
-        /// How long each pause is beside the one before, in percent: 200 doubles it, 150 makes it half
-        /// as long again. At least 100.
+        /// The length of each pause relative to the one before, in percent: 200 doubles it, 150
+        /// makes it half as long again. At least 100.
         multiplier_percent: u32,
     },
-    /// A random pause between nothing and `initial`, doubled with every attempt up to `max` ("full
-    /// jitter"): contenders that collided once do not collide again.
+    /// A random pause between zero and `initial`, which doubles with every attempt up to `max`
+    /// ("full jitter"). Contenders that collided once are unlikely to collide again.
     Jittered {
         /// Upper bound of the first pause.
         initial: Duration,
-        /// Upper bound of the longest one.
+        /// Upper bound of the longest pause.
         max: Duration,
     },
     /// A random pause between `initial` and three times the one before, up to `max` ("decorrelated
-    /// jitter"); the first lies between `initial` and three times that. It grows more slowly than
-    /// `Jittered` does, and is never close to nothing.
+    /// jitter"). The first pause lies between `initial` and three times `initial`. Pauses grow more
+    /// slowly than with `Jittered`, and are never close to zero.
     ///
-    /// The ones before are drawn anew for each pause, which gives every pause the distribution that it
-    /// has where they are remembered, and makes it independent of the one before.
+    /// Each pause draws the ones before it anew. So every pause has the same distribution as with
+    /// remembered pauses, and does not depend on the pause before.
     Decorrelated {
         /// The shortest pause.
         initial: Duration,
-        /// The longest one.
+        /// The longest pause.
         max: Duration,
     },
 }
@@ -49,7 +49,7 @@ pub enum Backoff {
 /// The shortest pause: no policy and no draw makes a waiter spin.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// So many pauses before one are drawn at most. By then they have long been as long as they get.
+/// The most pauses that are drawn before one. By then, pauses have long reached their maximum.
 const MAX_DRAWN: u32 = 256;
 
 impl Default for Backoff {
@@ -60,8 +60,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Says what is wrong with it, if anything is. A lock checks it when it is built; an unchecked one
-    /// panics nowhere either.
+    /// Checks the policy. A lock does so when it is built. An unchecked policy never panics either.
     ///
     /// # Errors
     /// * [`BadOption::PauseTooShort`]: a fixed, first or longest pause is below a millisecond.
@@ -86,7 +85,7 @@ impl Backoff {
         }
     }
 
-    /// The pause after attempt `attempt`, counted from 1. At least a millisecond, so that no
+    /// The pause after attempt `attempt`, counted from 1. It is at least a millisecond, so that no
     /// policy and no draw makes a waiter spin.
     pub fn pause(self, attempt: u32, random: u64) -> Duration {
         let pause = match self {
@@ -104,25 +103,25 @@ impl Backoff {
     }
 }
 
-/// `initial`, multiplied with every attempt behind the first, up to `max`.
+/// `initial`, multiplied with every attempt after the first, up to `max`.
 fn grown(initial: Duration, max: Duration, percent: u32, attempt: u32) -> Duration {
     let (mut pause, max) = (initial.as_nanos(), max.as_nanos());
     for _ in 1..attempt {
         let longer = pause.saturating_mul(u128::from(percent)) / 100;
-        // It has come to its end, or will never get there.
+        // The pause is at its maximum, or does not grow.
         if pause >= max || longer <= pause {
             break;
         }
         pause = longer;
     }
-    // It is no more than `max`, which is one.
+    // The result is at most `max`, which is a `Duration`.
     let (seconds, nanos) = (pause.min(max) / NANOS, pause.min(max) % NANOS);
     Duration::new(u64::try_from(seconds).unwrap_or(u64::MAX), u32::try_from(nanos).unwrap_or(0))
 }
 
 const NANOS: u128 = 1_000_000_000;
 
-/// Each pause is drawn from the one before, which is drawn from the one before it.
+/// Draws each pause from the one before it.
 fn decorrelated(initial: Duration, max: Duration, attempt: u32, random: u64) -> Duration {
     let (initial, max) = (nanos(initial), nanos(max));
     let (mut pause, mut seed) = (initial, random);
@@ -133,7 +132,7 @@ fn decorrelated(initial: Duration, max: Duration, attempt: u32, random: u64) -> 
     Duration::from_nanos(pause)
 }
 
-/// The next of the numbers that follow from a random one (SplitMix64).
+/// The next number in the sequence of a random one (SplitMix64).
 fn next(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut number = *seed;

@@ -1,9 +1,9 @@
 //! Claim: one caller's claim on one resource, from its first attempt to its last clean-up.
 //!
-//! It strings acquire, hold and release together, so that every driver (the Tokio shell, a
-//! simulation, a test) goes through the same doors. It speaks to the masters only by
-//! [`Effect`]s for their [links](crate::link); what it may have set is settled by every way
-//! out: failure, loss, release, and [`Input::Abandon`].
+//! It combines acquire, hold and release, so that every driver (the Tokio shell, a simulation, a
+//! test) uses the same interface. It reaches the masters only by [`Effect`]s for their
+//! [links](crate::link). Every way out enqueues the clean-up of what the claim may have set:
+//! failure, loss, release, and [`Input::Abandon`].
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -17,57 +17,61 @@ use crate::terms::Terms;
 use crate::time::Time;
 use crate::vote::Answer;
 
-/// What a claim is told.
+/// An input of a claim.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Input {
     /// A master's answer.
     Answered {
-        /// Whose.
+        /// The master.
         node: NodeId,
-        /// To what.
+        /// What the answer belongs to.
         step: Step,
-        /// What it said.
+        /// The answer.
         answer: Answer,
     },
-    /// [`Claim::next_wake`] has come (or has not: an early wake does nothing).
+    /// [`Claim::next_wake`] has come. An early wake does nothing.
     Wake,
-    /// The caller comes for its lease.
+    /// The caller collects its lease.
     Collect,
-    /// The holder wants its lease to live on, on these terms, from now.
+    /// The holder extends the lease: it is to live on these terms, from now.
     Extend(Terms),
-    /// The holder wants the lease renewed for as long as it is held, but at most this long.
+    /// The holder wants the lease renewed while it is held, but for at most this long.
     KeepAlive(Duration),
-    /// What a link heard of the resource: it is waited for.
+    /// A link reports an event of the resource while the claim waits for it.
     Heard {
-        /// Whose link.
+        /// The master of the link.
         node: NodeId,
-        /// What it heard.
+        /// The event.
         word: Word,
     },
-    /// Another claim of this process has the next turn: whatever gives the lease back now wakes no other waiter.
+    /// Another claim of this process has the next turn: if the lease is given back now, no other
+    /// waiter is woken.
     HandOn,
-    /// The caller does not respond: its future is not polled. The claim leaves the masters' queues, and the next
-    /// waiter is woken. With the next [`Wake`](Input::Wake) it goes on.
+    /// The caller does not respond: its future is not polled. The claim leaves the masters' queues,
+    /// and the next waiter is woken. The claim goes on with the next [`Wake`](Input::Wake).
     Yield,
-    /// Other leases of the driver are renewed: this one, too, if its watchdog [may](crate::Renewal) by now.
+    /// The driver renews other leases: this one is renewed, too, if its watchdog
+    /// [may](crate::Renewal) renew it by now.
     Renew,
-    /// The owner acquires what it holds. It has another handle then, which [`Hold::handles`] counts,
-    /// unless the lease is lost: it is at its deadline, or once a round has shown a gap.
+    /// The owner acquires what it holds. It gets another handle, which [`Hold::handles`] counts,
+    /// unless the lease is lost: at its deadline, or once a round has shown a gap.
     Reenter,
-    /// The holder wants its lease to live at least as long as it does on these terms, from now. A
-    /// lease that lives longer is left as it is.
+    /// The holder wants the lease to live at least as long as these terms grant from now. A lease
+    /// that lives longer does not change.
     Prolong(Terms),
-    /// The holder is done. One of several handles is counted down; the last gives the lease back.
+    /// The holder is done. This counts down one of several handles; the last handle gives the lease
+    /// back.
     Release,
-    /// The caller is gone: its future or its lease was dropped. Likewise.
+    /// The caller is gone: its future or its lease was dropped. Handles count as for
+    /// [`Release`](Input::Release).
     Abandon,
 }
 
-/// Where a claim stands.
+/// The state of a claim.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Claim {
-    /// It tries.
+    /// It tries to acquire.
     Acquiring(Acquire),
     /// It holds the lease, or has lost it.
     Holding(Hold),
@@ -89,7 +93,7 @@ impl Claim {
         Self::Acquiring(Acquire::start(now, terms, patience, dice, out))
     }
 
-    /// Takes one input and says what is to be done.
+    /// Takes one input, and adds what is to be done to `out`.
     pub fn handle(&mut self, now: Time, input: Input, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         match (&mut *self, input) {
             (Self::Acquiring(acquire), Input::Answered { node, step, answer }) => {
@@ -132,7 +136,7 @@ impl Claim {
                 *self = Self::Releasing(Release::start(now, hold, out));
             }
             (Self::Holding(hold), Input::Abandon) => {
-                // A lost lease has been seen to already.
+                // For a lost lease, the clean-up is enqueued already.
                 if hold.lost().is_none() {
                     hold.leave(now, out);
                 }
@@ -143,7 +147,7 @@ impl Claim {
             }
             (Self::Releasing(release), Input::Wake) => release.wake(now, out),
             (Self::Releasing(_), Input::Abandon) => *self = Self::Ended,
-            // Late answers to what is over, and requests that no longer apply.
+            // Late answers to what is over, and inputs that no longer apply.
             _ => {}
         }
     }

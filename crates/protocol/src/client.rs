@@ -1,10 +1,10 @@
 //! Client: everything that one process does with one set of masters, as one machine.
 //!
 //! It owns the [links](crate::Link) to the masters, the [claims](crate::Claim) of all requests, the
-//! local wait queues in which requests for one resource take turns, the timers of held leases, and the
-//! identities of the servers. A driver passes it requests, connection events and the time, and carries
-//! out its [`ClientEffect`]s: the Tokio shell of the `redquorum` crate on sockets, the simulation in
-//! virtual time.
+//! local wait queues in which requests for one resource take turns, the timers of held leases, and
+//! the identities of the servers. A driver passes it requests, connection events and the time, and
+//! carries out its [`ClientEffect`]s. The Tokio shell of the `redquorum` crate does so on sockets,
+//! the simulation in virtual time.
 //!
 //! | file | rules |
 //! |---|---|
@@ -14,8 +14,8 @@
 //! | `client/words.rs` | options, requests and effects |
 //! | `client/machine.rs` | the seam between the client and the claims that it drives |
 //!
-//! A claim never receives a reply while its own effects are being routed: an attempt that fails while
-//! its last `SET` is not yet queued would have its clean-up queued first.
+//! A claim never receives a reply while the client routes the claim's own effects. Otherwise an
+//! attempt could fail before its last `SET` is queued, and its clean-up would be queued first.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -48,20 +48,21 @@ pub use words::{
     AcquireRequest, ClaimId, ClientConfig, ClientEffect, ReplyTo, Standing, VoteCounts,
 };
 
-/// The delay after which a caller that does not look at its request counts as unresponsive, at least.
+/// The shortest delay after which a caller that does not look at its request counts as
+/// unresponsive.
 const LEEWAY: Duration = Duration::from_millis(500);
 
 /// Everything that one process does with one set of masters.
 ///
 /// A driver passes it requests, connection events and the time, and carries out its
-/// [`ClientEffect`]s in their order. Links are woken by [`wake_link`](Client::wake_link), leases by
-/// [`wake_leases`](Client::wake_leases), and waiting requests by the [looks](Client::look) of their
-/// callers.
+/// [`ClientEffect`]s in their order. [`wake_link`](Client::wake_link) wakes links, and
+/// [`wake_leases`](Client::wake_leases) wakes leases. Waiting requests go on when their callers
+/// [look](Client::look) at them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Client<C: ClaimMachine = Claim> {
     config: ClientConfig,
     links: Vec<Link<ReplyTo>>,
-    /// Which server each link leads to.
+    /// The server to which each link leads.
     servers: Roster,
     claims: BTreeMap<ClaimId, Entry<C, C::Seed>>,
     /// The number of the latest claim.
@@ -70,13 +71,14 @@ pub struct Client<C: ClaimMachine = Claim> {
     timers: Timers,
     /// How many leases have had a watchdog.
     watched: u64,
-    /// What each master has voted.
+    /// The votes of each master.
     votes: Vec<VoteCounts>,
-    /// Replies that claims are yet to receive.
+    /// Replies that claims have yet to receive.
     inputs: VecDeque<(ClaimId, Input)>,
     shut_down: bool,
-    /// Kept for their memory only.
+    /// An empty buffer, kept for its allocation.
     effects: Vec<Effect>,
+    /// An empty buffer, kept for its allocation.
     link_effects: Vec<LinkEffect<ReplyTo>>,
 }
 
@@ -84,21 +86,21 @@ pub struct Client<C: ClaimMachine = Claim> {
 struct Entry<C, S> {
     key: Key,
     request: AcquireRequest<S>,
-    /// Until when it waits.
+    /// The end of its wait.
     give_up: Time,
     state: State<C>,
     /// Whether it has a place in the local queue.
     queued: bool,
-    /// By which masters wake it, if they do.
+    /// The ticket by which masters wake it, if they do.
     listens: Option<Ticket>,
-    /// Whether its caller has looked at it since it changed.
+    /// Whether its caller has looked at it since its last change.
     waits: bool,
-    /// When it changed, or was made.
+    /// The time of its last change, or of its start.
     changed: Time,
     timer: Timer,
     /// Its number among the leases that have had a watchdog.
     number: Option<u64>,
-    /// Its timer was set for a held lease.
+    /// Whether its timer was set for a held lease.
     holds: bool,
 }
 
@@ -109,11 +111,11 @@ enum State<C> {
     Over(Failure, Ballot),
 }
 
-/// The clocks, the random numbers and the effects of one input.
+/// The clocks, the random source and the effects of one input.
 pub struct Context<'a, C: ClaimMachine> {
-    /// What the clocks show.
+    /// The readings of the clocks.
     pub clocks: C::Clocks,
-    /// Random numbers and tokens.
+    /// The source of random numbers and tokens.
     pub dice: &'a mut dyn Dice,
     /// What the driver is to do.
     pub out: &'a mut Vec<ClientEffect>,
@@ -154,8 +156,9 @@ impl<C: ClaimMachine> Client<C> {
         client
     }
 
-    /// A request for a lease of `key`. Its caller [looks](Client::look) at it until it has the lease, and
-    /// then [gives it back](Client::give_back), or [cancels](Client::cancel) it.
+    /// Starts a request for a lease of `key`. Its caller [looks](Client::look) at it until it has
+    /// the lease. Then the caller [gives the lease back](Client::give_back), or
+    /// [cancels](Client::cancel) the request.
     pub fn acquire(
         &mut self,
         key: Key,
@@ -185,8 +188,9 @@ impl<C: ClaimMachine> Client<C> {
         id
     }
 
-    /// The caller looks at its request: if it is due, it acts. Only a request whose caller looks at it
-    /// makes attempts, as a lease that is won for a caller that hangs would keep others out.
+    /// The caller looks at its request: if the request is due, it acts. Only a request whose caller
+    /// looks at it makes attempts: a lease that is won for a caller that hangs would keep others
+    /// out.
     pub fn look(&mut self, id: ClaimId, cx: &mut Context<'_, C>) -> Option<Standing<'_, C>> {
         self.claims.get_mut(&id)?.waits = true;
         if cx.now() >= self.look_again_at(id, cx.clocks) {
@@ -199,7 +203,7 @@ impl<C: ClaimMachine> Client<C> {
         self.standing(id)
     }
 
-    /// Where a request stands; nothing once it is over and its caller knows.
+    /// The state of a request; `None` once the request is over and its caller was informed.
     pub fn standing(&self, id: ClaimId) -> Option<Standing<'_, C>> {
         let entry = self.claims.get(&id)?;
         Some(match &entry.state {
@@ -225,7 +229,7 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// When its caller looks at a request again, if nothing changes before.
+    /// When the caller looks at its request again, if nothing changes before.
     pub fn look_again_at(&self, id: ClaimId, clocks: C::Clocks) -> Time {
         let claim = match self.standing(id) {
             Some(Standing::Queued(give_up)) => return give_up,
@@ -233,23 +237,23 @@ impl<C: ClaimMachine> Client<C> {
             _ => return Time::NEVER,
         };
         match claim.claim() {
-            // It waits to be collected.
+            // The lease waits to be collected.
             Claim::Acquiring(acquire) if acquire.is_won() => Time::NEVER,
-            // Renewals wait for the client's own timers.
+            // The client's own timers take care of renewals.
             Claim::Holding(hold) => claim.by_now(clocks, hold.next_end()),
             _ => claim.next_wake(clocks),
         }
     }
 
-    /// Gives a claim an input of its caller: to collect, extend, keep alive or enter again.
+    /// Passes a claim an input of its caller: collect, extend, keep alive or re-enter.
     pub fn handle(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
         self.drive(id, input, cx);
         self.deliver(cx);
     }
 
     /// Gives a lease back, by [`Input::Release`] or [`Input::Abandon`]. The next request of this
-    /// process has its turn: its commands are written behind the clean-up. Of several handles only the
-    /// last gives the lease back.
+    /// process has its turn: its commands are written behind the clean-up. Of several handles, only
+    /// the last one gives the lease back.
     pub fn give_back(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         let others = matches!(&entry.state, State::Claim(claim) if handles(claim.claim()) > 1);
@@ -267,8 +271,9 @@ impl<C: ClaimMachine> Client<C> {
         self.deliver(cx);
     }
 
-    /// The caller of a request is gone, whatever became of it. What it may have set is deleted; a lease
-    /// that it holds is given back with all its handles, as by [`Input::Abandon`].
+    /// The caller of a request is gone, whatever the state of the request. Keys that it may have
+    /// set are deleted. A lease that it holds is given back with all its handles, as by
+    /// [`Input::Abandon`].
     pub fn cancel(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         let handles = self.claim(id).map_or(0, |claim| match claim.claim() {
             Claim::Acquiring(acquire) => u32::from(acquire.failure().is_none()),
@@ -282,7 +287,7 @@ impl<C: ClaimMachine> Client<C> {
         self.deliver(cx);
     }
 
-    /// The caller of a request that is over, or of a release, does not look at it any more.
+    /// The caller of a request that is over, or of a release, no longer looks at it.
     fn forget(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         let Some(mut entry) = self.claims.remove(&id) else { return };
         self.timers.replace(id, entry.timer, Timer::default());
@@ -293,7 +298,7 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// A connection was greeted.
+    /// A connection has completed its greeting.
     ///
     /// # Errors
     /// The master that is the same server: one server must not vote twice. The driver closes the
@@ -314,7 +319,7 @@ impl<C: ClaimMachine> Client<C> {
         Ok(())
     }
 
-    /// A connection did not come up, or broke. The random number is for the jitter of the next try.
+    /// A connection did not come up, or broke. `random` gives the jitter of the next try.
     pub fn closed(
         &mut self,
         node: NodeId,
@@ -340,17 +345,18 @@ impl<C: ClaimMachine> Client<C> {
         self.connection(node, LinkInput::Woken { epoch, ticket }, cx);
     }
 
-    /// Asks a master whether it would grant a lease. The reply is reported with this number.
+    /// Asks a master whether it would grant a lease. [`ClientEffect::Replied`] reports the reply.
     pub fn probe(&mut self, node: NodeId, request: u64, cx: &mut Context<'_, C>) {
         self.connection(node, LinkInput::Probe(ReplyTo::Caller(request)), cx);
     }
 
-    /// Marks a master as new, unless it has a marker. The reply is reported with this number.
+    /// Marks a master as new, unless it has a boot marker. [`ClientEffect::Replied`] reports the
+    /// reply.
     pub fn initialize(&mut self, node: NodeId, request: u64, cx: &mut Context<'_, C>) {
         self.connection(node, LinkInput::Bless(ReplyTo::Caller(request)), cx);
     }
 
-    /// Collects no more votes from any master; pending clean-ups go on. All callers look at their
+    /// Stops collecting votes from all masters; pending clean-ups go on. All callers look at their
     /// requests.
     pub fn shut_down(&mut self, cx: &mut Context<'_, C>) {
         self.shut_down = true;
@@ -360,12 +366,12 @@ impl<C: ClaimMachine> Client<C> {
         cx.out.extend(self.claims.keys().map(|id| ClientEffect::Changed(*id)));
     }
 
-    /// Whether it was shut down.
+    /// Whether the client was shut down.
     pub const fn is_shut_down(&self) -> bool {
         self.shut_down
     }
 
-    /// The driver of one link is gone: it collects no more votes from its master.
+    /// The driver of one link is gone: the client collects no more votes from its master.
     pub fn abandon_link(&mut self, node: NodeId, cx: &mut Context<'_, C>) {
         self.connection(node, LinkInput::ShutDown, cx);
     }
@@ -382,8 +388,8 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Wakes the leases that are due, a batch of them at most. Requests that wait are woken by the
-    /// [looks](Client::look) of their callers.
+    /// Wakes the leases that are due, at most one batch. Requests that wait go on when their
+    /// callers [look](Client::look) at them.
     pub fn wake_leases(&mut self, cx: &mut Context<'_, C>) {
         let now = cx.now();
         let mut handled = 0;
@@ -434,19 +440,19 @@ impl<C: ClaimMachine> Client<C> {
             }
             Claim::Acquiring(_) => {
                 self.drive(id, Input::Wake, cx);
-                // The lease that was won is given up. Its caller goes on without a turn.
+                // The won lease is given up. Its caller goes on without a turn.
                 self.vacate(id, cx);
             }
             _ => self.drive(id, Input::Wake, cx),
         }
     }
 
-    /// How much later than it is due a caller may look at its request and count as responsive.
+    /// How late a caller may look at its request and still count as responsive.
     fn leeway(&self) -> Duration {
         self.config.node_timeout.saturating_mul(4).max(LEEWAY)
     }
 
-    /// Gives a claim one input, routes its effects, and looks at what came of it.
+    /// Passes a claim one input, routes its effects, and updates what depends on the claim.
     fn drive(&mut self, id: ClaimId, input: Input, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         let State::Claim(claim) = &mut entry.state else { return };
@@ -457,7 +463,7 @@ impl<C: ClaimMachine> Client<C> {
         self.follow_up(id, cx);
     }
 
-    /// Passes the effects of a claim on to the links.
+    /// Routes the effects of a claim to the links.
     fn route(&mut self, id: ClaimId, effects: &mut Vec<Effect>, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get(&id) else { return };
         let key = entry.key.clone();
@@ -529,8 +535,8 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Gives a link one input, and keeps what claims are to receive for [`deliver`](Self::deliver).
-    /// Events of a resource are for one listener, or for all.
+    /// Passes a link one input, and keeps what claims are to receive for
+    /// [`deliver`](Self::deliver). Events of a resource go to one listener, or to all.
     fn enter(
         &mut self,
         node: NodeId,
@@ -582,7 +588,7 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Gives the claims what links reported.
+    /// Passes the claims what links reported.
     fn deliver(&mut self, cx: &mut Context<'_, C>) {
         while let Some((id, input)) = self.inputs.pop_front() {
             if matches!(input, Input::Heard { word: Word::Free(_), .. })
@@ -595,7 +601,7 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Whether the caller of a waiting request has not looked at it for long.
+    /// Whether the caller of a waiting request has not looked at it for a long time.
     fn is_unresponsive(&self, id: ClaimId, cx: &Context<'_, C>) -> bool {
         let late = |entry: &Entry<C, C::Seed>| {
             !entry.waits && cx.now() >= entry.changed.plus(self.leeway())
@@ -603,7 +609,7 @@ impl<C: ClaimMachine> Client<C> {
         self.claims.get(&id).is_some_and(late)
     }
 
-    /// Looks at what came of an input: who is next, what is listened for, and the timers.
+    /// Updates the turns, the subscriptions and the timers after an input.
     fn follow_up(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         let State::Claim(claim) = &entry.state else { return };
@@ -620,8 +626,8 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Sets the timers of a claim: for a held lease, a lease that is not collected, or a waiting request
-    /// whose caller may be unresponsive.
+    /// Sets the timers of a claim. They are for a held lease, for a lease that is not collected,
+    /// and for a waiting request whose caller may be unresponsive.
     fn set_timer(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         let leeway = self.leeway();
         let Some(entry) = self.claims.get_mut(&id) else { return };
@@ -630,7 +636,7 @@ impl<C: ClaimMachine> Client<C> {
         match claim.claim() {
             Claim::Holding(hold) if hold.lost().is_none() => {
                 let end = claim.by_now(cx.clocks, hold.next_end());
-                // A timer that fires early only looks again: it is not moved at each renewal.
+                // A timer that fires early only looks again, so a renewal does not move it.
                 let set = entry.timer.end.filter(|_| core::mem::replace(&mut entry.holds, true));
                 wanted.end = Some(set.map_or(end, |set| set.min(end)));
                 wanted.renewal = hold.renewal().map(|renewal| {
@@ -663,12 +669,13 @@ impl<C: ClaimMachine> Client<C> {
         &self.links[node.index()]
     }
 
-    /// What a master has voted so far.
+    /// The votes of a master so far.
     pub fn votes(&self, node: NodeId) -> VoteCounts {
         self.votes[node.index()]
     }
 
-    /// How many resources requests wait for in this process, or hold after they waited.
+    /// The number of resources for which requests of this process wait, or which they hold after a
+    /// wait.
     pub fn resources_waited_for(&self) -> usize {
         self.queues.len()
     }

@@ -1,4 +1,4 @@
-//! The words between the machines: what a claim asks of the links, and what it is told.
+//! The messages between the machines: what a claim asks of the links, and what they report.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -12,74 +12,76 @@ use crate::token::Token;
 /// The key of a resource on every master: any bytes.
 pub type Key = Arc<[u8]>;
 
-/// What a [`Claim`](crate::Claim) wants done.
+/// What a driver, or the client, does for a [`Claim`](crate::Claim).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Effect {
-    /// Send this to a master's link, in order.
+    /// Send a command to a master's link, in order.
     Send {
-        /// To whom.
+        /// The master.
         node: NodeId,
         /// What the answer belongs to.
         step: Step,
-        /// What to ask.
+        /// The command.
         ask: Ask,
     },
-    /// The key with this token is wanted no more: let the link pay its clean-up (R5).
+    /// The key with this token is no longer wanted: the link enqueues its clean-up (R5).
     Settle {
-        /// Whose link.
+        /// The master of the link.
         node: NodeId,
         /// What the answer belongs to.
         step: Step,
-        /// Whose key.
+        /// The token of the key.
         token: Token,
         /// Which waiter is woken when it is deleted.
         call: Call,
-        /// The waiter that leaves the queue with this.
+        /// The waiter that leaves the queue with this clean-up.
         leave: Option<Ticket>,
     },
-    /// Ask a master for a position in its queue for the resource, or keep the one that this waiter has.
+    /// Ask a master to give this waiter a position in its queue for the resource, or to keep the
+    /// one that it has.
     Stand {
-        /// Whose.
+        /// The master.
         node: NodeId,
         /// What the answer belongs to.
         step: Step,
         /// The waiter.
         ticket: Ticket,
-        /// Where.
+        /// The position to ask for.
         spot: Spot,
     },
-    /// The position is not needed any more. The answer is for no machine.
+    /// Give up the position. The answer is for no machine.
     StepOut {
-        /// Whose queue.
+        /// The master of the queue.
         node: NodeId,
         /// The waiter.
         ticket: Ticket,
-        /// Whether the first in the queue is woken, if the resource is free there.
+        /// Whether the master wakes the first waiter in the queue, if the resource is free there.
         call: bool,
     },
-    /// The claim waits: let all links subscribe for it, until the driver sees that it waits no longer
-    /// ([`LinkInput::Unlisten`](crate::LinkInput::Unlisten)).
+    /// The claim waits: all links subscribe for it. The driver ends the subscription by
+    /// [`LinkInput::Unlisten`](crate::LinkInput::Unlisten), when it sees that the claim no longer
+    /// waits.
     Listen {
         /// The waiter.
         ticket: Ticket,
     },
-    /// The lease of this token is over and was not given back: let the link pay its clean-up (R5), but not
-    /// before the grace of what is still under way is over.
+    /// The lease of this token is over without a release: the link enqueues the clean-up (R5), but
+    /// not before the grace of what is still under way is over.
     Leave {
-        /// Whose link.
+        /// The master of the link.
         node: NodeId,
-        /// Whose key.
+        /// The token of the key.
         token: Token,
-        /// Until when it is left alone.
+        /// Until when the key is left alone.
         until: Time,
     },
-    /// Something was decided: whoever waits for this claim should look at it again.
+    /// Something was decided: the caller of this claim should look at it again.
     Decided,
 }
 
 impl Effect {
-    /// Owes the clean-up of a token to all masters, the silent ones included (R5).
+    /// Enqueues the clean-up of a token for all masters, silent ones included (R5).
     pub(crate) fn settle_all(
         nodes: usize,
         step: Step,
@@ -90,7 +92,7 @@ impl Effect {
         NodeId::all(nodes).map(move |node| Self::Settle { node, step, token, call, leave })
     }
 
-    /// The same, for leases with a grace.
+    /// Leaves the keys of a lease alone on all masters until the grace is over, at `until`.
     pub(crate) fn leave_all(nodes: usize, token: Token, until: Time) -> impl Iterator<Item = Self> {
         NodeId::all(nodes).map(move |node| Self::Leave { node, token, until })
     }
@@ -98,73 +100,76 @@ impl Effect {
 
 /// Which waiter is woken when a key is deleted.
 ///
-/// Only what held the resource, or kept others from it, is worth a wake-up: if attempts that failed woke others,
-/// too, two waiters would wake each other as fast as masters answer.
+/// Only the key of a holder, or of an attempt that kept others from the resource, is worth a
+/// wake-up. If failed attempts woke waiters, too, two waiters would wake each other as fast as
+/// masters answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Call {
-    /// None: an attempt failed.
+    /// None: the key is of an attempt that failed.
     Nobody,
-    /// None, since the next waiter of this process has its turn; but the waiters are counted.
+    /// None: the next claim of this process has its turn. The waiters are counted.
     Counted,
-    /// The first in the master's queue.
+    /// The first waiter in the master's queue.
     Next,
 }
 
-/// What a link tells of a resource that is waited for.
+/// What a link reports about a resource while a claim waits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Word {
-    /// From now on its master wakes the waiters of this process.
+    /// Subscribed: from now on, the master of the link wakes the waiters of this process.
     Listening,
-    /// It does not, or not any more.
+    /// Not subscribed, or no longer.
     Deaf,
-    /// It never will on this connection: it forbids it, or knows no push messages.
+    /// Refused on this connection: the master forbids it to subscribe, or does not support push
+    /// messages.
     Refused,
-    /// The resource became free on its master, and this waiter is the first in its queue. A hint: it may be late,
-    /// or lost.
+    /// The resource became free on the master, and this waiter is the first in its queue. This is a
+    /// hint: it may be late, or lost.
     Free(Ticket),
-    /// So many waiters were in the queue as a key of ours was deleted.
+    /// How many waiters were in the queue when a key of this process was deleted.
     Others(u32),
 }
 
-/// What a claim asks of one master about its resource.
+/// A command of a claim to one master about its resource.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ask {
-    /// `SET NX PX`; with a fence in a script that raises the counter, too.
+    /// `SET NX PX`. With a fence, a script that also raises the counter.
     Set {
         /// The value of the key.
         token: Token,
         /// How long the master keeps it, in milliseconds.
         ttl_ms: u64,
-        /// What the counter becomes, if the key is created: one more than it was, and at least
-        /// this, as far as the master's own clock allows.
+        /// What the counter becomes if the key is created: one more than it was, and at least this
+        /// number, as far as the master's own clock allows.
         fence: Option<Fence>,
     },
-    /// Compare-and-expire: live at least this long from now, if the key is still ours.
+    /// Compare-and-expire: if the key is still ours, it lives at least this long from now.
     Keep {
         /// The value to compare with.
         token: Token,
-        /// How long the master shall keep the key at least, in milliseconds.
+        /// How long the master keeps the key at least, in milliseconds.
         ttl_ms: u64,
-        /// Create the key if it is missing. Asked only of a master that cannot vote in this
-        /// round, so that a repair never stands in for continuity (R6).
+        /// Create the key if it is missing. This is asked only of a master that cannot vote in this
+        /// round, so that a repair never replaces continuity (R6).
         repair: bool,
-        /// The lease's fencing token, if it has one. A repair is a grant: it raises the counter by
-        /// at least one, and to the token. Else the counter is remembered anew.
+        /// The fencing token of the lease, if it has one. A repair is a grant: it raises the
+        /// counter by at least one, and to the token, as far as the master's own clock allows.
+        /// Otherwise the master remembers the counter for another period.
         fence: Option<Fence>,
     },
-    /// If the key is still ours, raise its counter to this number, and say at which it stands.
+    /// If the key is still ours, raise its counter to at least this number, and report the counter.
     Certify {
         /// The value to compare with.
         token: Token,
-        /// The number.
+        /// The number, and how long the counter is remembered.
         fence: Fence,
     },
 }
 
 impl Ask {
-    /// How long the key may live from when the master got this, in milliseconds; 0: no longer
-    /// than it would.
+    /// How long the key may live from when the master receives this command, in milliseconds. 0: no
+    /// longer than without it.
     pub const fn ttl_ms(self) -> u64 {
         match self {
             Self::Set { ttl_ms, .. } | Self::Keep { ttl_ms, .. } => ttl_ms,
@@ -172,7 +177,7 @@ impl Ask {
         }
     }
 
-    /// Whether a key may be there for it, or live longer, so that its clean-up is owed.
+    /// Whether it may create the key or lengthen its life, so that a clean-up is needed.
     pub const fn creates(self) -> bool {
         matches!(self, Self::Set { .. } | Self::Keep { .. })
     }
@@ -187,8 +192,8 @@ impl Ask {
     }
 }
 
-/// What an answer belongs to. A number tells one attempt or round from the next, so that a
-/// late answer never counts for a newer question.
+/// What an answer belongs to. A number distinguishes the attempts and the rounds, so that a late
+/// answer never counts for a newer command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
     /// The `SET` of this attempt.
@@ -200,7 +205,7 @@ pub enum Step {
         /// The round, counted from 1.
         round: u32,
     },
-    /// This round of asking for a place in the line.
+    /// This round of asking for positions in the queues.
     Stand(u32),
     /// The clean-up of this attempt.
     Cleanup(u32),
@@ -210,16 +215,16 @@ pub enum Step {
     Release,
 }
 
-/// What a claim cannot decide by itself: random tokens, numbers that grow, and how long to pause.
+/// The source of what a claim cannot decide itself: random tokens, growing numbers, and pauses.
 pub trait Dice {
-    /// A fresh token, from a source that nobody can predict.
+    /// A fresh token, from a source that is unpredictable.
     fn token(&mut self) -> Token;
 
-    /// What the wall clock shows, in microseconds since 1970: a hint by which the counters of the
-    /// masters come to agree. A wrong one costs round trips, not safety.
+    /// The time of the wall clock, in microseconds since 1970. It is a hint that helps the masters'
+    /// counters to agree. A wrong one costs round trips, not safety.
     fn hint(&mut self) -> u64;
 
-    /// How long to pause after attempt `attempt` (counted from 1) failed.
+    /// The pause after attempt `attempt` (counted from 1) failed.
     fn pause(&mut self, attempt: u32) -> Duration;
 
     /// Any number, for jitter.

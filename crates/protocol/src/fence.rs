@@ -1,34 +1,34 @@
-//! Fence: from the counters of N masters to one number that grows with every grant.
+//! Fence: makes one number that grows with every grant from the counters of N masters.
 //!
-//! Each master has a counter beside the key. Whoever creates the key there raises the counter in the
-//! same script, and is told the number. Nothing keeps the counters of different masters in step but
-//! the hint, a wall clock's reading: **safety does not rest on it**. A number becomes the fencing
-//! token of a lease only when a quorum of masters *that still hold its key* stand at exactly this
-//! number: it is certified.
+//! Each master has a counter beside the key. The script that creates the key also raises the
+//! counter and returns the number. Only the hint, a reading of a wall clock, keeps the counters of
+//! different masters in step, and **safety does not rest on it**. A number becomes the fencing
+//! token of a lease only when it is certified: a quorum of masters *that still hold the lease's
+//! key* have exactly this number.
 //!
-//! Why two tokens can then never be equal, or in the wrong order: their quorums share a master. On
-//! it the two holds are disjoint in time, each began by raising the counter, and during a hold nobody
-//! else touches it. So the later hold's number is larger there, and its token is that number.
-//! `docs/safety.md` has what this needs, and what becomes of it where a master forgets.
+//! Two tokens can never be equal or in the wrong order, because their quorums share a master. On
+//! that master the two holds do not overlap. Each hold began by raising the counter, and during a
+//! hold no other client touches it. So the later hold has the larger number there, and its token is
+//! that number. `docs/safety.md` has the conditions, and what remains of this if a master forgets.
 
 use alloc::vec::Vec;
 
 use crate::vote::{Answer, Ballot};
 
-/// The largest number that a counter may show. Beyond it, numbers in Lua are not whole: 2⁵³ + 1
+/// The largest number that a counter may show. Above it, numbers in Lua are not exact: 2⁵³ + 1
 /// would be 2⁵³.
 pub const MAX_NUMBER: u64 = (1 << 53) - 2;
 
-/// What a master is told of its counter.
+/// What a command does to a master's counter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Fence {
-    /// The counter shall reach at least this number.
+    /// The number that the counter must reach at least.
     pub number: u64,
-    /// How long the master remembers it from now, in milliseconds.
+    /// How long the master keeps the counter from now on, in milliseconds.
     pub memory_ms: u64,
 }
 
-/// The numbers that masters showed in the hold of whose ballot this is.
+/// The counters that masters showed during the hold that this ballot belongs to.
 fn numbers(ballot: &Ballot) -> impl Iterator<Item = u64> + Clone {
     ballot.votes().iter().filter_map(|vote| match vote.answer {
         Some(Answer::Granted { number } | Answer::Certified { number }) => Some(number),
@@ -36,15 +36,15 @@ fn numbers(ballot: &Ballot) -> impl Iterator<Item = u64> + Clone {
     })
 }
 
-/// The number at which a quorum of them stand: a fencing token, once the masters were asked while
+/// The number that a quorum of masters have. It is a fencing token if the masters were asked while
 /// the key was ours.
 pub(crate) fn agreed(ballot: &Ballot, quorum: usize) -> Option<u64> {
     let all = numbers(ballot);
     all.clone().find(|number| all.clone().filter(|other| other == number).count() >= quorum)
 }
 
-/// The number to certify next: the q-th smallest. A quorum can reach it; a counter that is far
-/// ahead of the others, for whatever reason, is not followed there.
+/// The number to certify next: the q-th smallest. A quorum can reach it. A counter that is far
+/// ahead of the others, for whatever reason, does not lead the others.
 pub(crate) fn candidate(ballot: &Ballot, quorum: usize) -> Option<u64> {
     let mut all: Vec<u64> = numbers(ballot).collect();
     all.sort_unstable();

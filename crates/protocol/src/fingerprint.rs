@@ -1,5 +1,5 @@
-//! Fingerprint: a short name for the set of masters that a lock is over, so that locks over different sets
-//! notice each other by the markers of masters that they share (see [`guard`](crate::Guard)).
+//! Fingerprint: a short name for the set of masters of a lock. Locks over different sets find each
+//! other by it, in the boot markers of masters that they share (see [`guard`](crate::Guard)).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,20 +10,20 @@ use core::fmt;
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// Of the addresses of all masters, in whatever order. They must hold no credentials: a hash of few
-    /// unknowns can be guessed.
+    /// The fingerprint of the addresses of all masters, in any order. They must contain no
+    /// credentials: a hash of few unknowns can be guessed.
     pub fn of_addresses<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> Self {
         let mut addresses: Vec<A> = addresses.into_iter().collect();
         addresses.sort_unstable_by(|a, b| a.as_ref().cmp(b.as_ref()));
         Self::of(b"list", addresses.iter().map(AsRef::as_ref))
     }
 
-    /// Of a name that was given to the set.
+    /// The fingerprint of a name for the set.
     pub fn of_name(name: &str) -> Self {
         Self::of(b"name", core::iter::once(name))
     }
 
-    /// FNV-1a, 64 bits. Each part ends with a byte that is in no text, so that parts do not run
+    /// FNV-1a, 64 bits. Each part ends with a byte that no text contains, so that parts do not run
     /// together.
     fn of<'a>(kind: &[u8], parts: impl Iterator<Item = &'a str>) -> Self {
         let feed = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -71,7 +71,7 @@ mod tests {
         assert_ne!(Fingerprint::of_name("a"), Fingerprint::of_name("b"));
     }
 
-    /// Clients of different versions must agree on it.
+    /// Clients of different versions must agree on the fingerprint.
     #[test]
     fn it_is_the_same_in_every_version_and_is_read_back() {
         let own = list(&["db1:6379/0", "db2:6379/0", "db3:6379/0"]);

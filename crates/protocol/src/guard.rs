@@ -1,28 +1,31 @@
-//! Guard: what a lock does about masters that forget.
+//! Guard: how a lock protects itself from masters that forget.
 //!
-//! A master that forgets a key would let a rival in while the first holder still believes. What it
-//! may have forgotten is over one `max_ttl` later at the latest: no lease is granted or extended
-//! for longer. So a master counts for grants only while it shows a *marker*, a key that says of which
-//! process it is, and that somebody has watched this process remember for a whole *quarantine*.
+//! A master that forgets a key would let a rival in while the first holder still believes that it
+//! holds. No lease is granted or extended for longer than `max_ttl`. So every lease that a master
+//! may have forgotten is over at most one `max_ttl` later. A master counts for grants only while it
+//! shows a *boot marker*. The marker is a key that names the server process. It says that a client
+//! has watched this process remember for a whole *quarantine*.
 //!
-//! * A restart gives the process another run id, `FLUSHALL` takes the marker away, and a replica
-//!   that takes over has the marker of its master: in each case it is distrusted.
-//! * Watching is done with a key of its own, the *vigil*, which holds a name that is given once.
-//!   Whoever has seen the same vigil for a whole quarantine knows that nothing was forgotten
-//!   between, and may turn it into the marker. A watch by the clock alone would not do: a marker that
-//!   comes and goes while one looks away leaves no trace of leases that were granted under it.
-//! * One that says with its marker and its settings that it syncs every write forgets nothing by a
-//!   restart, and keeps its trust.
+//! * Three events make a master distrusted. A restart gives the process another run id. `FLUSHALL`
+//!   removes the marker. A replica that takes over has the marker of its master.
+//! * A client watches a master with a probation key, the *vigil*, whose value is a name that is
+//!   used once. A client that has seen the same vigil for a whole quarantine knows that the master
+//!   forgot nothing in between, and may replace the vigil by the marker. A watch by the clock alone
+//!   is not enough: a marker can come and go between two looks, and leaves no trace of leases that
+//!   were granted under it.
+//! * A master stays trusted over a restart if its marker and its settings both say that it syncs
+//!   every write: such a master forgets nothing by a restart.
 //!
-//! A master whose *clock* jumps ahead drops keys too early, and does not forget by it. With a clock bound
-//! ([`Guard::with_clock_bound`]) its clock is watched, too: `link/offsets.rs`.
+//! A master whose *clock* jumps ahead drops keys too early, although it forgets nothing. With a
+//! clock bound ([`Guard::with_clock_bound`]) the guard also watches the clock: `link/offsets.rs`.
 //!
-//! The marker also has the [`Fingerprint`] of the set of masters. One that has another says that this
-//! lock and others share a master and not all of them, so that two quorums need not meet: such a vote is no
-//! mere unknown, it [refuses](crate::Cause::refuses) the whole attempt.
+//! The marker also has the [`Fingerprint`] of the set of masters. Another fingerprint means that
+//! this lock shares a master with other locks, but not all masters, so that two quorums need not
+//! meet. Such a vote is not only unknown: it [refuses](crate::Cause::refuses) the whole attempt.
 //!
-//! What becomes of a distrusted master's votes stands in [`link`](crate::Link); `docs/safety.md`
-//! has what this defends, and what remains.
+//! [`link`](crate::Link) has the rules for the votes of a distrusted master. `docs/safety.md` has
+//! the reasons, and `docs/operations.md` the faults that the guard sees and those that it does not
+//! see.
 
 use alloc::format;
 use alloc::string::String;
@@ -34,21 +37,22 @@ use crate::fingerprint::Fingerprint;
 use crate::link::RunId;
 use crate::terms::{BadOption, Drift, MAX_TTL};
 
-/// What is added to the longest lease and its drift: the resolution of what operators measure by.
+/// The guard adds this to the longest lease and its drift: the resolution by which operators
+/// measure.
 const RESERVE: Duration = Duration::from_secs(2);
 
-/// The longest marker that is taken for one, in bytes.
+/// The longest marker that the guard accepts, in bytes.
 pub(crate) const MAX_MARKER: usize = 256;
 
-/// The word of a marker whose master was seen to sync every write.
+/// The word in the marker of a master that was seen to sync every write.
 const DURABLE: &str = "always";
 
-/// How the word starts of a marker whose locks look at clocks, before the bound in milliseconds.
+/// The prefix of the word for a clock bound. The bound in milliseconds follows.
 const CLOCK: &str = "clock=";
-/// What the word of a marker begins with that tells for which set of masters it was made.
+/// The prefix of the word for the set of masters. Its fingerprint follows.
 const FLEET: &str = "fleet=";
 
-/// How a lock guards itself against masters that forget. Made by [`Guard::new`].
+/// How a lock protects itself from masters that forget. Made by [`Guard::new`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Guard {
     max_ttl: Duration,
@@ -59,7 +63,8 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard for locks whose leases never have a longer TTL than `max_ttl`, whoever takes them.
+    /// A guard for locks whose leases never have a longer TTL than `max_ttl`, whichever client
+    /// takes them.
     ///
     /// `salt` is a random number: vigils of different links must have different names.
     ///
@@ -69,18 +74,18 @@ impl Guard {
         if max_ttl > MAX_TTL {
             return Err(BadOption::TtlTooLong { ttl: max_ttl });
         }
-        // Bounded by MAX_TTL, so whole milliseconds fit. Rounded as TTLs are.
+        // `MAX_TTL` bounds it, so whole milliseconds fit. It is rounded as TTLs are.
         let max_ttl = Duration::from_millis(u64::try_from(max_ttl.as_millis()).unwrap_or(u64::MAX));
         let quarantine = max_ttl.saturating_add(drift.of(max_ttl)).saturating_add(RESERVE);
         Ok(Self { max_ttl, quarantine, clock: None, salt, fleet: None })
     }
 
-    /// The same guard, which also distrusts masters whose clocks may have gained more than `bound` while
-    /// a lease can have been alive.
+    /// Returns the guard with a clock bound: it also distrusts a master whose clock may have gained
+    /// more than `bound` while a lease can have been alive.
     ///
-    /// What they gain less is not noticed, so `bound` is deducted from every lease
-    /// ([`Terms::with_clock_bound`](crate::Terms::with_clock_bound)): it must be the same for all clients,
-    /// and stands in the marker. Rounded down to milliseconds.
+    /// A smaller gain is not noticed, so every lease ends earlier by `bound`
+    /// ([`Terms::with_clock_bound`](crate::Terms::with_clock_bound)). The bound must be the same
+    /// for all clients, and the marker contains it. It is rounded down to milliseconds.
     ///
     /// # Errors
     /// [`BadOption::ClockBound`] unless 1 ms ≤ `bound` < `max_ttl`.
@@ -92,18 +97,19 @@ impl Guard {
         Ok(Self { clock: Some(bound), ..self })
     }
 
-    /// What a master's clock may gain unnoticed, if clocks are looked at.
+    /// How much a master's clock may gain unnoticed; `None` if the guard does not watch clocks.
     pub const fn clock_bound(self) -> Option<Duration> {
         self.clock
     }
 
-    /// How long ago the oldest lease may have begun that is alive: `max_ttl` + its drift.
+    /// How long ago the oldest lease that is alive can have begun: `max_ttl` plus its drift.
     pub const fn window(self) -> Duration {
         self.quarantine.saturating_sub(RESERVE)
     }
 
-    /// The same guard of a lock over this set of masters: a marker for another set, or for none, is not
-    /// trusted. Without it, markers say nothing of the set and are not asked.
+    /// Returns the guard of a lock over this set of masters: it distrusts a marker for another set,
+    /// or for none. Without a set, the guard ignores the set of a marker, and writes none into its
+    /// own.
     #[must_use]
     pub const fn over(self, fleet: Fingerprint) -> Self {
         Self { fleet: Some(fleet), ..self }
@@ -114,7 +120,7 @@ impl Guard {
         self.max_ttl
     }
 
-    /// How long a master must be seen to remember: `max_ttl` + its drift + 2 s.
+    /// How long a master must be seen to remember: `max_ttl` plus its drift and 2 s.
     pub const fn quarantine(self) -> Duration {
         self.quarantine
     }
@@ -124,12 +130,13 @@ impl Guard {
         Arc::from(format!("{:016x}.{count}", self.salt))
     }
 
-    /// How long a vigil is kept that nobody ends.
+    /// How long the master keeps a vigil that no client ends.
     pub(crate) fn vigil_ms(self) -> u64 {
         u64::try_from(self.quarantine.as_millis()).unwrap_or(u64::MAX).saturating_mul(2)
     }
 
-    /// What a master of this process is to be marked with; `durable` as in [`judge`](Self::judge).
+    /// The marker for a master of this process; `durable` has the meaning that it has in
+    /// [`judge`](Self::judge).
     pub fn marker(self, run_id: &RunId, durable: bool) -> Arc<str> {
         let fleet = self.fleet.map_or_else(String::new, |fleet| format!(" {FLEET}{fleet}"));
         let durable = if durable { " always" } else { "" };
@@ -138,18 +145,18 @@ impl Guard {
         Arc::from(format!("{} {}{fleet}{durable}{clock}", run_id.0, self.max_ttl.as_millis()))
     }
 
-    /// Whether a master with this marker, of this process, is to be trusted; `durable`: it says that it
-    /// syncs every write.
+    /// Checks whether a master of this process with this marker is trusted. `durable` means that
+    /// the master says that it syncs every write.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the master is distrusted.
     pub fn judge(
         self,
         boot: Option<&str>,
         run_id: Option<&RunId>,
         durable: bool,
     ) -> Result<(), Distrust> {
-        // It could not be marked as this process, either.
+        // A client could not mark the master as this process, either.
         let else_if_named = |why| Err(if run_id.is_none() { Distrust::Nameless } else { why });
         let Some(boot) = boot.filter(|text| !text.is_empty()) else {
             return else_if_named(Distrust::Unmarked);
@@ -172,7 +179,7 @@ impl Guard {
     }
 }
 
-/// What a marker says. Words behind those that are known are for later versions.
+/// The content of a marker. Further words are for later versions, and are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Marker<'a> {
     run_id: &'a str,
@@ -201,37 +208,38 @@ impl<'a> Marker<'a> {
     }
 }
 
-/// The set of masters that a marker was made for, if it says so.
+/// The set of masters that a marker was made for, if the marker names one.
 pub fn fleet_of(marker: &str) -> Option<Fingerprint> {
     Marker::read(marker)?.fleet
 }
 
-/// Why a master is distrusted: what it grants does not count.
+/// Why a master is distrusted: its grants do not count.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Distrust {
     /// It has no marker: it is new, or was restarted without its data.
     Unmarked,
-    /// Its marker was there, and is gone or another one: it was flushed, or evicts keys, or took
-    /// over another's data.
+    /// Its marker was there, and is now gone or another one. It was flushed, evicts keys, or took
+    /// over another master's data.
     Forgot,
-    /// Its marker is of another process, and it is not known to sync every write: it was restarted, or
-    /// is a replica that took over.
+    /// Its marker is of another process, and it is not known to sync every write. It was restarted,
+    /// or is a replica that took over.
     Restarted,
-    /// Its marker is not one.
+    /// The value of its marker is not a marker.
     Garbled,
     /// It has the marker of a lock with another `max_ttl`.
     OtherMaxTtl {
-        /// What the marker says.
+        /// The value in the marker.
         marked: Duration,
-        /// What this lock says.
+        /// The value of this lock.
         ours: Duration,
     },
-    /// It has the marker of a lock with another clock bound, or with none where this one has one.
+    /// It has the marker of a lock with another clock bound, or only one of the two locks has a
+    /// bound.
     OtherClockBound {
-        /// What the marker says.
+        /// The value in the marker.
         marked: Option<Duration>,
-        /// What this lock says.
+        /// The value of this lock.
         ours: Option<Duration>,
     },
     /// Its clock has gained more than the bound, and may have ended leases too early.
@@ -239,32 +247,32 @@ pub enum Distrust {
         /// By how much at least.
         by: Duration,
     },
-    /// Its answer was too slow to tell that its clock has not.
+    /// Its answer was too slow to exclude that its clock has gained more than the bound.
     ClockUnclear {
         /// By how much at most.
         gained: Duration,
     },
-    /// Its clock was not watched for long enough, and may be ahead of another master's by more than half
-    /// of the bound.
+    /// Its clock was not watched for long enough, and may be ahead of another master's by more than
+    /// half of the bound.
     ClockAhead {
         /// By how much at most.
         by: Duration,
     },
     /// It has the marker of a lock over another set of masters.
     OtherFleet {
-        /// What the marker says; nothing, if it was made before markers said so.
+        /// The set in the marker; `None` if the marker names no set, as those of early versions.
         marked: Option<Fingerprint>,
-        /// What this lock says.
+        /// The set of this lock.
         ours: Fingerprint,
     },
-    /// Permissions forbid `INFO`, so its process cannot be told from another.
+    /// Permissions forbid `INFO`, so its process cannot be told from another one.
     Nameless,
     /// It cannot be watched: it answered with this error.
     Unwatched(Arc<str>),
 }
 
 impl Distrust {
-    /// Whether it passes by itself, after a quarantine.
+    /// Whether the distrust passes by itself, after a quarantine.
     pub const fn passes(&self) -> bool {
         !matches!(
             self,
@@ -371,7 +379,7 @@ mod tests {
         assert_eq!(judge("a 30000 always what=later", false), Ok(()));
         assert_eq!(judge("b 30000 always", true), Ok(()));
         assert_eq!(judge("b 30000 always", false), Err(Distrust::Restarted));
-        // Whether it synced before the restart is what counts, not whether it does since.
+        // What counts is whether it synced before the restart, not whether it does so since.
         assert_eq!(judge("b 30000", true), Err(Distrust::Restarted));
     }
 
@@ -410,7 +418,7 @@ mod tests {
             guard.judge(Some(boot), Some(&RunId(Arc::from(run_id))), true).unwrap_err()
         };
         let theirs = Fingerprint::of_name("theirs");
-        // Of this process or another, durable or not, whatever stands around it.
+        // Of this process or another, durable or not, with any words around it.
         for boot in [
             format!("a 30000 fleet={theirs}"),
             format!("a 30000 always fleet={theirs} what=later"),
@@ -428,7 +436,7 @@ mod tests {
                 }
             }
         }
-        // One of an earlier version, and one that is no fingerprint.
+        // A marker of an earlier version, and two without a valid fingerprint.
         for boot in ["a 30000", "a 30000 fleet=x", "a 30000 fleet="] {
             let why = judge(boot, "a");
             assert_eq!(why, Distrust::OtherFleet { marked: None, ours }, "{boot}");

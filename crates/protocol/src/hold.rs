@@ -1,8 +1,8 @@
 //! Hold: a granted lease, from its grant to its release or loss.
 //!
-//! It knows which masters have held the key without a gap (`members`), extends in rounds that
-//! count only those (R6), renews by itself while it is asked to, and is lost at its deadline
-//! whether or not any answer came (R7).
+//! It knows which masters have held the key without a gap (`members`). Its rounds of extending
+//! count only those masters (R6). Its watchdog renews the lease while that is wanted. The lease is
+//! lost at its deadline, whether or not any answer came (R7).
 
 mod gap;
 mod handles;
@@ -27,17 +27,18 @@ mod watchdog;
 pub use watchdog::Renewal;
 use watchdog::Watchdog;
 
-/// Why a lease is lost. Lost is final.
+/// Why a lease is lost. A loss is final.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Loss {
     /// Its deadline passed.
     Expired,
-    /// Its deadline passed after the watchdog had held it as long as it was allowed to.
+    /// Its deadline passed after the watchdog had kept it alive for as long as allowed.
     MaxHold,
     /// The answers show that a quorum of masters lacked the key at one time.
     QuorumGone,
-    /// It was given back. A holder has no lease then to ask; what outlives the lease learns it.
+    /// It was given back. Its holder has no lease to ask then; only objects that outlive the lease
+    /// report this.
     GivenBack,
 }
 
@@ -55,46 +56,46 @@ impl fmt::Display for Loss {
 /// How one round of extending ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Extension {
-    /// The masters are asked.
+    /// The round waits for the masters' answers.
     Pending,
     /// Extended: the lease has a new deadline.
     Extended,
     /// Not extended: the old deadline stands, and nothing was taken away (R6).
     NoQuorum,
     /// Not extended: the answers of this round and of those before it show that a quorum of masters
-    /// lacked the key at one time, so that a rival may have held the resource. The old deadline
-    /// stands, but the holder should stop now. No later round extends the lease.
+    /// lacked the key at one time, so a rival may have held the resource. The old deadline stands,
+    /// but the holder should stop now. No later round extends the lease.
     QuorumGone,
     /// The lease was lost before the round could end.
     Lost(Loss),
 }
 
-/// The machine.
+/// The machine of one lease.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hold {
     terms: Terms,
     token: Token,
     fencing_token: Option<u64>,
     certifications: u32,
-    /// The attempt that won it: a late answer to an earlier one is no news of this lease.
+    /// The attempt that won it: a late answer to an earlier attempt says nothing about this lease.
     attempt: u32,
     deadline: Time,
     /// Masters known to have held the key without a gap: only they vote on an extension.
     members: NodeSet,
-    /// What is known of the times between the rounds.
+    /// What is known about the times between the rounds.
     spans: Spans,
     round: Round,
-    /// The last round before it that the holder asked for: the watchdog may have renewed the
-    /// lease some times over before the holder comes for the answer.
+    /// The last round before `round` that the holder asked for. The watchdog may renew the lease
+    /// several times before the holder comes for the answer.
     previous: Option<Box<Round>>,
     watchdog: Option<Watchdog>,
     handles: Handles,
-    /// The rounds have shown a gap: what is repaired since must not hide it.
+    /// The rounds have shown a gap: a later repair must not hide it.
     gone: bool,
     lost: Option<Loss>,
-    /// Which waiter is woken when it is given back.
+    /// Which waiter is woken when the lease is given back.
     call: Call,
-    /// The waiter that it was in the masters' queues, and still is.
+    /// The waiter that the claim was, and still is, in the masters' queues.
     waiter: Option<Ticket>,
 }
 
@@ -104,9 +105,9 @@ struct Round {
     ballot: Ballot,
     /// The terms that this round asks for.
     terms: Terms,
-    /// Who may vote: the members when the round began.
+    /// The masters that may vote: the members when the round began.
     voters: NodeSet,
-    /// Asked for by the holder, not by the watchdog.
+    /// Whether the holder asked for it, and not the watchdog.
     asked: bool,
     state: Extension,
 }
@@ -142,23 +143,23 @@ impl Hold {
         }
     }
 
-    /// The next one of this process has its turn, as soon as this one gives the lease back: no other waiter is
-    /// woken.
+    /// The next claim of this process has its turn as soon as this one gives the lease back: no
+    /// other waiter is woken.
     pub(crate) const fn hand_on(&mut self) {
         self.call = Call::Counted;
     }
 
-    /// Starts a round of extending for the holder. A round under way gives way to it.
+    /// Starts a round of extending for the holder. It replaces a round that is under way.
     pub(crate) fn extend(&mut self, now: Time, terms: Terms, out: &mut Vec<Effect>) {
         self.start_round(now, terms, true, out);
     }
 
     fn start_round(&mut self, now: Time, terms: Terms, asked: bool, out: &mut Vec<Effect>) {
-        // Whatever it is extended by: a repair of a fenced lease must raise the counter.
+        // Whatever the extension asks for: a repair of a fenced lease must raise the counter.
         let terms = terms.fenced_as(self.terms);
         self.wake_deadline(now, out);
         if self.is_extending() {
-            // It ends here, so that nobody waits for it for ever.
+            // The replaced round ends here, so that its caller does not wait for ever.
             self.round.state = Extension::NoQuorum;
             out.push(Effect::Decided);
         }
@@ -181,7 +182,8 @@ impl Hold {
             out.push(Effect::Decided);
             return;
         }
-        // A shorter TTL binds the holder before the first byte is sent, and whatever comes of it (R6).
+        // A shorter TTL binds the holder before the first byte is sent, whatever the result of the
+        // round (R6).
         let nearer = now.plus(terms.validity());
         if nearer < self.deadline {
             self.deadline = nearer;
@@ -193,8 +195,8 @@ impl Hold {
         let (token, step) = (self.token, Step::Extend(self.round.number));
         let fence = self.fencing_token.and_then(|number| terms.fence(number));
         out.extend(NodeId::all(terms.nodes()).map(|node| {
-            // A repair is asked only of masters that cannot vote in this round: a member that
-            // lost the key must say so, not hide the gap by making a new one.
+            // A repair is asked only of masters that cannot vote in this round. A member that lost
+            // the key must report that, and not hide the gap with a new key.
             let repair = !self.members.contains(node);
             let ask = Ask::Keep { token, ttl_ms: terms.key_ttl_ms(), repair, fence };
             Effect::Send { node, step, ask }
@@ -209,14 +211,14 @@ impl Hold {
         answer: Answer,
         out: &mut Vec<Effect>,
     ) {
-        // The answer may be ahead of the timer (R7).
+        // The answer may come before the timer fires (R7).
         self.wake_deadline(now, out);
         let current = match step {
-            // A straggler's answer to the SET that won this lease. Once a round of extending
-            // asked this master, only that answer counts.
+            // A late answer to the `SET` that won this lease. It counts only until a round of
+            // extending asks this master.
             Step::Attempt(attempt) if attempt == self.attempt && self.round.number == 0 => true,
             Step::Extend(number) => number == self.round.number,
-            // A straggler's, likewise.
+            // A late answer to a round of certifying. It counts only until then, too.
             Step::Certify { attempt, .. } if attempt == self.attempt => self.round.number == 0,
             _ => return,
         };
@@ -229,8 +231,8 @@ impl Hold {
                 }
                 self.members.insert(node);
             }
-            // An older round's good news proves nothing about now; its bad news does: a key
-            // that was missed once has a gap.
+            // A late confirmation from an older round proves nothing about now. A late denial does:
+            // a key that was missing once has a gap.
             Answer::Absent | Answer::Taken(_) => {
                 self.members.remove(node);
                 self.spans.deny(now, node);
@@ -244,8 +246,8 @@ impl Hold {
         }
     }
 
-    /// Whether a rival can have had a quorum. Also looked at after the verdict, which does not wait
-    /// for all answers (R3).
+    /// Checks whether a rival can have had a quorum. The check runs after the verdict, too, which
+    /// does not wait for all answers (R3).
     fn look_for_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.spans.has_gap(self.terms.nodes(), self.terms.quorum()) {
             self.gone = true;
@@ -253,7 +255,7 @@ impl Hold {
         }
     }
 
-    /// The watchdog has nobody to report a gap to, so for it a gap is a loss.
+    /// The watchdog has no caller to report a gap to, so for it a gap is a loss.
     fn tell_gap(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.gone && self.watchdog.is_some() && self.lost.is_none() {
             self.lose(now, Loss::QuorumGone, out);
@@ -277,7 +279,7 @@ impl Hold {
         self.next_end().min(renewal)
     }
 
-    /// When something ends that must not end late: the lease, or before it a round of extending.
+    /// When the next thing ends that must not end late: the lease, or a round of extending.
     pub fn next_end(&self) -> Time {
         if self.lost.is_some() {
             Time::NEVER
@@ -288,7 +290,7 @@ impl Hold {
         }
     }
 
-    /// It ends, and nobody says that all is done: what the holder has under way gets its grace.
+    /// The lease ends without a release: what the holder has under way gets its grace.
     pub(crate) fn leave(&self, now: Time, out: &mut Vec<Effect>) {
         match self.terms.left_until(now) {
             Some(until) => self.leave_until(until, out),
@@ -296,7 +298,7 @@ impl Hold {
         }
     }
 
-    /// The keys stay until then, and go by themselves.
+    /// The keys stay until `until`. After that, the links delete the ones that have not expired.
     pub(crate) fn leave_until(&self, until: Time, out: &mut Vec<Effect>) {
         let nodes = self.terms.nodes();
         out.extend(Effect::leave_all(nodes, self.token, until));
@@ -304,7 +306,7 @@ impl Hold {
         out.extend(self.waiter.into_iter().flat_map(|it| NodeId::all(nodes).map(leave(it))));
     }
 
-    /// The holder wants it no more; nothing more happens by itself.
+    /// The holder is done: enqueues the clean-up on all masters.
     pub(crate) fn settle(&self, out: &mut Vec<Effect>) {
         let nodes = self.terms.nodes();
         let (step, leave) = (Step::Release, self.waiter);
@@ -324,11 +326,12 @@ impl Hold {
             return;
         };
         let deadline = self.round.ballot.opened().plus(terms.validity());
-        // Both deadlines must lie ahead: the old one, because lost is final; the new one, because of R1.
+        // Both deadlines must lie ahead: the old one, because a loss is final; the new one, because
+        // of R1.
         if won && !self.gone && now < self.deadline && now < deadline {
             self.deadline = deadline;
             if self.round.asked {
-                // Not where the watchdog cut the last one short.
+                // Not for a round of the watchdog, which may cut its last TTL short.
                 self.terms = terms;
             }
             self.round.state = Extension::Extended;
@@ -366,56 +369,57 @@ impl Hold {
         self.round.ballot.opened().plus(self.round.terms.node_timeout())
     }
 
-    /// The instant after which the lease must be taken for lost.
+    /// The instant from which the lease counts as lost.
     pub const fn deadline(&self) -> Time {
         self.deadline
     }
 
-    /// Why it is lost, once it is.
+    /// Why the lease is lost, if it is.
     pub const fn lost(&self) -> Option<Loss> {
         self.lost
     }
 
-    /// The latest round of extending: its number, counted from 1 (0 is the grant itself), and its state.
+    /// The latest round of extending: its number, counted from 1 (0 is the grant itself), and its
+    /// state.
     pub const fn extension(&self) -> (u32, Extension) {
         (self.round.number, self.round.state)
     }
 
-    /// How round `number` ended, if it has, and its votes; known of the latest
-    /// round, and of the latest that the holder asked for.
+    /// How round `number` ended, and its votes, if it has ended. Only the latest round, and the
+    /// latest one that the holder asked for, are known.
     pub fn ended(&self, number: u32) -> Option<(Extension, &Ballot)> {
         let rounds = [Some(&self.round), self.previous.as_deref()];
         let round = rounds.into_iter().flatten().find(|round| round.number == number)?;
         (round.state != Extension::Pending).then_some((round.state, &round.ballot))
     }
 
-    /// The votes of that round.
+    /// The votes of the latest round.
     pub const fn ballot(&self) -> &Ballot {
         &self.round.ballot
     }
 
-    /// Masters that hold the key without a gap since their grant, as far as is known and as their
-    /// keys live.
+    /// Masters that hold the key without a gap since their grant, as far as is known, and while
+    /// their keys live.
     pub const fn members(&self) -> NodeSet {
         self.members
     }
 
-    /// Its token.
+    /// The token of the lease.
     pub const fn token(&self) -> Token {
         self.token
     }
 
-    /// Its fencing token, if it was acquired with one.
+    /// The fencing token, if the lease was acquired with one.
     pub const fn fencing_token(&self) -> Option<u64> {
         self.fencing_token
     }
 
-    /// How many rounds it took to certify its fencing token, besides the grant.
+    /// How many rounds it took to certify the fencing token, besides the grant.
     pub const fn certifications(&self) -> u32 {
         self.certifications
     }
 
-    /// Its terms: those of the grant, or of the latest successful extension.
+    /// The terms of the grant, or of the latest successful extension that the holder asked for.
     pub const fn terms(&self) -> Terms {
         self.terms
     }

@@ -1,25 +1,33 @@
 //! The Redlock protocol of redquorum, as pure state machines.
 //!
-//! Nothing here reads a clock, opens a socket, draws a random number or waits. A machine is
-//! told the time, the masters' answers and random numbers; it says what to send, when to wake
-//! it, and what is decided. A driver does the rest: the Tokio shell of the `redquorum` crate
-//! against real masters, a simulation against model ones. Both drive *these* machines, so what
-//! a simulation shows holds for what is shipped.
+//! Nothing here reads a clock, opens a socket, draws a random number or blocks. A driver passes a
+//! machine the time, the masters' answers and random numbers. The machine returns what to send,
+//! when to wake it, and what is decided. The Tokio shell of the `redquorum` crate drives the
+//! machines against real masters; a simulation drives them against model masters. Both drive
+//! *these* machines, so the results of a simulation hold for the shipped code.
 //!
-//! **What it promises**, given N independent masters, clocks whose rates stay within the drift
-//! allowance, and masters that do not forget (or a [`Guard`]): two claims on one resource are never both granted
-//! and before their deadlines. **What it does not promise:** anything about a holder that acts
-//! after its deadline, a master that forgets a key, or a clock that steps. `docs/safety.md` has
-//! the whole list.
+//! **Guarantee.** Two claims on one resource are never both granted and before their deadlines.
+//! This requires N independent masters, clocks whose rates stay within the drift allowance, and
+//! masters that do not forget (or a [`Guard`]).
 //!
-//! Reading order: [`terms`](Terms) and [`Time`]; [`vote`](Ballot), what an answer means;
-//! [`acquire`](Acquire), [`hold`](Hold), [`release`](Release), strung together by
-//! [`claim`](Claim); then [`link`](Link), the one hard machine, and [`client`](Client), which binds all of
-//! them into one process; [`wire`] last. What a fencing token
-//! is made of stands in [`fence`](Fence), what becomes of masters that forget in [`guard`](Guard), and how several
-//! resources are claimed at once in [`several`](Several).
+//! **Not guaranteed:** anything about a holder that acts after its deadline, a master that forgets
+//! a key, or a clock that steps. `docs/safety.md` has the whole list.
 //!
-//! The rules R1–R10 that comments cite are listed in `docs/safety.md`.
+//! Reading order:
+//!
+//! 1. [`terms`](Terms) and [`Time`].
+//! 2. [`vote`](Ballot): the meaning of an answer.
+//! 3. [`acquire`](Acquire), [`hold`](Hold) and [`release`](Release), which [`claim`](Claim)
+//!    combines.
+//! 4. [`link`](Link), the most difficult machine.
+//! 5. [`client`](Client), which combines all machines into one process.
+//! 6. [`wire`].
+//!
+//! Three modules are apart from this order. [`fence`](Fence) defines fencing tokens.
+//! [`guard`](Guard) handles masters that forget. [`several`](Several) claims several resources at
+//! once.
+//!
+//! Comments cite the rules R1–R10, which `docs/safety.md` lists.
 
 #![no_std]
 

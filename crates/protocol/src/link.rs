@@ -1,29 +1,31 @@
-//! Link: everything between one client and one master. The one hard machine of the crate.
+//! Link: everything between one client and one master. It is the most intricate machine of the
+//! crate.
 //!
-//! A master answers commands of one connection in the order in which they were written. All
-//! that makes a lock's clean-up safe is built on this order, and on nothing else:
+//! A master answers the commands of one connection in the order in which they were written. The
+//! safety of a lock's clean-up rests on this order alone:
 //!
-//! * **The ledger.** Whatever may create a key is entered before it is queued (R5). Its entry
-//!   leaves the ledger only when the master itself has answered the compare-and-delete that
-//!   follows it: no way out of a claim and no broken connection can skip it. An error is no such
-//!   answer, but from then on the key can only expire: if the master still refuses after that, the
-//!   entry goes.
-//! * **Epochs.** Every connection has a number. An answer of an older connection is nobody's.
-//! * **Replacement.** A stopped master and a black-holed connection look alike: commands are
-//!   written, nothing comes back. After `stall` the link gets no new votes to collect, and a
-//!   second connection is tried *beside* the first. Whichever speaks first proves itself: if
-//!   the old one answers, it was the master that slept, and what is queued there is paid in
-//!   order; if the new one is greeted, the old one is reset.
-//! * **No zombies.** A `SET` can sit in the socket buffer of a connection that is gone, and be
-//!   executed when the master wakes up. So a new connection first kills the old ones by their
-//!   client id, *then* pays what is owed: after the kill nothing old can be executed.
+//! * **The ledger.** The link enters a key before it queues a command that may create the key (R5).
+//!   The entry leaves the ledger only when the master itself has answered the compare-and-delete
+//!   that follows the command. No way out of a claim and no broken connection can skip that. An
+//!   error does not count as such an answer. But after the first error the key can only expire: if
+//!   the master still refuses once the key has expired, the link removes the entry.
+//! * **Epochs.** Every connection has a number. The link ignores an answer from an older
+//!   connection.
+//! * **Replacement.** A stopped master and a black-holed connection look alike: the link writes
+//!   commands and receives nothing. After `stall` the link refuses new requests for votes and tries
+//!   a second connection *beside* the first. If the old connection answers first, the master had
+//!   only slept: the link keeps the connection, and the clean-ups that are queued there complete in
+//!   order. If the new connection finishes its handshake first, the link resets the old one.
+//! * **No zombies.** A `SET` can sit in the socket buffer of a connection that is gone, and the
+//!   master can execute it when it wakes up. So a new connection first kills the old ones by their
+//!   client id, and *then* sends the pending clean-ups. After the kill the master executes nothing
+//!   from an old connection.
+//! * **Distrust.** With a [`Guard`], the link also refuses requests for votes on a master that may
+//!   have forgotten leases, until it has watched that master for long enough (`link/sentry.rs`). It
+//!   still sends commands that keep or end a lease. An extension counts only where the key was
+//!   never gone (R6), and clean-ups go to every master (R5).
 //!
-//! * **Distrust.** With a [`Guard`], a master that may have forgotten leases gets no new votes to
-//!   collect either, until it was watched for long enough (`link/sentry.rs`). What keeps or ends a
-//!   lease is sent all the same: an extension counts only where the key never was gone (R6), and
-//!   debts are paid everywhere (R5).
-//!
-//! What does not live here: bytes ([`wire`](crate::wire)), sockets and time (the driver's), and
+//! This module does not handle bytes ([`wire`](crate::wire)), sockets and time (the driver), or
 //! what a claim makes of an answer ([`claim`](crate::claim)).
 
 use alloc::boxed::Box;
@@ -51,43 +53,46 @@ use ledger::Ledger;
 use sentry::Sentry;
 pub use words::{Bounds, LinkEffect, LinkInput, LinkState, RunId};
 
-/// The machine.
+/// The state machine of the connection to one master.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Link<T> {
     bounds: Bounds,
     open: Option<Open<T>>,
-    /// The number of the last connection that was dialled.
+    /// The number of the connection that was dialled last.
     epoch: u64,
     dial: Dial,
-    /// Tries in a row that failed.
+    /// How many attempts to connect have failed in a row.
     failures: u32,
     down: Arc<str>,
     ledger: Ledger,
-    /// When debts that met an error are paid again.
+    /// When the link sends clean-ups again that met an error.
     pay_again: Option<Time>,
-    /// How often that was done since the master last paid one.
+    /// How often the link has sent such clean-ups again since the master last completed one.
     refusals: u32,
-    /// Old connections that a new one must kill before anything else.
+    /// Old connections that a new connection must kill before it does anything else.
     to_kill: Vec<(RunId, u64)>,
     sentry: Option<Sentry>,
     inbox: Inbox,
-    /// So often a stalled connection turned out to be good; fewer as commands are answered in time.
+    /// How often a stalled connection turned out to be good. Commands that are answered in time
+    /// reduce it.
     slow: u32,
     shut_down: bool,
 }
 
-/// So often the time until a connection counts as stalled doubles at most.
+/// The stall timeout doubles at most this many times.
 const MAX_SLOW: u32 = 4;
 
-/// Most old connections that are remembered to be killed. More than a few pile up only where a
-/// master accepts connections and drops each before it has answered a single `CLIENT KILL`.
+/// The most old connections that the link remembers in order to kill them. More than a few pile up
+/// only where a master accepts connections and drops each one before it has answered a single
+/// `CLIENT KILL`.
 const MAX_TO_KILL: usize = 64;
 
-/// So many clean-ups that met an error are sent again at a time, and one more for each of them that is
-/// done with.
+/// How many clean-ups that met an error the link sends again at a time. Each one that is done lets
+/// one more follow.
 const RETRIED: usize = 64;
 
-/// The pause before they are sent again doubles up to `retry_max` times this.
+/// The pause before the link sends clean-ups again that met an error doubles, up to this many times
+/// `retry_max`.
 const MAX_REFUSALS: u32 = 16;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -97,12 +102,12 @@ struct Open<T> {
     run_id: Option<RunId>,
     unanswered: VecDeque<Sent<T>>,
     bytes: usize,
-    /// When it was greeted, or last answered anything.
+    /// When the handshake finished, or when the master last sent an answer or a wake-up.
     heard: Time,
     stalled: bool,
-    /// Scripts were flushed, and are being loaded again.
+    /// The master has flushed its scripts, and the link is loading them again.
     loading: bool,
-    /// They were loaded again, and none has run since.
+    /// The link has loaded the scripts again, and none has run since.
     reloaded: bool,
 }
 
@@ -117,44 +122,45 @@ struct Sent<T> {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Purpose {
-    /// A vote is collected, or the master is probed.
+    /// Collects a vote, or asks the master about itself or its queue.
     Ask,
-    /// A debt is paid.
+    /// Cleans up the key of this token.
     Pay(Token),
-    /// An old connection is killed.
+    /// Kills the old connection with this client id.
     Kill(u64),
-    /// A script is loaded again.
+    /// Loads a script again.
     Load,
-    /// A distrusted master is looked at.
+    /// Looks at the master's boot marker and vigil.
     Watch,
-    /// A master is marked as new, with this.
+    /// Initializes a new master with this boot marker.
     Bless(Arc<str>),
-    /// Can the connection take push messages?
+    /// Asks for push messages by `HELLO 3`.
     Hello,
-    /// The master shall wake the waiters of this process.
+    /// Subscribes to the channel on which the master wakes the waiters of this process.
     Subscribe,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Dial {
-    /// Nothing to do: connected, or never to be again.
+    /// No attempt is due: the link is connected, or never connects again.
     Idle,
-    /// Under way, under the number `epoch`.
+    /// An attempt is under way. Its number is `epoch`.
     Trying,
-    /// The next try starts then.
+    /// The next attempt starts at this time.
     At(Time),
 }
 
 impl<T> Open<T> {
-    /// When it is to be taken for stalled, unless it is heard before. A backlog that is worked
-    /// off, however old, is progress: a slow master is not dialled again at every answer.
+    /// When the connection counts as stalled, unless an answer or a wake-up arrives before.
+    /// Progress on a backlog, however old, counts as such. So the link does not dial a slow master
+    /// again at every answer.
     fn stalls(&self, stall: Duration) -> Option<Time> {
         Some(self.unanswered.front()?.at.max(self.heard).plus(stall))
     }
 }
 
 impl<T> Link<T> {
-    /// A link that dials its first connection.
+    /// Creates a link and dials its first connection.
     pub fn start(bounds: Bounds, out: &mut Vec<LinkEffect<T>>) -> Self {
         let mut link = Self {
             bounds,
@@ -176,23 +182,26 @@ impl<T> Link<T> {
         link
     }
 
-    /// The same link with a guard, or without. To be said before its first connection is greeted.
+    /// Returns the link with this guard, or without one. Call it before the first connection is
+    /// greeted.
     #[must_use]
     pub fn guarded_by(self, guard: Option<Guard>) -> Self {
         Self { sentry: guard.map(Sentry::new), ..self }
     }
 
-    /// The same link with a channel of its own on which its master wakes the waiters of this process. The number is
-    /// random, the same for all links of a process, and not 0. To be said before its first connection is greeted.
+    /// Returns the link with an inbox: a channel on which its master wakes the waiters of this
+    /// process. The number is random, the same for all links of a process, and not 0. Call it
+    /// before the first connection is greeted.
     #[must_use]
     pub fn woken_at(self, inbox: u64) -> Self {
         Self { inbox: Inbox::new(inbox), ..self }
     }
 
-    /// Takes one input and says what is to be done.
+    /// Takes one input and appends the effects to carry out.
     ///
-    /// `Send`, `Settle`, `Leave`, `Stand`, `StepOut`, `Listen`, `Unlisten`, `Probe` and `Bless` never tell anybody
-    /// but their own tag, or those who wait for their key, at once, so a driver may hold its claim's lock meanwhile.
+    /// The inputs `Send`, `Settle`, `Leave`, `Stand`, `StepOut`, `Listen`, `Unlisten`, `Probe` and
+    /// `Bless` notify at once only their own tag or the waiters for their key. So a driver may hold
+    /// its claim's lock during the call.
     pub fn handle(&mut self, now: Time, input: LinkInput<T>, out: &mut Vec<LinkEffect<T>>) {
         match input {
             LinkInput::Send { key, ask, tag } => self.send(now, key, ask, tag, out),
@@ -210,7 +219,8 @@ impl<T> Link<T> {
                     self.write(now, command, Purpose::Ask, Some(tag), out);
                 }
             },
-            // One that is not told so forgets the place soon. It is told also where nothing is asked any more.
+            // The link sends it also where it refuses requests: after a shutdown and under
+            // overload. A master that does not receive it drops the position soon.
             LinkInput::StepOut { key, ticket, call } => {
                 if self.open.as_ref().is_some_and(|open| !open.stalled) {
                     let waiter = self.inbox.waiter(ticket);
@@ -222,7 +232,7 @@ impl<T> Link<T> {
             LinkInput::Probe(tag) => match self.refusal(None) {
                 Some(cause) => out.push(LinkEffect::Tell(tag, Answer::Unknown(cause))),
                 None => {
-                    // The marker may be gone since it was last seen.
+                    // The boot marker may have gone since the last look.
                     if let Some(look) = self.sentry.as_ref().and_then(Sentry::look_again) {
                         self.write(now, look, Purpose::Watch, None, out);
                     }
@@ -242,7 +252,7 @@ impl<T> Link<T> {
         let token = ask.token();
         let settled = self.ledger.is_settled(token).then_some(Cause::GivenUp);
         if let Some(cause) = settled.or_else(|| self.refusal(Some(token))) {
-            // Never sent, so nothing is owed for it.
+            // The command is never sent, so no clean-up is pending for it.
             return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
         }
         let command = match (ask, key.clone()) {
@@ -250,7 +260,7 @@ impl<T> Link<T> {
                 match self.sentry.as_ref().map(|sentry| sentry.marker(now)) {
                     None => Command::Set { key, token, ttl_ms, fence },
                     Some(Ok(marker)) => Command::Guarded { key, token, ttl_ms, fence, marker },
-                    // The same.
+                    // The command is never sent, so no clean-up is pending for it.
                     Some(Err(cause)) => {
                         return out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
                     }
@@ -261,7 +271,7 @@ impl<T> Link<T> {
             }
             (Ask::Certify { token, fence }, key) => Command::Certify { key, token, fence },
         };
-        // Before it is queued (R5).
+        // Enter the key before the command is queued (R5).
         if ask.creates() {
             self.ledger.claim(now, token, key, Duration::from_millis(ask.ttl_ms()));
         }
@@ -277,12 +287,12 @@ impl<T> Link<T> {
         out: &mut Vec<LinkEffect<T>>,
     ) {
         if let Some(cause) = self.refusal(Some(token)).filter(|_| !self.ledger.contains(token)) {
-            // Nothing was ever sent for this token, so nothing is owed, and a master that is
-            // in trouble is spared the question.
+            // No command for this token was ever sent, so no clean-up is pending, and a master in
+            // trouble gets no further command.
             out.push(LinkEffect::Tell(tag, Answer::Unknown(cause)));
         } else if self.open.is_some() {
-            // Behind whatever was written for this token. A healthy master is asked even where
-            // nothing was: the caller wants to know.
+            // The clean-up is queued behind every command for this token. The link asks a healthy
+            // master even if there was no such command: the caller needs the answer.
             self.ledger.pay(token, key.clone(), now, call);
             let leave = leave.map(|ticket| self.inbox.waiter(ticket));
             let command = Command::Delete { key, token, call, leave };
@@ -304,7 +314,7 @@ impl<T> Link<T> {
             return out.push(LinkEffect::Close(epoch));
         }
         if let Some(old) = self.open.take() {
-            // The new connection was greeted first, so it is the old one that is dead.
+            // The new connection finished its handshake first, so the old one is dead.
             out.push(LinkEffect::Close(old.epoch));
             self.bury(old, true, out);
         }
@@ -324,8 +334,8 @@ impl<T> Link<T> {
             loading: false,
             reloaded: false,
         });
-        // Client ids start anew with every process: after a restart the old connections are
-        // gone with it, and their ids may be somebody else's.
+        // Every server process numbers its clients anew. After a restart the old connections are
+        // gone with the old process, and their ids may belong to other clients.
         self.to_kill.retain(|(of, _)| Some(of) == run_id.as_ref());
         for (_, id) in self.to_kill.clone() {
             self.write(now, Command::Kill { client_id: id }, Purpose::Kill(id), None, out);
@@ -355,7 +365,7 @@ impl<T> Link<T> {
         }
     }
 
-    /// Looks at the master, if it is distrusted and a look is due.
+    /// Sends a look at the master, if one is due.
     fn watch(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
         if self.shut_down || self.open.as_ref().is_none_or(|open| open.stalled) {
             return;
@@ -381,14 +391,15 @@ impl<T> Link<T> {
             self.down = why;
             if let Some(old) = self.open.take() {
                 if now.since(old.heard) >= self.bounds.retry_max {
-                    // Closed for idleness, or a fault after long peace: not flapping.
+                    // The server closed an idle connection, or a fault came after a long peace: no
+                    // flapping.
                     self.failures = 0;
                 }
                 self.bury(old, true, out);
             }
-            // A try that is under way goes on. Else one starts at once: most broken connections
-            // are a restart, and masters restart fast. But one that broke before it answered
-            // anything would only break again.
+            // An attempt that is under way goes on. Otherwise one starts at once: most connections
+            // break by a restart, and masters restart fast. The exception is a connection that
+            // broke before it answered anything: the next one is likely to break, too.
             if self.dial == Dial::Idle {
                 self.failures = self.failures.saturating_add(1);
                 if self.failures == 1 {
@@ -403,7 +414,7 @@ impl<T> Link<T> {
     fn answered(&mut self, now: Time, epoch: u64, answer: Answer, out: &mut Vec<LinkEffect<T>>) {
         let Some(open) = self.open.as_mut().filter(|open| open.epoch == epoch) else { return };
         let Some(sent) = open.unanswered.pop_front() else {
-            // More answers than commands: nothing on this connection can be trusted.
+            // There are more answers than commands, so nothing on this connection can be trusted.
             return self.give_up(now, "an answer to no command", out);
         };
         open.bytes -= sent.bytes;
@@ -418,8 +429,8 @@ impl<T> Link<T> {
             }
             answer => (answer, None),
         };
-        // Only what a healthy master says counts against flapping: one that hangs up at every
-        // clean-up has answered the kill of its last connection each time.
+        // Only an answer to a request or a clean-up ends the flapping. A master that hangs up at
+        // every clean-up has answered the kill of its last connection each time.
         if matches!(sent.purpose, Purpose::Ask | Purpose::Pay(_))
             && !matches!(answer, Answer::Unknown(_))
         {
@@ -429,8 +440,8 @@ impl<T> Link<T> {
             open.reloaded = false;
         }
         if open.stalled {
-            // The master slept. Its connection is as good as ever: the second one is not needed. If it is slow, a
-            // second one would make it slower.
+            // The master slept. Its connection is good, so the second one is not needed. If the
+            // master is slow, a second one would make it slower.
             open.stalled = false;
             self.slow = (self.slow + 1).min(MAX_SLOW);
             if self.dial == Dial::Trying {
@@ -447,7 +458,7 @@ impl<T> Link<T> {
                 if let (Answer::Marked { boot, .. }, Some(sentry)) = (&answer, &mut self.sentry) {
                     answer = Answer::Unknown(sentry.refused(now, boot.clone()));
                 } else if let (true, Some((_, Err(cause)))) = (answer.creates(), &clock) {
-                    // The key is there, and is cleaned up as any other.
+                    // The key exists, and is cleaned up as any other.
                     answer = Answer::Unknown(cause.clone());
                 } else if let (Expect::Probe, Answer::Alive) = (sent.expect, &answer)
                     && let Some(Err(cause)) = self.sentry.as_ref().map(|it| it.marker(now))
@@ -474,7 +485,7 @@ impl<T> Link<T> {
             }
             Purpose::Hello => self.inbox.asked(alive, out),
             Purpose::Subscribe => self.inbox.subscribed(alive, out),
-            // It is dead, or killing is forbidden.
+            // The old connection is dead, or the master forbids the kill.
             Purpose::Kill(id) if alive => self.to_kill.retain(|(_, of)| *of != id),
             Purpose::Kill(_) => kill_failed = true,
             Purpose::Load => self.loaded(now, &answer, out),
@@ -483,7 +494,8 @@ impl<T> Link<T> {
             out.push(LinkEffect::Tell(
                 tag,
                 match clock {
-                    // Whatever it answered: others are compared with it.
+                    // The reading matters whatever the answer is: the claim compares other clocks
+                    // with it.
                     Some((reading, _)) => Answer::Timed { reading, answer: Box::new(answer) },
                     None => answer,
                 },
@@ -495,7 +507,8 @@ impl<T> Link<T> {
         if !trust {
             self.give_up(now, "an answer that is not Redis's", out);
         } else if kill_failed {
-            // Whatever was paid behind it may have been paid too early: once more, on another one.
+            // A clean-up behind the kill may have run too early: send it again on another
+            // connection.
             self.give_up(now, "an older connection could not be killed", out);
         }
         self.subscribe(now, out);
@@ -549,13 +562,13 @@ impl<T> Link<T> {
         next
     }
 
-    /// How long commands may be unanswered and nothing be heard. Twice as long after each time that the connection was
-    /// good all the same.
+    /// How long commands may stay unanswered, with nothing received, before the connection counts
+    /// as stalled. It doubles each time that a stalled connection turns out to be good.
     fn stall(&self) -> Duration {
         self.bounds.stall.saturating_mul(1 << self.slow)
     }
 
-    /// Why nothing can be asked now, for this token or for none, if it can't.
+    /// Why the link refuses a request now, for this token or for none; `None` if it accepts it.
     fn refusal(&self, token: Option<Token>) -> Option<Cause> {
         if self.shut_down {
             return Some(Cause::ShutDown);
@@ -566,7 +579,7 @@ impl<T> Link<T> {
         }
         let full = open.unanswered.len() >= self.bounds.unanswered
             || open.bytes >= self.bounds.unanswered_bytes
-            // An extension adds nothing: a full ledger must not cost the leases that fill it.
+            // An extension adds no entry. A full ledger must not cost the leases that fill it.
             || (self.ledger.len() >= self.bounds.ledger
                 || self.ledger.bytes() >= self.bounds.ledger_bytes)
                 && token.is_some_and(|token| !self.ledger.contains(token));
@@ -590,12 +603,13 @@ impl<T> Link<T> {
         out.push(LinkEffect::Write(command));
     }
 
-    /// The connection is gone: its commands are nobody's, its debts are owed again, and it is
-    /// to be killed in case the master still has its bytes.
+    /// Ends a connection. Its commands in flight fail, and their clean-ups go back to the queue. A
+    /// later connection kills it by its client id, in case the master still has its bytes.
     fn bury(&mut self, old: Open<T>, trusted: bool, out: &mut Vec<LinkEffect<T>>) {
         self.ledger.unpay_all();
         self.inbox.close(out);
-        // What cannot create a key may as well be executed.
+        // A trusted connection needs no kill if it holds only commands that cannot create a key:
+        // the master may execute those.
         let creates = |sent: &Sent<T>| sent.expect.creates();
         if let (Some(run_id), Some(id)) = (old.run_id, old.client_id)
             && (!trusted || old.unanswered.iter().any(creates))
@@ -613,11 +627,11 @@ impl<T> Link<T> {
     fn give_up(&mut self, now: Time, why: &str, out: &mut Vec<LinkEffect<T>>) {
         let Some(old) = self.open.take() else { return };
         out.push(LinkEffect::Close(old.epoch));
-        // What it answered may have been the answer to something else.
+        // An answer on this connection may have been the answer to another command.
         self.bury(old, false, out);
         self.down = Arc::from(why);
         if self.dial == Dial::Idle {
-            // Not at once: whoever talks nonsense will do so again.
+            // Not at once: a peer that sends garbage is likely to do so again.
             self.dial = Dial::At(now.plus(self.bounds.retry_max));
         }
     }
@@ -625,8 +639,8 @@ impl<T> Link<T> {
     fn paid(&mut self, now: Time, token: Token, answer: &Answer, out: &mut Vec<LinkEffect<T>>) {
         let reloaded = self.open.as_ref().is_some_and(|open| open.reloaded);
         let done = match answer {
-            // The master itself said that no key of ours is there, and nothing of ours that
-            // could make one is behind: commands of one connection are answered in order.
+            // The master itself has confirmed that no key of ours is there. No command of ours
+            // behind it could create one: a master answers the commands of one connection in order.
             Answer::Deleted | Answer::Absent | Answer::Taken(_) => {
                 self.ledger.clear(token);
                 self.refusals = 0;
@@ -634,7 +648,8 @@ impl<T> Link<T> {
             }
             Answer::Unknown(Cause::Error(_)) => self.ledger.refuse(now, token),
             Answer::Unknown(Cause::NoScript) if reloaded => self.ledger.refuse(now, token),
-            // The reload comes first, and pays; or the connection ends.
+            // Either the scripts are loaded again first, which then sends the clean-ups, or the
+            // connection ends.
             _ => return self.ledger.owe(token, Call::Nobody),
         };
         if done {
@@ -650,7 +665,7 @@ impl<T> Link<T> {
         self.write_deletes(now, owed, out);
     }
 
-    /// Sends clean-ups again that met an error.
+    /// Sends up to `count` clean-ups again that met an error.
     fn retry(&mut self, now: Time, count: usize, out: &mut Vec<LinkEffect<T>>) {
         let refused = self.ledger.retry(count);
         self.write_deletes(now, refused, out);
@@ -663,7 +678,7 @@ impl<T> Link<T> {
         out: &mut Vec<LinkEffect<T>>,
     ) {
         for (token, key, call) in deletes {
-            // A waiter whose release did not arrive lapses.
+            // If the release that removes a waiter does not arrive, the waiter's position expires.
             let command = Command::Delete { key, token, call, leave: None };
             self.write(now, command, Purpose::Pay(token), None, out);
         }
@@ -688,8 +703,8 @@ impl<T> Link<T> {
             && !open.unanswered.iter().any(|sent| sent.purpose == Purpose::Load)
         {
             open.loading = false;
-            // A master that loads scripts and does not know them (a proxy with several servers
-            // behind it, say) would otherwise be asked again and again without a pause.
+            // Some masters load scripts and then do not have them, for example a proxy with several
+            // servers behind it. Without this pause the link would ask again and again.
             if core::mem::replace(&mut open.reloaded, true) {
                 self.pay_again.get_or_insert(now.plus(self.bounds.retry_max));
             } else {
@@ -704,8 +719,8 @@ impl<T> Link<T> {
         out.push(LinkEffect::Dial(self.epoch));
     }
 
-    /// Doubles with every failure up to the maximum, the upper half of it at random, so that
-    /// clients do not come back in step.
+    /// The pause before the next attempt to connect. It doubles with every failure up to the
+    /// maximum, and its upper half is random, so that clients do not come back in step.
     fn pause(&self, random: u64) -> Duration {
         let doubled = 1_u32.checked_shl(self.failures.saturating_sub(1)).unwrap_or(u32::MAX);
         let full = self.bounds.retry_min.saturating_mul(doubled).min(self.bounds.retry_max);
@@ -713,24 +728,24 @@ impl<T> Link<T> {
         Duration::from_nanos(nanos + random % (nanos + 1))
     }
 
-    /// What the oldest unanswered command wants for an answer, so that it can be decoded, and
-    /// when it was written.
+    /// What the oldest unanswered command expects, by which its answer is decoded, and when it was
+    /// written.
     pub fn oldest(&self) -> Option<(Expect, Time)> {
         let sent = self.open.as_ref()?.unanswered.front()?;
         Some((sent.expect, sent.at))
     }
 
-    /// Whether a connection with this number would be taken if it were greeted now.
+    /// Whether the link would take a connection with this number if it were greeted now.
     pub fn awaits(&self, epoch: u64) -> bool {
         epoch == self.epoch && self.dial == Dial::Trying
     }
 
-    /// The number of the connection that is written to.
+    /// The number of the connection that the link writes to.
     pub fn epoch(&self) -> Option<u64> {
         self.open.as_ref().map(|open| open.epoch)
     }
 
-    /// Whether it can collect votes.
+    /// Whether the link can collect votes.
     pub fn state(&self) -> LinkState {
         match &self.open {
             Some(open) if open.stalled => LinkState::Stalled,
@@ -739,44 +754,46 @@ impl<T> Link<T> {
         }
     }
 
-    /// Why grants of this master do not count though it is connected, if they do not.
+    /// Why this master's grants do not count although it is connected; `None` if they count.
     pub fn distrust(&self, now: Time) -> Option<Cause> {
         let open = self.open.is_some();
         self.sentry.as_ref().filter(|_| open).and_then(|sentry| sentry.marker(now).err())
     }
 
-    /// Keys that shall go and that the master has not yet said to be gone.
+    /// Counts the keys whose clean-up is pending: they must go, and the master has not yet
+    /// confirmed it.
     pub fn owed(&self) -> usize {
         self.ledger.owed()
     }
 
-    /// The same, but for keys that have expired by themselves on a master that is down.
+    /// Counts the pending clean-ups, without the keys that have expired by themselves on a master
+    /// that is down.
     pub fn owed_still(&self, now: Time) -> usize {
         if self.open.is_some() { self.ledger.owed() } else { self.ledger.owed_and_alive(now) }
     }
 
-    /// The same, but for keys that have expired by themselves, if what was sent for them was
-    /// executed at once.
+    /// Counts the pending clean-ups, without the keys that have expired by themselves if the master
+    /// executed their commands at once.
     pub fn owed_and_alive(&self, now: Time) -> usize {
         self.ledger.owed_and_alive(now)
     }
 
-    /// Keys that may be there and are still wanted.
+    /// Counts the keys that may be there and are still wanted.
     pub fn claimed(&self) -> usize {
         self.ledger.claimed()
     }
 
-    /// Waiters that its master is to wake.
+    /// Counts the waiters that the master is to wake.
     pub fn listens(&self) -> usize {
         self.inbox.len()
     }
 
-    /// Commands without an answer on the current connection.
+    /// Counts the commands without an answer on the current connection.
     pub fn unanswered(&self) -> usize {
         self.open.as_ref().map_or(0, |open| open.unanswered.len())
     }
 
-    /// Whether the first try to connect is still under way.
+    /// Whether the first attempt to connect is still under way.
     pub const fn is_first_dial(&self) -> bool {
         self.epoch == 1 && matches!(self.dial, Dial::Trying) && !self.shut_down
     }

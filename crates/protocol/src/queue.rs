@@ -1,12 +1,15 @@
-//! Queue: claims of one process on one resource wait for each other, so that one of them asks the masters.
+//! Queue: the claims of one process on one resource wait for each other, so that only one of them
+//! asks the masters.
 //!
-//! Who gives the lease back lets the next one begin in the same instant: what it asks is written behind the
-//! compare-and-delete on the same connections, so that it costs one round trip, and nobody else is called.
-//! A new attempt it is all the same, with a fresh token (R4), the whole TTL and, with fencing, a number of its
-//! own: a lease that went from hand to hand would save that round trip and share all of this.
+//! When a claim gives its lease back, the next one begins in the same instant. Its commands are
+//! written behind the compare-and-delete on the same connections. So the change costs one round
+//! trip, and no other waiter is woken. The next claim still makes a new attempt, with a fresh token
+//! (R4), the whole TTL and, with fencing, a number of its own. A lease that passed from claim to
+//! claim would save that round trip, but the claims would share all of these.
 //!
-//! **Bounded.** After [`IN_A_ROW`] leases, and if others wait in the masters' queues, one of them is woken, and the
-//! next one of this process comes after it. Where the lock is fair, that is so after each lease.
+//! **Bound.** After [`IN_A_ROW`] leases, if others wait in the masters' queues, one of them is
+//! woken, and the next claim of this process comes after it. With a fair lock, that is so after
+//! each lease.
 
 use alloc::collections::BTreeMap;
 use core::time::Duration;
@@ -15,20 +18,20 @@ use crate::acquire::Turn;
 use crate::effect::Key;
 use crate::time::Time;
 
-/// So many leases of one process in a row, while others wait.
+/// How many leases in a row one process may have while others wait.
 pub(crate) const IN_A_ROW: u32 = 4;
 
-/// The claims of one process on one resource, by whatever names them.
+/// The claims of one process on one resource. `T` names a claim.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Queue<T> {
-    /// The one that asks the masters, or holds the lease.
+    /// The claim that asks the masters, or holds the lease.
     ahead: Option<T>,
-    /// The others, in the order in which they came, and the number of each.
+    /// The other claims in the order in which they came, and the number of each.
     waiting: BTreeMap<u64, T>,
     numbers: BTreeMap<T, u64>,
     last: u64,
     in_a_row: u32,
-    /// How many waited elsewhere when the last lease was given back.
+    /// How many waiters were in a master's queue when the last lease was given back.
     others: u32,
 }
 
@@ -40,7 +43,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T: Clone + Ord> Queue<T> {
-    /// Another one comes. Whether its turn is now.
+    /// Adds a claim. Returns whether its turn is now.
     pub(crate) fn join(&mut self, claim: T) -> bool {
         let first = self.is_empty();
         if first {
@@ -53,10 +56,12 @@ impl<T: Clone + Ord> Queue<T> {
         first
     }
 
-    /// The one ahead is about to give back a lease that it holds. Who comes next, and how: if it is an
-    /// [heir](Turn::Heir), nobody else is to be called ([`Input::HandOn`](crate::Input::HandOn)).
+    /// The claim ahead is about to give back a lease that it holds. Returns the next claim and its
+    /// turn. For an [heir](Turn::Heir), no other waiter is to be woken
+    /// ([`Input::HandOn`](crate::Input::HandOn)).
     ///
-    /// If it is `fair`, no process comes twice in a row while others stand in line: the next one stands there, too.
+    /// If the lock is `fair`, no process has two leases in a row while others wait: the next claim
+    /// enqueues on the masters, too.
     pub(crate) fn hand_on(&mut self, claim: &T, fair: bool) -> Option<(T, Turn)> {
         if self.ahead.as_ref() != Some(claim) {
             return None;
@@ -70,12 +75,12 @@ impl<T: Clone + Ord> Queue<T> {
         self.next(claim, turn)
     }
 
-    /// This one is done, and held no lease, or has lost it. Who comes next, and how.
+    /// The claim is done, and held no lease, or has lost it. Returns the next claim and its turn.
     pub(crate) fn leave(&mut self, claim: &T) -> Option<(T, Turn)> {
         self.next(claim, Turn::First)
     }
 
-    /// The turn that this one was given is not taken: it is gone. Who takes it.
+    /// The claim is gone and does not take its turn. Returns the claim that takes it.
     pub(crate) fn pass(&mut self, claim: &T, turn: Turn) -> Option<(T, Turn)> {
         self.next(claim, turn)
     }
@@ -93,40 +98,41 @@ impl<T: Clone + Ord> Queue<T> {
         self.ahead.clone().map(|next| (next, turn))
     }
 
-    /// As a key was deleted, so many others waited.
+    /// Notes how many waiters a master reported when a key was deleted.
     pub(crate) fn heard(&mut self, others: u32) {
         self.others = self.others.max(others);
     }
 
-    /// The one that asks the masters, or holds the lease.
+    /// The claim that asks the masters, or holds the lease.
     pub(crate) const fn ahead(&self) -> Option<&T> {
         self.ahead.as_ref()
     }
 
-    /// Whether others wait behind the one that is ahead.
+    /// Whether other claims wait behind the one that is ahead.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether it is empty.
+    /// Whether the queue has no claim.
     pub(crate) fn is_empty(&self) -> bool {
         self.ahead.is_none() && self.waiting.is_empty()
     }
 }
 
-/// Resources that this process has just given back while others waited. Its next claim on one of them enqueues before
-/// it attempts: it would be faster than the waiter that was woken, again and again.
+/// Resources that this process has just given back while others waited. Its next claim on one of
+/// them enqueues before it attempts. Otherwise it would be faster than the woken waiter, again and
+/// again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct GivenBack(BTreeMap<Key, Time>);
 
 /// How long a resource counts as just given back.
 const JUST: Duration = Duration::from_secs(1);
 
-/// So many are remembered at most.
+/// The most resources that are remembered.
 const MOST: usize = 1_024;
 
 impl GivenBack {
-    /// As a key of this process was deleted, so many others waited.
+    /// Notes how many waiters a master reported when a key of this process was deleted.
     pub(crate) fn note(&mut self, now: Time, key: &Key, others: u32) {
         if others == 0 {
             self.0.remove(key);
@@ -140,7 +146,7 @@ impl GivenBack {
         }
     }
 
-    /// How the first claim on a resource begins.
+    /// The turn of the first claim on a resource.
     pub(crate) fn turn(&mut self, now: Time, key: &Key) -> Turn {
         let just = self.0.remove(key).is_some_and(|at| now.since(at) < JUST);
         if just { Turn::Guest } else { Turn::First }

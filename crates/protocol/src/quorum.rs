@@ -1,8 +1,8 @@
-//! Which masters, and how many of them are enough.
+//! Masters, sets of masters, and the size of a quorum.
 
 use core::fmt;
 
-/// Most masters that one lock can have.
+/// The most masters that one lock can have.
 pub const MAX_NODES: usize = 64;
 
 /// The quorum of `nodes` masters: ⌊N/2⌋ + 1, so that any two quorums share a master.
@@ -10,7 +10,7 @@ pub const fn quorum(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// One master of a lock, counted from 0 here and from 1 wherever a person reads it.
+/// One master of a lock, counted from 0 in code and from 1 in every text for people.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u8);
 
@@ -25,12 +25,12 @@ impl NodeId {
         Self(index as u8)
     }
 
-    /// Its index, counted from 0.
+    /// The index, counted from 0.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// All masters of a lock with `nodes` of them, in order.
+    /// All masters of a lock with `nodes` masters, in order.
     pub fn all(nodes: usize) -> impl Iterator<Item = Self> + Clone {
         (0..nodes).map(Self::new)
     }
@@ -48,7 +48,7 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// A set of masters. A master is in it once or not at all, so that no answer counts twice.
+/// A set of masters. A master is in it at most once, so no answer counts twice.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct NodeSet(u64);
 
@@ -61,7 +61,7 @@ impl NodeSet {
         self.0 |= 1 << node.0;
     }
 
-    /// Takes `node` out.
+    /// Removes `node`.
     pub fn remove(&mut self, node: NodeId) {
         self.0 &= !(1 << node.0);
     }
@@ -122,7 +122,7 @@ mod tests {
     fn any_two_quorums_share_a_master() {
         for nodes in 1..=MAX_NODES {
             assert!(2 * quorum(nodes) > nodes, "{nodes} masters");
-            // and no smaller number would do
+            // A smaller number would not do.
             assert!(2 * (quorum(nodes) - 1) <= nodes, "{nodes} masters");
         }
     }

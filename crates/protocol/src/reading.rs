@@ -1,24 +1,26 @@
-//! Reading: what one answer of a master tells of its clock, against the client's own.
+//! Reading: the offset between a master's clock and the client's, from one answer.
 //!
-//! The client cannot know when, between sending and receiving, a master looked at its clock, so the
-//! offset between the two clocks is known as an interval. Everything that a clock guard concludes
-//! ([`Guard::with_clock_bound`](crate::Guard::with_clock_bound)) takes the end that hurts.
+//! A master reads its clock at an unknown moment between the sending of the command and the receipt
+//! of its answer. So the client knows the offset as an interval. A clock guard
+//! ([`Guard::with_clock_bound`](crate::Guard::with_clock_bound)) always uses the less favourable
+//! end of it.
 
 use core::time::Duration;
 
 use crate::time::Time;
 
-/// The offset of a master's clock from the client's, in microseconds: it lies between the two.
+/// The offset of a master's clock from the client's, as an interval in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Reading {
     low: i64,
     high: i64,
-    /// How long yet until the master was watched for a window; zero: it was.
+    /// How long the master must still be watched until the watch covers a window; zero if it does.
     unwatched: Duration,
 }
 
 impl Reading {
-    /// A master's `TIME`, asked for at `sent` at the earliest, and known at `received`.
+    /// The reading from a master's `TIME`, which was asked for at `sent` at the earliest and was
+    /// known at `received`.
     ///
     /// Both ends are rounded outwards: `TIME` counts whole microseconds that have begun.
     pub fn new(sent: Time, received: Time, micros: u64) -> Self {
@@ -31,39 +33,40 @@ impl Reading {
         }
     }
 
-    /// The same of a master that is to be watched for so long yet.
+    /// Returns the reading with `left`: how long the master must still be watched.
     #[must_use]
     pub const fn unwatched_for(self, left: Duration) -> Self {
         Self { unwatched: left, ..self }
     }
 
-    /// How long the master is to be watched yet until its clock is judged by itself; zero: it is.
+    /// How long the master must still be watched until its clock is judged by itself; zero if it is
+    /// now.
     pub const fn unwatched(self) -> Duration {
         self.unwatched
     }
 
-    /// How uncertain it is.
+    /// How uncertain the reading is.
     pub fn width(self) -> Duration {
         self.lead_at_most(self)
     }
 
-    /// By how much this clock may be ahead of the other, at most.
+    /// By how much this clock is ahead of the other at most.
     pub fn lead_at_most(self, other: Self) -> Duration {
         micros(self.high.saturating_sub(other.low))
     }
 
-    /// By how much this clock is ahead of the other, at least.
+    /// By how much this clock is ahead of the other at least.
     pub fn lead_at_least(self, other: Self) -> Duration {
         micros(self.low.saturating_sub(other.high))
     }
 
-    /// One that says of two moments the lowest that either may have been.
+    /// Combines two readings into the interval in which the lower of the two offsets lies.
     pub(crate) fn lowest(self, other: Self) -> Self {
         Self { low: self.low.min(other.low), high: self.high.min(other.high), ..self }
     }
 }
 
-/// Not ahead is ahead by nothing.
+/// A clock that is behind is ahead by zero.
 fn micros(difference: i64) -> Duration {
     Duration::from_micros(u64::try_from(difference).unwrap_or(0))
 }
@@ -78,7 +81,7 @@ mod tests {
     fn an_offset_lies_between_sending_and_receiving_rounded_outwards() {
         let at = Time::from_nanos;
         let first = Reading::new(at(1_999), at(5_001), 1_000);
-        // TIME is from 1000 to 1001 us; sent at 1 us or later, received at 6 us or earlier.
+        // `TIME` is from 1000 to 1001 µs; sent at 1 µs or later, received at 6 µs or earlier.
         assert_eq!(first.width(), 1_000 * US - 994 * US);
         let second = Reading::new(at(101_999), at(105_001), 1_110);
         assert_eq!(second.lead_at_most(first), 1_010 * US - 994 * US);

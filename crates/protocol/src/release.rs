@@ -1,4 +1,4 @@
-//! Release: compare-and-delete on all masters, and what came of it (R8).
+//! Release: compare-and-delete on all masters, and its outcome (R8).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -10,23 +10,22 @@ use crate::terms::Terms;
 use crate::time::Time;
 use crate::vote::{Answer, Ballot, verdict};
 
-/// What became of a released lease. Each is an answer, none an error.
+/// The outcome of a release. Every outcome is an answer; none is an error.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// A quorum held the key until now, before the deadline, and has deleted it: the lease was
-    /// ours to the end.
+    /// A quorum held the key until now, before the deadline, and has deleted it: the lease was ours
+    /// to the end.
     Released,
-    /// The lease had ended before: it was lost already, or so many masters had no key of ours
-    /// that no quorum can have held it.
+    /// The lease had ended before. Either it was lost already, or so many masters had no key of
+    /// ours that no quorum can have held it.
     AlreadyGone,
     /// Too few masters answered to tell. The clean-up goes on in the background.
     Unknown,
-    /// Other handles of the lease are out, and it was ours until now: it is held on. No master was
-    /// asked.
+    /// The lease was ours until now, and other handles still hold it. No master was asked.
     StillHeld,
-    /// The lease was ours to the end, but an earlier handle of it was dropped, not released: what that
-    /// had under way gets its grace, and then the keys go. No master was asked.
+    /// The lease was ours to the end, but an earlier handle of it was dropped, not released. The
+    /// keys stay until the grace of that handle's work is over. No master was asked.
     Left,
 }
 
@@ -42,24 +41,24 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// The machine.
+/// The machine of one release.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Release {
     terms: Terms,
     ballot: Ballot,
-    /// The lease was lost before: what a quorum still deletes is no lease any more.
+    /// The lease was lost before: a quorum that still deletes its key does not make it a lease.
     lost: bool,
     outcome: Option<Outcome>,
 }
 
 impl Release {
-    /// Asks all masters.
+    /// Asks all masters, unless a grace keeps the keys: of a lost lease, or of a dropped handle.
     pub(crate) fn start(now: Time, hold: &Hold, out: &mut Vec<Effect>) -> Self {
         let terms = hold.terms();
         let lost = hold.lost().is_some() || now >= hold.deadline();
         let mut outcome = None;
         if lost && !terms.grace().is_zero() {
-            // What was under way as it was lost has the grace that began then; nobody is asked.
+            // What was under way at the loss has the grace that began then, so no master is asked.
             if hold.lost().is_none() {
                 hold.leave(now, out);
             }
@@ -111,7 +110,8 @@ impl Release {
         let deleted = self.ballot.which(|answer| *answer == Answer::Deleted).len();
         let gone =
             self.ballot.which(|answer| matches!(answer, Answer::Absent | Answer::Taken(_))).len();
-        // The two can't both be true: quorum + (nodes − quorum + 1) masters are one too many.
+        // The two cannot both be true: they need quorum + (nodes − quorum + 1) masters, one more
+        // than exist.
         let released = verdict(deleted, awaited, quorum);
         let already_gone = verdict(gone, awaited, nodes - quorum + 1);
         self.outcome = match (released, already_gone) {
@@ -126,12 +126,12 @@ impl Release {
         }
     }
 
-    /// What came of it, once it is known.
+    /// The outcome, once it is known.
     pub const fn outcome(&self) -> Option<Outcome> {
         self.outcome
     }
 
-    /// What each master said.
+    /// The answer of each master.
     pub const fn ballot(&self) -> &Ballot {
         &self.ballot
     }

@@ -1,7 +1,7 @@
-//! Roster: which server process stands behind which master, so that none is counted twice.
+//! Roster: the identities of the servers behind the masters, so that no server counts twice.
 //!
-//! Two addresses can lead to one server (`localhost` and `127.0.0.1`, two names, a proxy), and
-//! a server that counts twice makes a quorum of fewer masters than it seems.
+//! Two addresses can lead to one server (`localhost` and `127.0.0.1`, two names, a proxy). A server
+//! that counts twice makes a quorum of fewer masters than it seems.
 
 use alloc::vec::Vec;
 
@@ -13,12 +13,12 @@ use crate::quorum::NodeId;
 pub(crate) struct Roster(Vec<Option<RunId>>);
 
 impl Roster {
-    /// A roster of `nodes` masters of which nothing is known.
+    /// A roster of `nodes` masters with unknown run ids.
     pub(crate) fn new(nodes: usize) -> Self {
         Self(alloc::vec![None; nodes])
     }
 
-    /// Enters what a new connection of `node` learnt.
+    /// Enters the run id that a new connection of `node` reported.
     ///
     /// # Errors
     /// The other master that is the same server process: the connection must not vote.
@@ -32,8 +32,8 @@ impl Roster {
         Ok(())
     }
 
-    /// Takes `node` out: it has no connection. Else two masters that swapped their addresses
-    /// would keep each other out for ever.
+    /// Removes `node`, which has no connection. Otherwise two masters that swapped their addresses
+    /// would exclude each other for ever.
     pub(crate) fn leave(&mut self, node: NodeId) {
         self.0[node.index()] = None;
     }

@@ -1,18 +1,22 @@
-//! Several: claims on several resources, of which all are won or none.
+//! Multi-lock: claims on several resources, of which all are won or none.
 //!
-//! Every resource has an ordinary [`Claim`](crate::Claim), with a token, a deadline and, if fenced, a number
-//! of its own. Nothing on the wire is new, and each lease is worth what it is worth alone. This machine only
-//! says which claim is started and undone when; its driver tells it what became of them.
+//! Every resource has an ordinary [`Claim`](crate::Claim) with a token, a deadline and, if fenced,
+//! a number of its own. The commands to the masters are the same, and each lease is as safe as it
+//! is alone. This machine only decides when to start and undo each claim; its driver reports the
+//! results.
 //!
-//! 1. All are tried at once, one attempt each: one round trip for all.
-//! 2. If one fails, all others are undone at once. **Nothing is held while anything is waited for**, so no
-//!    two callers wait for each other, whatever the order in which they name their resources.
-//! 3. After a pause with jitter, the one that was in the way is waited for alone, like any other acquire.
-//! 4. Once it is won, the others are tried at once, one attempt each, while it is kept. If one fails: 2.
+//! 1. All members are tried at once, with one attempt each: one round trip for all.
+//! 2. If one fails, all others are undone at once. **The machine holds nothing while it waits**, so
+//!    no two callers wait for each other, whatever the order in which they name their resources.
+//! 3. After a pause with jitter, the member that failed is waited for alone, like any other
+//!    acquire.
+//! 4. Once it is won, it is kept, and the others are tried at once, with one attempt each. If one
+//!    fails: step 2.
 //!
-//! Who gets some of what the other wants undoes it and pauses by chance, so that two do not undo each other
-//! for ever. Nobody is kept waiting for those who want several: under a steady load of others on each of the
-//! resources, a caller may find one of them taken every time, until its wait is over.
+//! Two callers that each get some of what the other wants undo that and pause for a random time, so
+//! that they do not undo each other for ever. Other claims do not wait for a multi-lock. Under a
+//! steady load on each of its resources, a caller may find one of them taken every time, until its
+//! wait is over.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -22,54 +26,56 @@ use crate::acquire::{Failure, Patience, Turn};
 use crate::effect::Dice;
 use crate::time::Time;
 
-/// What the machine is told. Members are the claims, counted from 0 in the one order that all callers use.
+/// An input of the machine. Members are the claims, counted from 0 in the one order that all
+/// callers use.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Told {
-    /// A quorum granted this one. It is not collected yet.
+    /// A quorum granted this member. It is not collected yet.
     Won {
-        /// Which.
+        /// The member.
         member: usize,
         /// Its deadline.
         deadline: Time,
     },
-    /// This one ended without a lease; or it was won, and could not be collected.
+    /// This member ended without a lease, or it was won and could not be collected.
     Failed {
-        /// Which.
+        /// The member.
         member: usize,
-        /// Why.
+        /// The reason.
         why: Failure,
     },
-    /// [`Several::next_wake`] has come (or has not: an early wake does nothing).
+    /// [`Several::next_wake`] has come. An early wake does nothing.
     Wake,
-    /// All are collected, and the caller comes for them.
+    /// All members are collected by the driver, and the caller takes them.
     Collect,
     /// The caller is gone.
     Abandon,
 }
 
-/// What the machine wants done, in this order.
+/// What the driver does for the machine, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Order {
-    /// Start a claim for this one, with a fresh token. If it waits, it may have its turn among others of this
-    /// process first, and be woken or not, as the driver has it.
+    /// Start a claim for this member, with a fresh token. If it waits, the driver decides whether
+    /// it queues among the claims of this process first, and whether masters wake it.
     Try {
-        /// Which.
+        /// The member.
         member: usize,
-        /// How long it may try.
+        /// How long the claim may try.
         patience: Patience,
     },
-    /// Give up the claim on this one, or give it back at once: nobody has worked under it.
+    /// Give up the claim of this member, or give its lease back at once: no work has begun under
+    /// it.
     Undo {
-        /// Which.
+        /// The member.
         member: usize,
     },
-    /// Something was decided: whoever waits should look.
+    /// Something was decided: the caller should look at the machine again.
     Decided,
 }
 
-/// The machine.
+/// The machine of one multi-lock.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Several {
     members: Vec<Member>,
@@ -80,34 +86,35 @@ pub struct Several {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Member {
-    /// Nothing is held and nothing is asked.
+    /// Nothing is held, and no claim is under way.
     Idle,
     /// Its claim is under way.
     Tried,
-    /// Its claim is won, until then.
+    /// Its claim is won, until this deadline.
     Won(Time),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
-    /// All, or all others, are tried at once.
+    /// All members, or all others, are tried at once.
     Trying,
-    /// A round failed; this one was in the way, and is waited for from then on.
+    /// A round failed because of this member. The machine waits for it from this time on.
     Pausing { until: Time, member: usize },
-    /// This one is waited for; no other is asked for.
+    /// This member is waited for; no other is tried.
     Waiting { member: usize },
-    /// All are won; the caller has not come for them yet.
+    /// All members are won; the caller has not collected them yet.
     Won,
-    /// The caller has them all.
+    /// The caller has all leases.
     Held,
-    /// It is over: this one was in the way.
+    /// The machine ended without leases, because of this member.
     Failed { member: usize, why: Failure },
     /// The caller is gone.
     Ended,
 }
 
 impl Several {
-    /// Tries all at once. If not all are won, goes on for as long as `wait`; zero: one round.
+    /// Tries all members at once. If not all are won, the machine goes on for as long as `wait`.
+    /// Zero: one round.
     pub fn start(now: Time, members: usize, wait: Duration, out: &mut Vec<Order>) -> Self {
         let mut several = Self {
             members: vec![Member::Idle; members],
@@ -124,7 +131,7 @@ impl Several {
         several
     }
 
-    /// Takes one input and says what is to be done.
+    /// Takes one input, and adds what is to be done to `out`.
     pub fn handle(&mut self, now: Time, told: Told, dice: &mut dyn Dice, out: &mut Vec<Order>) {
         match told {
             Told::Won { member, deadline } => self.won(now, member, deadline, out),
@@ -154,7 +161,7 @@ impl Several {
         }
     }
 
-    /// Asks for whatever is not asked for yet, one attempt each.
+    /// Tries every member that is not under way yet, with one attempt each.
     fn try_idle(&mut self, now: Time, out: &mut Vec<Order>) {
         self.state = State::Trying;
         self.rounds = self.rounds.saturating_add(1);
@@ -168,7 +175,7 @@ impl Several {
         self.check_won(out);
     }
 
-    /// Asks for one, for as long as there is time.
+    /// Tries one member for as long as there is time.
     fn wait_for(&mut self, now: Time, member: usize, out: &mut Vec<Order>) {
         self.state = State::Waiting { member };
         self.members[member] = Member::Tried;
@@ -176,14 +183,14 @@ impl Several {
         out.push(Order::Try { member, patience });
     }
 
-    /// Who will try all again has no use for what costs time after one attempt.
+    /// An attempt that is followed by another round does not spend time on an explanation.
     fn patience(&self, now: Time, wait: Duration) -> Patience {
         let explain = !wait.is_zero() || now >= self.give_up;
         Patience { wait, explain, wake_ups: true, fair: false, turn: Turn::First }
     }
 
     fn won(&mut self, now: Time, member: usize, deadline: Time, out: &mut Vec<Order>) {
-        // Not for one that was undone meanwhile.
+        // A late report about a member that was undone meanwhile does not count.
         if self.members.get(member) != Some(&Member::Tried) {
             return;
         }
@@ -210,16 +217,16 @@ impl Several {
         out: &mut Vec<Order>,
     ) {
         match self.members.get(member) {
-            // It has cleaned up behind itself.
+            // The claim has cleaned up after itself.
             Some(Member::Tried) => self.members[member] = Member::Idle,
             Some(Member::Won(_)) if self.state == State::Won => {}
             _ => return,
         }
         self.undo_all(out);
-        // One that was waited for has used the wait up, or there is no lock any more.
+        // A member that was waited for has used up the wait, or the lock is gone.
         let waited = matches!(self.state, State::Waiting { .. });
         if !waited && now < self.give_up {
-            // The pause is cut at the end of the wait, where one last attempt is made.
+            // The end of the wait cuts the pause short: one last attempt is made there.
             let until = now.plus(dice.pause(self.rounds)).min(self.give_up);
             self.state = State::Pausing { until, member };
         } else {
@@ -228,8 +235,8 @@ impl Several {
         out.push(Order::Decided);
     }
 
-    /// The last look at the clock (R1), for all of them: whoever sleeps between the last vote and this line
-    /// gets no lease that has expired, of none of them.
+    /// The last look at the clock (R1), for all members: a process that slept since the last vote
+    /// gets no lease at all if one of them has expired.
     fn collect(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Order>) {
         if self.state != State::Won {
             return;
@@ -251,7 +258,7 @@ impl Several {
         }
     }
 
-    /// Whose deadline comes first.
+    /// The member with the earliest deadline.
     fn earliest(&self) -> Option<(usize, Time)> {
         let won = self.members.iter().enumerate().filter_map(|(member, state)| match state {
             Member::Won(deadline) => Some((member, *deadline)),
@@ -260,17 +267,17 @@ impl Several {
         won.min_by_key(|(_, deadline)| *deadline)
     }
 
-    /// Whether all are won and wait to be collected.
+    /// Whether all members are won and wait to be collected.
     pub fn is_won(&self) -> bool {
         self.state == State::Won
     }
 
-    /// Whether the caller has them all.
+    /// Whether the caller has all leases.
     pub fn is_held(&self) -> bool {
         self.state == State::Held
     }
 
-    /// Which was in the way at last, and why, once it is over without leases.
+    /// The member that failed last and the reason, if the machine ended without leases.
     pub const fn failure(&self) -> Option<(usize, Failure)> {
         match self.state {
             State::Failed { member, why } => Some((member, why)),
@@ -278,12 +285,12 @@ impl Several {
         }
     }
 
-    /// How often all of them were tried together, or are being tried now.
+    /// How many times all members were tried together, including the current try.
     pub const fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// The deadline of all together: the earliest of those that are won.
+    /// The common deadline: the earliest one among the won members.
     pub fn deadline(&self) -> Option<Time> {
         self.earliest().map(|(_, deadline)| deadline)
     }

@@ -1,4 +1,4 @@
-//! The terms of a lease: TTL, drift, node timeout, quorum, checked against each other once.
+//! The terms of a lease: TTL, drift, node timeout and quorum, checked against each other once.
 
 use core::fmt;
 use core::time::Duration;
@@ -7,21 +7,21 @@ use crate::fence::{Fence, MAX_NUMBER};
 use crate::quorum::{MAX_NODES, quorum};
 use crate::time::Time;
 
-/// The longest TTL: a day. A lock that is held longer wants to be extended, not to be granted.
+/// The longest TTL: a day. To hold a lock longer, extend the lease.
 pub const MAX_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The longest memory of a fencing counter: ten years.
+/// The longest time for which masters keep a fencing counter: ten years.
 pub const MAX_FENCING_MEMORY: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// The least drift: the resolution with which Redis expires keys.
 const MIN_DRIFT: Duration = Duration::from_millis(1);
 
-/// Allowance for clocks that run at different rates: a share of the TTL, rounded up, plus a
-/// fixed part.
+/// Allowance for clocks that run at different rates: a share of the TTL, rounded up, plus a fixed
+/// part.
 ///
-/// The default, 1 % + 2 ms, is the one of the algorithm's reference description; Redis expires with
-/// a resolution of 1 ms. It covers ntpd, which slews by 0.05 %, and not chrony with its default
-/// `maxslewrate` of 8.3 % (`docs/safety.md`, "Rates of clocks").
+/// The default is 1 % + 2 ms, as in the reference description of the algorithm; Redis expires keys
+/// with a resolution of 1 ms. It covers ntpd, which slews by 0.05 %. It does not cover chrony with
+/// its default `maxslewrate` of 8.3 % (`docs/operations.md`, "Clock rates").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Drift {
     /// Millionths of the TTL.
@@ -37,7 +37,8 @@ impl Default for Drift {
 }
 
 impl Drift {
-    /// What is deducted from a TTL of this length; rounded up, because it hurts the holder.
+    /// The deduction from a TTL of this length. It is rounded up, which costs the holder time and
+    /// not safety.
     pub fn of(self, ttl: Duration) -> Duration {
         let share = ttl.as_nanos().saturating_mul(u128::from(self.ppm)).div_ceil(1_000_000);
         let share = Duration::from_nanos(u64::try_from(share).unwrap_or(u64::MAX));
@@ -45,7 +46,7 @@ impl Drift {
     }
 }
 
-/// What one lease is granted on. Made by [`Terms::new`], which checks that it makes sense.
+/// The terms on which one lease is granted. [`Terms::new`] checks that they make sense.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Terms {
     nodes: usize,
@@ -55,9 +56,9 @@ pub struct Terms {
     drift: Drift,
     node_timeout: Duration,
     fencing: Option<Duration>,
-    /// No TTL is longer, because a guard relies on it.
+    /// The longest TTL on which a guard relies.
     max_ttl: Option<Duration>,
-    /// What a master's clock may gain unnoticed.
+    /// How much a master's clock may gain unnoticed.
     clock_bound: Duration,
 }
 
@@ -100,10 +101,10 @@ impl Terms {
         Ok(terms)
     }
 
-    /// The same terms with another TTL, checked again.
+    /// These terms with another TTL, checked again.
     ///
     /// # Errors
-    /// As [`Terms::new`].
+    /// The errors of [`Terms::new`], and those of the options that these terms have.
     pub fn with_ttl(self, ttl: Duration) -> Result<Self, BadOption> {
         let terms = Self::new(self.nodes, ttl, self.drift, self.node_timeout)?;
         let terms = terms.with_grace(self.grace)?;
@@ -111,14 +112,16 @@ impl Terms {
         Ok(terms.with_clock_bound(self.clock_bound)?.fenced_as(self))
     }
 
-    /// The same terms, and masters keep the key for so much longer: what was under way as the lease ended has that
-    /// long to arrive before anybody else can hold the resource. Rounded down to whole milliseconds. It moves no
-    /// deadline. A lease that ends by a release frees its keys at once; one that is lost or dropped leaves them
-    /// until the grace is over.
+    /// These terms, with masters that keep the key for `grace` longer. Writes that are under way
+    /// when the lease ends have that long to arrive before any other client can hold the resource.
+    ///
+    /// The grace is rounded down to whole milliseconds. It moves no deadline. A lease that ends by
+    /// a release frees its keys at once. A lease that is lost or dropped leaves its keys until the
+    /// grace is over.
     ///
     /// # Errors
-    /// [`BadOption::GraceTooLong`] if TTL + grace is above [`MAX_TTL`]; [`BadOption::TtlAboveGuard`] if it is above
-    /// what the guard allows.
+    /// * [`BadOption::GraceTooLong`] if TTL + grace is above [`MAX_TTL`].
+    /// * [`BadOption::TtlAboveGuard`] if it is above the longest TTL that the guard allows.
     pub fn with_grace(self, grace: Duration) -> Result<Self, BadOption> {
         if self.ttl.saturating_add(grace) > MAX_TTL {
             return Err(BadOption::GraceTooLong { ttl: self.ttl, grace });
@@ -128,13 +131,13 @@ impl Terms {
         self.max_ttl.map_or(Ok(terms), |max_ttl| terms.with_max_ttl(max_ttl))
     }
 
-    /// The same terms with a fencing token: masters remember their counters for `memory` after the
-    /// last grant or extension, and forget them then. The shorter the memory, the more rests on wall
-    /// clocks for a resource that is locked rarely.
+    /// These terms with a fencing token: masters remember their counters for `memory` after the
+    /// last grant or extension, and forget them then. The shorter the memory is, the more a rarely
+    /// locked resource depends on wall clocks.
     ///
     /// # Errors
-    /// [`BadOption::FencingMemory`] unless TTL + grace ≤ `memory` ≤ [`MAX_FENCING_MEMORY`]. A lease that asks for a
-    /// longer TTL later is remembered for that long.
+    /// [`BadOption::FencingMemory`] unless TTL + grace ≤ `memory` ≤ [`MAX_FENCING_MEMORY`]. If the
+    /// lease asks for a longer TTL later, masters remember the counter for that long.
     pub fn with_fencing(self, memory: Duration) -> Result<Self, BadOption> {
         if memory < self.key_ttl() || memory > MAX_FENCING_MEMORY {
             return Err(BadOption::FencingMemory { memory, ttl: self.key_ttl() });
@@ -142,11 +145,11 @@ impl Terms {
         Ok(Self { fencing: Some(memory), ..self })
     }
 
-    /// The same terms under a guard, which relies on it that no key has a longer TTL than this: see
-    /// [`Guard`](crate::Guard).
+    /// These terms under a guard. The guard is safe only if no key has a longer TTL than `max_ttl`:
+    /// see [`Guard`](crate::Guard).
     ///
     /// # Errors
-    /// [`BadOption::TtlAboveGuard`] if this one is.
+    /// [`BadOption::TtlAboveGuard`] if TTL + grace is above `max_ttl`.
     pub fn with_max_ttl(self, max_ttl: Duration) -> Result<Self, BadOption> {
         if self.key_ttl() > max_ttl {
             return Err(BadOption::TtlAboveGuard { ttl: self.ttl, grace: self.grace, max_ttl });
@@ -154,8 +157,9 @@ impl Terms {
         Ok(Self { max_ttl: Some(max_ttl), ..self })
     }
 
-    /// The same terms where the clock of a master may gain so much unnoticed: it is deducted from every
-    /// lease, as drift is. See [`Guard::with_clock_bound`](crate::Guard::with_clock_bound).
+    /// These terms where the clock of a master may gain `bound` unnoticed: every lease is shorter
+    /// by this bound, as it is by the drift. See
+    /// [`Guard::with_clock_bound`](crate::Guard::with_clock_bound).
     ///
     /// # Errors
     /// [`BadOption::TtlBelowClockBound`] if nothing would be left of the TTL.
@@ -167,19 +171,19 @@ impl Terms {
         Ok(Self { clock_bound: bound, ..self })
     }
 
-    /// What a master's clock may gain unnoticed; zero where clocks are not looked at.
+    /// How much a master's clock may gain unnoticed; zero without a clock guard.
     pub const fn clock_bound(self) -> Duration {
         self.clock_bound
     }
 
-    /// The same terms, fenced as the others are.
+    /// These terms with the fencing of `other`.
     pub(crate) const fn fenced_as(self, other: Self) -> Self {
         Self { fencing: other.fencing, ..self }
     }
 
-    /// What a master is to be told of its counter, where the lease has a fencing token.
+    /// The fence that a master receives for its counter, if the lease has a fencing token.
     pub(crate) fn fence(self, number: u64) -> Option<Fence> {
-        // A lease may have been extended by more than it was granted for.
+        // A lease may have been extended for longer than it was granted for.
         let memory = self.fencing?.max(self.key_ttl());
         let memory_ms = u64::try_from(memory.as_millis()).unwrap_or(u64::MAX);
         Some(Fence { number: number.min(MAX_NUMBER), memory_ms })
@@ -190,22 +194,22 @@ impl Terms {
         self.fencing.is_some()
     }
 
-    /// How many masters there are.
+    /// The number of masters.
     pub const fn nodes(self) -> usize {
         self.nodes
     }
 
-    /// How many masters are enough.
+    /// The number of masters that are a quorum.
     pub const fn quorum(self) -> usize {
         quorum(self.nodes)
     }
 
-    /// How long a lease is granted for, drift included.
+    /// The TTL of the lease, drift included.
     pub const fn ttl(self) -> Duration {
         self.ttl
     }
 
-    /// How much longer masters keep the key.
+    /// How much longer masters keep the key than the TTL.
     pub const fn grace(self) -> Duration {
         self.grace
     }
@@ -215,20 +219,20 @@ impl Terms {
         self.ttl.saturating_add(self.grace)
     }
 
-    /// The same in milliseconds, as `PX` wants it.
+    /// [`key_ttl`](Self::key_ttl) in milliseconds, the unit of `PX`.
     pub fn key_ttl_ms(self) -> u64 {
         u64::try_from(self.key_ttl().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Until when the keys of a lease that ended `now`, and was not released, are left alone; at once without
-    /// a grace. Drift is allowed for, as it is before the deadline.
+    /// Until when the keys of a lease that ended `now` without a release are left alone; `None`
+    /// without a grace. Drift is added, as it is deducted before the deadline.
     pub(crate) fn left_until(self, now: Time) -> Option<Time> {
         let left = self.grace.saturating_add(self.drift.of(self.key_ttl()));
         (!self.grace.is_zero()).then(|| now.plus(left))
     }
 
-    /// How long a lease lives, counted from before its first byte was sent: TTL − drift, and less what
-    /// a clock may gain unnoticed.
+    /// How long a lease lives, counted from before its first byte is sent: TTL − drift, less what a
+    /// clock may gain unnoticed.
     pub fn validity(self) -> Duration {
         self.ttl.saturating_sub(self.drift.of(self.ttl)).saturating_sub(self.clock_bound)
     }
@@ -239,8 +243,8 @@ impl Terms {
     }
 }
 
-/// An option that is out of its range, or two that do not fit together. The message names the
-/// option and what would be right.
+/// An option that is out of its range, or two options that do not fit together. The message names
+/// the option and a correct value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum BadOption {
@@ -257,9 +261,9 @@ pub enum BadOption {
     ResourceReserved,
     /// The name of the resource, with the prefix, is too long for a key.
     ResourceTooLong {
-        /// How long it is, in bytes.
+        /// Its length in bytes.
         length: usize,
-        /// How long it may be.
+        /// The longest supported length in bytes.
         longest: usize,
     },
     /// The node timeout is below a millisecond.
@@ -286,16 +290,16 @@ pub enum BadOption {
         /// The grace that was given.
         grace: Duration,
     },
-    /// The TTL, with the grace, is above the one that the guard of this lock relies on.
+    /// The TTL, with the grace, is above the longest TTL on which the guard of this lock relies.
     TtlAboveGuard {
         /// The one that was given.
         ttl: Duration,
         /// The grace.
         grace: Duration,
-        /// The longest that the guard allows.
+        /// The longest TTL that the guard allows.
         max_ttl: Duration,
     },
-    /// The bound of the clock guard is no whole millisecond, or not below the longest TTL.
+    /// The bound of the clock guard is not in whole milliseconds, or not below the longest TTL.
     ClockBound {
         /// The one that was given.
         bound: Duration,
@@ -309,19 +313,19 @@ pub enum BadOption {
     TtlBelowClockBound {
         /// The one that was given, rounded down to milliseconds.
         ttl: Duration,
-        /// What a clock may gain unnoticed.
+        /// How much a clock may gain unnoticed.
         bound: Duration,
-        /// What is deducted besides.
+        /// The drift, which is deducted, too.
         drift: Duration,
         /// How long a round may take.
         node_timeout: Duration,
     },
     /// The drift is below the resolution with which Redis expires keys.
     DriftTooSmall {
-        /// The one that was given, for this TTL.
+        /// The drift that was given, for this TTL.
         drift: Duration,
     },
-    /// The memory of fencing counters is shorter than the TTL, or absurdly long.
+    /// The memory of fencing counters is shorter than TTL + grace, or above [`MAX_FENCING_MEMORY`].
     FencingMemory {
         /// The one that was given.
         memory: Duration,
@@ -330,7 +334,7 @@ pub enum BadOption {
     },
     /// A pause between attempts is below a millisecond.
     PauseTooShort {
-        /// The fixed one, or the first one.
+        /// The fixed pause, or the first one.
         pause: Duration,
     },
     /// The longest pause between attempts is shorter than the first one.
@@ -340,7 +344,7 @@ pub enum BadOption {
         /// The longest one.
         max: Duration,
     },
-    /// The multiplier of pauses makes them shorter.
+    /// The multiplier of pauses would make them shorter.
     Multiplier {
         /// The one that was given.
         percent: u32,
@@ -349,12 +353,12 @@ pub enum BadOption {
     TtlTooShort {
         /// The one that was given, rounded down to milliseconds.
         ttl: Duration,
-        /// What is deducted from it.
+        /// The drift that is deducted from it.
         drift: Duration,
         /// How long a round may take.
         node_timeout: Duration,
     },
-    /// An owner asks for a fencing token where it holds the resource without one.
+    /// An owner asks for a fencing token, but holds the resource without one.
     HeldUnfenced,
 }
 

@@ -1,4 +1,4 @@
-//! Tickets and waiters: by which masters know the waiters in their queues.
+//! Tickets and waiters: the names by which masters know the waiters in their queues.
 
 use core::fmt;
 
@@ -11,30 +11,33 @@ const LARGEST: u64 = (1 << 53) - 1;
 
 /// A waiter as a master's queue knows it: its ticket, and the inbox on which its process is woken.
 ///
-/// In the queue it is 32 hexadecimal digits, first the inbox; an inbox of 0 is subscribed by no connection.
+/// In the queue, a waiter is 32 hexadecimal digits, with the inbox first. No connection subscribes
+/// to an inbox of 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Waiter {
-    /// The channel of its process.
+    /// The inbox of its process, which names a channel.
     pub inbox: u64,
     /// Its ticket.
     pub ticket: Ticket,
 }
 
-/// At which position a waiter wants to be in a queue.
+/// The position in a queue that a waiter asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Spot {
-    /// At the one that it has there, or behind all others; it may attempt wherever it is.
+    /// The position that it has there, or the one behind all others. It may attempt at any
+    /// position.
     Any,
-    /// At the one that it has there, or behind all others.
+    /// The position that it has there, or the one behind all others.
     Last,
-    /// At the one that it has there, or behind all others, but not before this one, which another master gave it.
+    /// The position that it has there, or the one behind all others, but not before this position,
+    /// which another master gave it.
     NotBefore(u64),
-    /// At this one, wherever it is there: a quorum keeps it so.
+    /// This position, wherever it is in the queue: a quorum keeps it.
     At(u64),
 }
 
 impl Spot {
-    /// The position that is asked for; 0 for none.
+    /// The number of the position that is asked for; 0 for none.
     pub const fn number(self) -> u64 {
         match self {
             Self::Any | Self::Last => 0,
@@ -44,26 +47,26 @@ impl Spot {
 }
 
 impl Ticket {
-    /// The ticket with this number, less what does not fit in 53 bits.
+    /// The ticket with this number, cut to 53 bits.
     pub const fn new(random: u64) -> Self {
         Self(random & LARGEST)
     }
 
-    /// The ticket that a master names, if it is one.
+    /// The ticket in a master's message, if the digits are one.
     pub(crate) fn parse(digits: &[u8]) -> Option<Self> {
         let digits = core::str::from_utf8(digits).ok().filter(|digits| digits.len() == 16)?;
         let number = u64::from_str_radix(digits, 16).ok()?;
         (number <= LARGEST).then_some(Self(number))
     }
 
-    /// Its number.
+    /// The number of the ticket.
     pub const fn number(self) -> u64 {
         self.0
     }
 }
 
 impl Waiter {
-    /// The waiter of these digits, if they are those of one.
+    /// The waiter with these digits, if they are one.
     pub fn parse(digits: &[u8]) -> Option<Self> {
         let (inbox, ticket) = digits.split_at_checked(16)?;
         let inbox = u64::from_str_radix(core::str::from_utf8(inbox).ok()?, 16).ok()?;

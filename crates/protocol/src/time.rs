@@ -1,20 +1,20 @@
-//! One client's time: nanoseconds since an origin of its own.
+//! Time: instants on one client's clock, in nanoseconds since an arbitrary origin.
 //!
-//! Every calculation saturates, so that no TTL, however absurd, can wrap a deadline around.
+//! Every calculation saturates, so no TTL, however large, can wrap a deadline around.
 
 use core::fmt;
 use core::time::Duration;
 
 /// An instant on one client's monotonic clock, in nanoseconds since an arbitrary origin.
 ///
-/// Instants of two clients cannot be compared: each has its own origin and its own rate.
+/// Instants of two clients cannot be compared: each client has its own origin and its own rate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
 impl Time {
     /// The origin.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that happens; stands for "never".
+    /// Later than any event: stands for "never".
     pub const NEVER: Self = Self(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the origin.
@@ -32,13 +32,13 @@ impl Time {
         self.0
     }
 
-    /// This instant plus `length`; [`Time::NEVER`] where that does not fit.
+    /// This instant plus `length`; [`Time::NEVER`] if the sum does not fit.
     #[must_use]
     pub fn plus(self, length: Duration) -> Self {
         Self(self.0.saturating_add(nanos(length)))
     }
 
-    /// How much later this is than `earlier`; zero if it is not later.
+    /// How much later this instant is than `earlier`; zero if it is not later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

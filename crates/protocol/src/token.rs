@@ -1,14 +1,14 @@
-//! The token: the random value that proves ownership of one attempt.
+//! Token: the random value that proves ownership of one attempt.
 
 use core::fmt;
 
-/// How many bytes a token has on the wire.
+/// The length of a token in bytes.
 pub const TOKEN_LEN: usize = 20;
 
 /// The value of the lock key on every master: 20 random bytes, fresh for every attempt.
 ///
-/// It identifies and does not order: it is not a fencing token. Whoever knows it can delete
-/// the key, so `Debug` shows only its first four bytes.
+/// It identifies an attempt and has no order: it is not a fencing token. A client that has the
+/// token can delete the key, so `Debug` shows only its first four bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token([u8; TOKEN_LEN]);
 
@@ -18,12 +18,12 @@ impl Token {
         Self(bytes)
     }
 
-    /// Its bytes, as they stand on the wire.
+    /// The token's bytes, as they are on the wire.
     pub const fn as_bytes(&self) -> &[u8; TOKEN_LEN] {
         &self.0
     }
 
-    /// The token with exactly these bytes, if there are as many as a token has.
+    /// The token with exactly these bytes, if their number is right.
     pub fn from_slice(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }

@@ -1,4 +1,4 @@
-//! What one master's answer means, and the ballot that collects a round of them.
+//! The meaning of one master's answer, and the ballot that collects the answers of a round.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -12,82 +12,84 @@ use crate::reading::Reading;
 use crate::time::Time;
 use crate::token::Token;
 
-/// What one master's answer to one command means.
+/// The meaning of one master's answer to one command.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Answer {
-    /// The key was not there and is now ours: a grant. A repair is one too.
+    /// The key was absent and is now ours: a grant. A repair is a grant, too.
     Created,
-    /// The same with fencing, and this is the number of the grant.
+    /// The key was absent and is now ours, and fencing gave the grant this number.
     Granted {
-        /// What the master's counter showed as it created the key.
+        /// The master's counter when it created the key.
         number: u64,
     },
     /// The key is still ours, and the master's counter stands at this number.
     Certified {
-        /// At least the one that was asked for.
+        /// At least the number that was asked for.
         number: u64,
     },
-    /// The key was ours and still is, for at least the TTL asked for.
+    /// The key was ours and still is, for at least the requested TTL.
     Kept,
     /// The key was ours and is deleted.
     Deleted,
-    /// The same, and so many connections listened for it. A link takes the number out of it.
+    /// The key was ours and is deleted, and the master counted its waiters. A link takes the number
+    /// out.
     Freed {
-        /// This one included, if it listens.
+        /// How many waiters are in the queue, without the one that leaves it with this command.
         listeners: u32,
     },
-    /// A place in the master's line for the resource.
+    /// A position in the master's queue for the resource.
     Place {
-        /// Who stands at a lower number comes first.
+        /// The number of the position: a lower number comes first.
         number: u64,
-        /// So many come first.
+        /// How many waiters come first.
         ahead: u64,
-        /// Who holds the resource on this master, if anybody does.
+        /// The holder of the resource on this master, if there is one.
         holder: Option<Holder>,
     },
-    /// It keeps no line, or none for this client.
+    /// The master keeps no queue, or none for this client.
     NoQueue,
     /// There is no such key.
     Absent,
-    /// Somebody else's key stands there.
+    /// The key belongs to another holder.
     Taken(Holder),
     /// The master takes writes (the answer to a probe).
     Alive,
-    /// The master shows this marker, and this vigil, if it has any: see [`Guard`](crate::Guard). To a
-    /// request for a grant it means that nothing was set.
+    /// The master's boot marker and probation key (vigil), if it has them: see
+    /// [`Guard`](crate::Guard). As an answer to a request for a grant, it means that nothing was
+    /// set.
     Marked {
-        /// Its marker.
+        /// Its boot marker.
         boot: Option<Arc<str>>,
         /// Its vigil.
         vigil: Option<Arc<str>>,
     },
-    /// The master had no marker, and has one now: it is trusted as a new one.
+    /// The master had no boot marker, and has one now: it is trusted as a new master.
     Blessed,
     /// Nothing is known: the key may be there or not (R2).
     Unknown(Cause),
-    /// What a script answered that tells the master's `TIME`, too. A link takes the answer out of it,
-    /// or makes it [`Timed`](Answer::Timed).
+    /// The answer of a script that also reports the master's `TIME`. A link unwraps the answer, or
+    /// turns it into [`Timed`](Answer::Timed).
     Stamped {
-        /// Microseconds of the master's clock.
+        /// The master's clock, in microseconds.
         micros: u64,
-        /// What it answered.
+        /// The answer of the script.
         answer: Box<Answer>,
     },
-    /// What a link tells of an answer whose time matters, since a guard looks at clocks.
+    /// An answer with a reading of the master's clock, for a guard that compares clocks.
     Timed {
-        /// The master's clock.
+        /// The reading of the master's clock.
         reading: Reading,
-        /// What it answered.
+        /// The answer.
         answer: Box<Answer>,
     },
 }
 
-/// Who holds a key that is not ours, as far as the master was asked.
+/// The holder of a key that is not ours, as far as the master was asked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Holder {
-    /// A bare `SET NX` was refused; who holds the key comes back with the clean-up.
+    /// A bare `SET NX` was refused; the clean-up reports the holder.
     NotAsked,
     /// Another lease.
     Lease {
@@ -101,9 +103,9 @@ pub enum Holder {
         /// Milliseconds until the key expires on this master.
         left_ms: u64,
     },
-    /// A key without TTL: it will not go away by itself.
+    /// A key without TTL, which never expires.
     NoExpiry,
-    /// A key of another type (a list, a hash, …), with whatever TTL.
+    /// A key of another type (a list, a hash, …), with any TTL.
     WrongType,
 }
 
@@ -135,34 +137,35 @@ pub enum Cause {
     Silent,
     /// The connection broke before the answer came.
     Disconnected,
-    /// Not sent: there is no connection to this master; the text says why, if it is known.
+    /// Not sent: there is no connection to this master. The text is the reason, if it is known.
     Down(Arc<str>),
     /// Not sent: the master has left earlier commands unanswered for too long.
     Stalled,
-    /// Not sent: too many commands are unanswered, or too much is owed.
+    /// Not sent: too many commands are unanswered, or too many clean-ups are pending.
     Overloaded,
-    /// Not sent: the claim that this was for has been given up.
+    /// Not sent: the claim of this command was given up.
     GivenUp,
     /// Not sent: the lock was shut down.
     ShutDown,
     /// Nothing was set: the master may have forgotten leases that are still alive.
     Distrusted {
-        /// Why it may.
+        /// The reason.
         why: Distrust,
-        /// How long yet, if it passes by itself.
+        /// For how much longer, if the distrust ends by itself.
         left: Option<Duration>,
     },
-    /// The master had lost its scripts; they are being loaded again.
+    /// The master lost its scripts; they are being loaded again.
     NoScript,
-    /// The answer is not one that Redis gives to this command.
+    /// Redis does not give this answer to this command.
     Garbage,
     /// The master answered with an error.
     Error(Arc<str>),
 }
 
 impl Cause {
-    /// Whether it refuses a whole attempt, and not only counts as unknown: the masters of this lock are
-    /// not those of others that use one of them, so that its quorums need not meet theirs.
+    /// Whether it refuses a whole attempt, instead of counting as unknown. That is so if clients
+    /// with another set of masters use one of these masters: the quorums of the two sets need not
+    /// meet.
     pub const fn refuses(&self) -> bool {
         matches!(self, Self::Distrusted { why: Distrust::OtherFleet { .. }, .. })
     }
@@ -190,12 +193,12 @@ impl fmt::Display for Cause {
 }
 
 impl Answer {
-    /// Whether the key was not there and is now ours.
+    /// Whether the key was absent and is now ours.
     pub const fn creates(&self) -> bool {
         matches!(self, Self::Created | Self::Granted { .. })
     }
 
-    /// With the master's clock, as some scripts answer; an error tells no time.
+    /// Adds the master's clock, as some scripts report it. An error has no clock.
     #[must_use]
     pub fn stamped(self, micros: u64) -> Self {
         match self {
@@ -204,7 +207,7 @@ impl Answer {
         }
     }
 
-    /// What was answered, without any time.
+    /// The answer without any clock.
     #[must_use]
     pub fn plain(self) -> Self {
         match self {
@@ -213,7 +216,7 @@ impl Answer {
         }
     }
 
-    /// What was answered, and the reading of the master's clock, if there is one.
+    /// The answer, and the reading of the master's clock, if there is one.
     pub(crate) fn read(self) -> (Self, Option<Reading>) {
         match self {
             Self::Timed { reading, answer } => (answer.plain(), Some(reading)),
@@ -249,16 +252,16 @@ impl fmt::Display for Answer {
     }
 }
 
-/// What one master said in one round, and how long it took.
+/// The answer of one master in one round, and how long it took.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Vote {
-    /// Its answer; `None` while it is awaited.
+    /// The answer; `None` while it is awaited.
     pub answer: Option<Answer>,
-    /// From the start of the round to the answer.
+    /// The time from the start of the round to the answer.
     pub took: Duration,
 }
 
-/// One round of votes: one per master, the first answer counts.
+/// One round of votes: one vote for each master, and the first answer counts.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Ballot {
     opened: Time,
@@ -278,8 +281,8 @@ impl Ballot {
         self.opened
     }
 
-    /// Writes down what `node` said. Returns whether it was awaited: a second answer of the
-    /// same master in the same round changes nothing.
+    /// Records the answer of `node`. Returns whether it was awaited: a second answer of the same
+    /// master in the same round changes nothing.
     pub fn record(&mut self, now: Time, node: NodeId, answer: Answer) -> bool {
         let vote = &mut self.votes[node.index()];
         let awaited = vote.answer.is_none();
@@ -289,19 +292,19 @@ impl Ballot {
         awaited
     }
 
-    /// Takes a grant for unknown, since its master is distrusted.
+    /// Counts a grant as unknown, because its master is distrusted.
     pub(crate) fn distrust(&mut self, node: NodeId, cause: Cause) {
         self.votes[node.index()].answer = Some(Answer::Unknown(cause));
     }
 
-    /// Adds what the clean-up of a refused attempt found out about the holder.
+    /// Adds the holder that the clean-up of a refused attempt reported.
     pub fn explain(&mut self, node: NodeId, holder: Holder) {
         if let Some(Answer::Taken(known)) = &mut self.votes[node.index()].answer {
             *known = holder;
         }
     }
 
-    /// Takes every vote that is still awaited for silence.
+    /// Counts every vote that is still awaited as silence.
     pub fn close(&mut self, now: Time) {
         for vote in self.votes.iter_mut().filter(|vote| vote.answer.is_none()) {
             *vote =
@@ -309,7 +312,7 @@ impl Ballot {
         }
     }
 
-    /// The masters whose answer is known and is `what`.
+    /// The masters whose answer is known and satisfies `what`.
     pub fn which(&self, what: impl Fn(&Answer) -> bool) -> NodeSet {
         NodeId::all(self.votes.len())
             .filter(|node| self.votes[node.index()].answer.as_ref().is_some_and(&what))
@@ -329,10 +332,11 @@ impl Ballot {
     }
 }
 
-/// What the masters decided, from those for it, those still awaited that could be, and the quorum.
+/// The decision of the masters, from the votes for it, the awaited votes that may still be for it,
+/// and the quorum.
 ///
-/// This is R3 in both directions, right for even N too: a master that refused, does not know
-/// or may not vote is neither `for_it` nor `awaited`.
+/// This is R3 in both directions, and holds for even N, too. A master that refused, whose vote is
+/// unknown, or that may not vote is neither `for_it` nor `awaited`.
 pub fn verdict(for_it: usize, awaited: usize, quorum: usize) -> Option<bool> {
     if for_it >= quorum {
         Some(true)

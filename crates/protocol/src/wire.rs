@@ -1,7 +1,7 @@
-//! Wire: the commands and answers as bytes, in one place.
+//! Wire: encodes commands and decodes answers, in one place.
 //!
-//! Clients encode [`Command`]s and decode answers with what is here; model masters and proxies
-//! decode commands with the same [`Frame`]. `docs/wire.md` describes the form.
+//! Clients encode [`Command`]s and decode answers with this module; model masters and proxies
+//! decode commands with the same [`Frame`]. `docs/wire.md` describes the format.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -37,47 +37,50 @@ pub use skip::Skip;
 /// A command as a link writes it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Command {
-    /// `SET key token NX PX ttl`: the plain acquire. With a fence the same by a script, which
-    /// raises the counter, too.
+    /// `SET key token NX PX ttl`: the plain acquire. With a fence it is a script, which also raises
+    /// the counter.
     Set {
         /// The key of the resource.
         key: Key,
-        /// Its value.
+        /// The value of the key.
         token: Token,
-        /// How long the master keeps it, in milliseconds.
+        /// How long the master keeps the key, in milliseconds.
         ttl_ms: u64,
-        /// What its counter becomes, if there is one.
+        /// What the counter becomes, if there is one.
         fence: Option<Fence>,
     },
-    /// The same under a guard: by a script that sets nothing unless the master shows this marker.
+    /// The acquire with a guard: a script that sets nothing unless the master shows this boot
+    /// marker.
     Guarded {
         /// The key of the resource.
         key: Key,
-        /// Its value.
+        /// The value of the key.
         token: Token,
-        /// How long the master keeps it, in milliseconds.
+        /// How long the master keeps the key, in milliseconds.
         ttl_ms: u64,
-        /// What its counter becomes, if there is one.
+        /// What the counter becomes, if there is one.
         fence: Option<Fence>,
-        /// The marker.
+        /// The boot marker.
         marker: Arc<str>,
     },
-    /// Look at the marker and the vigil, and go on with the vigil unless the marker is of this process.
+    /// Read the boot marker and the vigil. Unless the marker belongs to the process `run_id`, also
+    /// go on with the vigil.
     Watch {
-        /// The process.
+        /// The server process.
         run_id: RunId,
-        /// Its marker, for the end of the vigil.
+        /// The boot marker to write at the end of the vigil.
         marker: Arc<str>,
-        /// The vigil to begin if there is none; `None`: only look.
+        /// The vigil to begin if there is none; `None` only reads.
         begin: Option<Arc<str>>,
-        /// How long it is kept, in milliseconds.
+        /// How long the master keeps the vigil, in milliseconds.
         vigil_ms: u64,
-        /// The vigil that has lasted for a quarantine: if it is still there, mark the master.
+        /// The vigil that has lasted for a quarantine. If it is still there, the marker takes its
+        /// place.
         ended: Option<Arc<str>>,
     },
-    /// `SET redquorum:boot marker NX`: mark a master that has no marker.
+    /// `SET redquorum:boot marker NX`: initialize a master that has no boot marker.
     Bless {
-        /// The marker.
+        /// The boot marker.
         marker: Arc<str>,
     },
     /// Compare-and-expire, with or without repair.
@@ -86,11 +89,11 @@ pub enum Command {
         key: Key,
         /// The value to compare with.
         token: Token,
-        /// How long the key shall live at least, in milliseconds.
+        /// How long the key must live at least, in milliseconds.
         ttl_ms: u64,
-        /// Create it if it is missing.
+        /// Whether to create the key if it is missing.
         repair: bool,
-        /// What its counter becomes, if there is one.
+        /// What the counter becomes, if there is one.
         fence: Option<Fence>,
     },
     /// Compare, and raise the counter.
@@ -99,7 +102,7 @@ pub enum Command {
         key: Key,
         /// The value to compare with.
         token: Token,
-        /// To what.
+        /// The number that the counter reaches.
         fence: Fence,
     },
     /// Compare-and-delete.
@@ -113,55 +116,55 @@ pub enum Command {
         /// The waiter that leaves the queue with this.
         leave: Option<Waiter>,
     },
-    /// Ask for a position in the queue, or keep it: by a script.
+    /// Ask for a position in the queue, or keep it, by a script.
     Stand {
         /// The key of the resource.
         key: Key,
         /// The waiter.
         waiter: Waiter,
-        /// Where.
+        /// The position.
         spot: Spot,
     },
-    /// Leave the queue: by the same script.
+    /// Leave the queue, by the script of [`Command::Stand`].
     StepOut {
         /// The key of the resource.
         key: Key,
         /// The waiter.
         waiter: Waiter,
-        /// Whether the first in the queue is woken, if the resource is free.
+        /// Whether the script wakes the first waiter in the queue, if the resource is free.
         call: bool,
     },
     /// `HELLO 3`: from here on the connection takes push messages.
     Hello,
-    /// `SUBSCRIBE`: wake the waiters of this inbox. Only behind a [`Command::Hello`] that was answered: else the
-    /// connection would take nothing but this.
+    /// `SUBSCRIBE`: wake the waiters of this inbox. Send it only behind a [`Command::Hello`] that
+    /// was answered: otherwise the connection would take no other command.
     Subscribe {
         /// The inbox.
         inbox: u64,
     },
-    /// `CLIENT KILL ID`: drops an old connection of ours and whatever it had sent.
+    /// `CLIENT KILL ID`: drops an old connection of this client and whatever it had sent.
     Kill {
-        /// The old connection's client id.
+        /// The client id of the old connection.
         client_id: u64,
     },
     /// `SCRIPT LOAD`.
     Load(Script),
-    /// `SET redquorum:probe "" XX PX 1`: does the master take writes? It writes nothing, since
-    /// nothing creates the key; a master that refuses a write refuses it all the same, before it
-    /// looks for the key.
+    /// `SET redquorum:probe "" XX PX 1`: asks whether the master takes writes. It writes nothing,
+    /// since nothing creates the key. A master that refuses writes refuses this one before it looks
+    /// for the key.
     Probe,
 }
 
-/// What an answer is read as. It goes with the command through the queue of a link.
+/// How an answer is read. It goes with the command through the queue of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Expect {
     /// The answer to a plain [`Command::Set`].
     Set,
-    /// The answer to one with a fence.
+    /// The answer to a [`Command::Set`] with a fence.
     Grant,
     /// The answer to [`Command::Guarded`].
     Guarded {
-        /// Whether it has a fence.
+        /// Whether the command has a fence.
         fenced: bool,
     },
     /// The answer to [`Command::Watch`].
@@ -191,12 +194,12 @@ pub enum Expect {
 }
 
 impl Command {
-    /// Loads every script that the commands of a lock call.
+    /// Returns the commands that load every script of a lock.
     pub fn load_scripts(guarded: bool) -> impl Iterator<Item = Self> {
         scripts(guarded).map(Self::Load)
     }
 
-    /// What its answer is read as.
+    /// How the answer to this command is read.
     pub const fn expect(&self) -> Expect {
         match self {
             Self::Set { fence: None, .. } => Expect::Set,
@@ -217,7 +220,7 @@ impl Command {
         }
     }
 
-    /// About how many bytes it has on the wire.
+    /// About how many bytes the command has on the wire.
     pub fn size_hint(&self) -> usize {
         match self {
             Self::Set { key, fence: None, .. }
@@ -237,7 +240,7 @@ impl Command {
         }
     }
 
-    /// Appends its bytes to `out`.
+    /// Appends the command's bytes to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut digits = [[0; 20]; 3];
         match self {
@@ -370,20 +373,21 @@ impl Expect {
         )
     }
 
-    /// Reads an answer. What Redis would never say to this command is [`Cause::Garbage`], after
-    /// which nothing more on its connection can be trusted.
+    /// Reads an answer. One that Redis never gives to this command is [`Cause::Garbage`]: after it
+    /// nothing on the connection can be trusted.
     pub fn read(self, frame: &Frame<'_>) -> Answer {
         match (self, frame) {
-            // Also where there is no such client any more, or where it is forbidden: but not from
-            // a master that could not look, and will execute what the old connection holds.
+            // An error means that there is no such client any more, or that the kill is forbidden:
+            // go on. The exception is a busy master: it could not look, and will still execute what
+            // the old connection holds.
             (Self::Kill, Frame::Error(text)) if ErrorKind::of(text) != ErrorKind::Busy => {
                 Answer::Alive
             }
             (Self::Kill, Frame::Integer(_) | Frame::Simple(_)) => Answer::Alive,
-            // The user may use other keys than this one, so nothing is known of writes to those.
+            // The user may have rights on other keys, so this says nothing about writes to those.
             (Self::Probe, Frame::Error(text)) if is_forbidden_key(text) => Answer::Alive,
             (_, Frame::Error(text)) => match (self, ErrorKind::of(text)) {
-                // There is no queue, and there will be none.
+                // The master keeps no queue for this client, and never will.
                 (Self::Stand, ErrorKind::Forbidden | ErrorKind::WrongType) => Answer::NoQueue,
                 (_, ErrorKind::NoScript) => Answer::Unknown(Cause::NoScript),
                 (Self::Keep | Self::Delete | Self::Certify, ErrorKind::WrongType) => {
@@ -426,7 +430,7 @@ impl Expect {
             (Self::Load(script), Frame::Bulk(sha)) if *sha == script.sha1.as_bytes() => {
                 Answer::Alive
             }
-            // `OK` is for a key that something else created there, which expires by this.
+            // `OK` means that another program created this key. It expires by this command.
             (Self::Probe, Frame::Null | Frame::Simple(b"OK")) => Answer::Alive,
             _ => Answer::Unknown(Cause::Garbage),
         }
@@ -434,7 +438,7 @@ impl Expect {
 }
 
 impl Expect {
-    /// Answers of scripts that end with the master's `TIME` in microseconds.
+    /// Reads the answer of a script that ends with the master's `TIME` in microseconds.
     fn read_stamped(self, parts: &[Frame<'_>]) -> Answer {
         let garbage = Answer::Unknown(Cause::Garbage);
         let [said @ .., Frame::Integer(micros)] = parts else { return garbage };
@@ -457,10 +461,10 @@ impl Expect {
     }
 }
 
-/// Where everything but the locks themselves lives: no lock's key may start like this.
+/// The prefix of every key that is not a lock. No lock's key may start with it.
 pub const RESERVED: &[u8] = b"redquorum:";
 
-/// The key of a master's marker.
+/// The key of a master's boot marker.
 pub const BOOT: &[u8] = b"redquorum:boot";
 
 /// The key that [`Command::Probe`] names.
@@ -477,12 +481,13 @@ pub fn scripts(guarded: bool) -> impl Iterator<Item = Script> {
 /// Whether ACLs allow the command, but not on its key.
 fn is_forbidden_key(error: &[u8]) -> bool {
     let contains = |part: &[u8]| error.windows(part.len()).any(|found| found == part);
-    // In the words of Redis before 7.2, and from then on.
+    // The texts of Redis before 7.2, and since.
     error.starts_with(b"NOPERM")
         && (contains(b"access one of the keys") || contains(b"access a key"))
 }
 
-/// A marker, or the name of a vigil, as it may be shown and compared; what can be neither is `?`.
+/// Reads a boot marker or the name of a vigil in a form that can be shown and compared. A value
+/// that can be neither becomes `?`.
 pub(crate) fn marker(bytes: &[u8]) -> Option<Arc<str>> {
     let fits = bytes.len() <= MAX_MARKER && bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
     let text = core::str::from_utf8(bytes).ok().filter(|_| fits).unwrap_or("?");
@@ -509,10 +514,10 @@ pub fn channel_of(inbox: u64) -> Vec<u8> {
     [CHANNEL, format!("{inbox:016x}").as_bytes()].concat()
 }
 
-/// How it starts.
+/// The prefix of the channels.
 const CHANNEL: &[u8] = b"redquorum:wake:";
 
-/// The ticket of the waiter that is woken, if that is what a push message says.
+/// The ticket of the waiter that this push message wakes; `None` for any other message.
 pub fn woken(frame: &Frame<'_>) -> Option<Ticket> {
     let Frame::Push(said) = frame else { return None };
     match said.as_slice() {
@@ -528,7 +533,7 @@ pub fn is_channel(channel: &[u8]) -> bool {
     channel.starts_with(CHANNEL)
 }
 
-/// Whether a master pushes this message: it is the answer to no command.
+/// Whether the frame is a push message that answers no command.
 pub fn is_unasked(frame: &Frame<'_>) -> bool {
     matches!(frame, Frame::Push(said) if !is_said(said, b"subscribe"))
 }
@@ -537,7 +542,7 @@ fn is_said(said: &[Frame<'_>], what: &[u8]) -> bool {
     matches!(said.first(), Some(Frame::Bulk(kind)) if *kind == what)
 }
 
-/// A number that a counter can show.
+/// Returns the number if a counter can show it.
 fn counted(number: i64) -> Option<u64> {
     u64::try_from(number).ok().filter(|number| (1..=MAX_NUMBER).contains(number))
 }
@@ -550,7 +555,7 @@ fn holder(left: i64, value: &[u8]) -> Holder {
     }
 }
 
-/// Longest error text that is kept.
+/// The longest error text that is kept.
 const MAX_TEXT: usize = 200;
 
 /// A server's error text for a log line: bounded, and without control characters.

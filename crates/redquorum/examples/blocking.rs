@@ -1,4 +1,4 @@
-//! Use from blocking code: no `async` in it, and a small runtime that stays behind a struct.
+//! Use from blocking code: it contains no `async`, and a struct hides a small runtime.
 //!
 //! ```text
 //! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
@@ -6,8 +6,9 @@
 //! cargo run -p redquorum --example blocking
 //! ```
 //!
-//! Start it twice: the second one waits for the first. Kill three masters in the middle: it stops
-//! at the deadline. End it by Ctrl-C, which it does not catch: the key goes away within the TTL.
+//! Start it twice: the second process waits for the first. Kill three masters while it runs: it
+//! stops at the deadline. End it with Ctrl-C, which it does not handle: the key expires within the
+//! TTL.
 
 mod support;
 
@@ -20,13 +21,13 @@ use tokio::runtime::{self, Runtime};
 fn main() -> Result<(), Failure> {
     let ttl = Duration::from_secs(3);
     let lock = BlockingLock::build(Redlock::builder().urls(support::urls()?).ttl(ttl))?;
-    // The lease is declared after the lock, so it is dropped before it on every way out.
+    // Declared after the lock, so on every path the lease is dropped before the lock.
     let lease = lock.acquire("invoice:42")?;
     // Extends it in the background, whatever this thread does; but not for ever, in case it hangs.
     lease.keep_alive(Duration::from_secs(60));
     for page in 1..=10 {
-        // Nothing can stop a thread from outside, as `Lease::run` stops a future. So look before
-        // each step, and keep steps short: a step that began in time may end too late.
+        // `Lease::run` can stop a future, but nothing can stop a thread from outside. So check
+        // before each step, and keep steps short: a step that began in time may end too late.
         if let Some(lost) = lease.is_lost() {
             return Err(lost.into());
         }
@@ -37,8 +38,8 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A lock for threads that are not part of a runtime. Its methods block, so they panic if they
-/// are called inside one.
+/// A lock for threads that are not part of a runtime. Its methods block, so they panic if they are
+/// called inside one.
 struct BlockingLock {
     lock: Redlock,
     runtime: Runtime,
@@ -46,8 +47,8 @@ struct BlockingLock {
 
 impl BlockingLock {
     fn build(builder: Builder) -> Result<Self, Failure> {
-        // With a thread of its own: connections and the watchdog live on while the caller works.
-        // A current-thread runtime would stand still between two calls, and extend nothing.
+        // The runtime has its own thread, so connections and the watchdog run while the caller
+        // works. A current-thread runtime would stand still between two calls, and extend nothing.
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("redquorum")
@@ -67,7 +68,7 @@ impl BlockingLock {
 }
 
 impl Drop for BlockingLock {
-    /// A runtime that is gone pays nothing: what is owed to the masters is paid before.
+    /// Completes the pending clean-ups: without a runtime nothing deletes the keys.
     fn drop(&mut self) {
         if let Err(unfinished) = self.runtime.block_on(self.lock.shutdown(Duration::from_secs(1))) {
             eprintln!("{unfinished}");

@@ -1,4 +1,4 @@
-//! A job that runs on one of many hosts at each tick, and on another one if that host dies.
+//! A job that runs on one of many hosts at each tick, and on another host if that one dies.
 //!
 //! ```text
 //! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
@@ -7,8 +7,8 @@
 //! cargo run -p redquorum --example cron_singleton host-b
 //! ```
 //!
-//! Stop the host that runs the job, by Ctrl-C or by `kill -KILL`: the other one takes over at its
-//! next tick. Kill a master: nothing changes.
+//! Stop the host that runs the job, with Ctrl-C or with `kill -KILL`: the other one takes over at
+//! its next tick. Kill a master: nothing changes.
 
 #[path = "support/stop.rs"]
 mod stop;
@@ -22,17 +22,17 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 /// How often the job is due.
 const EVERY: Duration = Duration::from_secs(10);
-/// How long others wait for a host that died. Short, because the watchdog extends the lease of a
-/// host that lives.
+/// How long others wait for a host that died. It is short, because the watchdog extends the lease
+/// of a live host.
 const TTL: Duration = Duration::from_secs(3);
-/// How long a host tries at each tick. Hosts that tick at once can split the votes, so that none of
-/// them wins at the first attempt; after a short random pause one of them does. That is why this
-/// is not `try_acquire`, which would skip the tick everywhere.
+/// How long a host tries at each tick. Hosts that tick at the same time can split the votes, so
+/// that none of them wins at the first attempt. After a short random pause one of them does.
+/// `try_acquire` would make all of them skip the tick.
 const WAIT: Duration = Duration::from_secs(1);
-/// How long the winner of a tick keeps the lease, even if the job takes less: the ticks of the
-/// hosts are not the same instant, and a later one must find it taken, or the job runs twice.
+/// How long the winner of a tick keeps the lease, even if the job takes less time. The ticks of the
+/// hosts are not the same instant. If a later host found the lease free, the job would run twice.
 const AT_LEAST: Duration = Duration::from_secs(8);
-/// No job may take longer. One that hangs gives way to the next tick.
+/// No job may take longer. A job that hangs gives way to the next tick.
 const AT_MOST: Duration = Duration::from_secs(9);
 
 #[tokio::main(flavor = "current_thread")]
@@ -44,9 +44,9 @@ async fn main() -> Result<(), Failure> {
         never = tick_for_ever(&lock, &host) => match never {},
     };
     println!("{host}: {signal}");
-    // A job under way was dropped just now, and its lease with it. That is given back in the
-    // background: wait for it, so that the next host need not wait for the TTL. A master that is
-    // down cannot be paid; that is no failure of ours.
+    // A job in progress was dropped just now, and its lease with it. The lease is given back in the
+    // background. Wait for that, so that the next host need not wait for the TTL. A master that is
+    // down cannot be cleaned up, which is no failure of this program.
     if let Err(unfinished) = lock.shutdown(Duration::from_secs(2)).await {
         eprintln!("{host}: {unfinished}");
     }
@@ -67,10 +67,10 @@ async fn tick_for_ever(lock: &Redlock, host: &str) -> Infallible {
     }
 }
 
-/// Whether it was this host that ran the job.
+/// Returns whether this host ran the job.
 async fn run_once(lock: &Redlock, host: &str) -> Result<bool, Failure> {
-    // If the lease is lost, the job is dropped at its next await: it may have been started a
-    // second time elsewhere, so each step of it must bear that.
+    // If the lease is lost, the job is dropped at its next await. It may have been started a second
+    // time elsewhere, so each step of it must tolerate that.
     let job = async |_: &Lease| tokio::join!(report(host), sleep(AT_LEAST));
     match lock.acquire("cron:report").wait(WAIT).run(AT_MOST, job).await {
         Ok(_) => Ok(true),

@@ -1,5 +1,5 @@
-//! A balance in an SQL database that two workers add to, under fencing tokens. One of them is stopped
-//! between its read and its write until the other has come and gone: the database refuses its write.
+//! Two workers add to a balance in an SQL database, under fencing tokens. One worker is stopped
+//! between its read and its write until the other has finished: the database refuses its write.
 //!
 //! ```text
 //! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
@@ -7,7 +7,7 @@
 //! cargo run -p redquorum --example fenced_sqlite
 //! ```
 //!
-//! The SQL is what PostgreSQL and MySQL take, too; `docs/fencing.md` has it with what to mind there.
+//! The SQL also runs on PostgreSQL and MySQL: see `docs/fencing.md` for the details there.
 
 mod support;
 
@@ -33,7 +33,8 @@ async fn main() -> Result<(), Failure> {
     let slow = lock.acquire("account:42").ttl(ttl).fenced().await?;
     let read = begin(&database, &slow)?;
     println!("slow worker: token {}, reads {read}", slow.fencing_token());
-    // It is stopped here, past its deadline: a long garbage collection, a machine that sleeps.
+    // This worker is stopped here, past its deadline: a long garbage collection, a suspended
+    // machine.
     sleep(ttl + Duration::from_millis(100)).await;
 
     let quick = lock.acquire("account:42").ttl(ttl).fenced().await?;
@@ -42,7 +43,7 @@ async fn main() -> Result<(), Failure> {
     println!("quick worker writes {}: {}", other + 5, end(&database, &quick, other + 5)?);
     quick.release().await;
 
-    // Without the token this would undo what the quick one did.
+    // Without the token this write would overwrite the update of the quick worker.
     println!("slow worker writes {}: {}", read + 1, end(&database, &slow, read + 1)?);
     let sql = "SELECT balance FROM account WHERE id = 42";
     let balance: i64 = database.query_row(sql, (), |row| row.get(0))?;
@@ -65,7 +66,8 @@ fn begin(database: &Connection, lease: &FencedLease) -> Result<i64, Failure> {
     Ok(database.query_row(sql, [token], |row| row.get(0))?)
 }
 
-/// Writes. False: a larger token was presented since; whoever has it has read, and will write.
+/// Writes the balance. False: a larger token was presented since; its holder has read the balance
+/// and will write.
 fn end(database: &Connection, lease: &FencedLease, balance: i64) -> Result<bool, Failure> {
     let token = i64::try_from(lease.fencing_token())?;
     let sql = "UPDATE account SET balance = ?2 WHERE id = 42 AND fence = ?1";

@@ -1,4 +1,5 @@
-//! A first lease: acquire, work while it lasts, extend, release, and what each master said.
+//! A first lease: acquire, work while it lasts, extend, release, and print the replies of the
+//! masters.
 //!
 //! ```text
 //! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
@@ -6,9 +7,9 @@
 //! cargo run -p redquorum --example first_lease
 //! ```
 //!
-//! Kill two of the masters in the middle: it goes on, and says at the end what they cannot be asked
-//! to delete. Kill a third one: the lease cannot be extended any more. End it by Ctrl-C, which it
-//! does not catch: the key goes away within the TTL.
+//! Kill two of the masters while it runs: it goes on, and prints at the end that it cannot ask
+//! these to delete the key. Kill a third one: the lease cannot be extended any more. End it with
+//! Ctrl-C, which it does not handle: the key expires within the TTL.
 
 mod support;
 
@@ -19,13 +20,14 @@ use support::Failure;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    // Built once, and cloned into whatever needs it. A service would not require the quorum, so
-    // that it can start before its masters; here it saves waiting for masters that are not there.
+    // Build the lock once, and clone it into every task. A service would not require the quorum, so
+    // that it can start before its masters. This example requires it, to avoid waiting for masters
+    // that are not there.
     let lock = Redlock::builder().urls(support::urls()?).require_quorum(true).build().await?;
     let result = hold_once(&lock).await;
-    // Whatever came of it: what is still owed to the masters is paid now, while there is a
-    // runtime. A master that is down cannot be paid, which is worth a line and no failure: if its
-    // key is still there, it goes away within the TTL.
+    // Complete the pending clean-ups while there is a runtime, whatever the result. A master that
+    // is down cannot be cleaned up: print that, but do not fail. If its key is still there, it
+    // expires within the TTL.
     if let Err(unfinished) = lock.shutdown(Duration::from_secs(1)).await {
         eprintln!("{unfinished}");
     }
@@ -33,27 +35,28 @@ async fn main() -> Result<(), Failure> {
 }
 
 async fn hold_once(lock: &Redlock) -> Result<(), Failure> {
-    // It is a lease, not a guard: it is over at its deadline, whatever we are doing then.
+    // A lease, not a guard: it is over at its deadline, whatever this process is doing then.
     let lease = lock.acquire("invoice:42").ttl(Duration::from_secs(5)).await?;
     println!("acquired for {:.1?}", lease.validity());
-    // Three of five are enough, so the slower ones are not awaited.
+    // Three of five are enough, so `acquire` does not wait for the slower ones.
     for master in lease.report().masters() {
         println!("  {master}");
     }
 
-    // So the work runs inside the lease: at the deadline it would not be polled again.
+    // The work runs inside the lease: at the deadline it would no longer be polled.
     let sum = lease.run(async {
         tokio::time::sleep(Duration::from_secs(3)).await;
         19 + 23
     });
     println!("worked: {}", sum.await?);
 
-    // More to do than fits: move the deadline before it comes. `keep_alive` does it by itself.
+    // The rest of the work needs more time: move the deadline early. `keep_alive` does that by
+    // itself.
     let deadline = lease.extend().await?;
     println!("extended, {:.1?} left", deadline.remaining());
 
-    // Dropping it would do too; this waits for an answer. `AlreadyGone` would mean that somebody
-    // else may have worked beside us.
+    // A drop would do too, but this waits for the outcome. `AlreadyGone` would mean that another
+    // client may have worked at the same time.
     let released = lease.release().await;
     println!("{}", released.outcome);
     for master in released.report.masters() {

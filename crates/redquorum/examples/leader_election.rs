@@ -1,5 +1,5 @@
-//! Leader election: several processes stand, one leads until it stops, dies or its term is over,
-//! and another one takes its place.
+//! Leader election among several processes. One leads until it stops, dies or its term is over;
+//! then another one takes its place.
 //!
 //! ```text
 //! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
@@ -8,9 +8,9 @@
 //! cargo run -p redquorum --example leader_election ben
 //! ```
 //!
-//! End the leader by Ctrl-C: the other one leads within a second. End it by `kill -KILL`: within
-//! the TTL. Pause it by `kill -STOP` and let it go on by `kill -CONT`: it notices before it does
-//! anything more. Kill three masters: nobody leads.
+//! End the leader with Ctrl-C: the other process leads within a second. End it with `kill -KILL`:
+//! within the TTL. Pause it with `kill -STOP` and resume it with `kill -CONT`: it notices before it
+//! does anything more. Kill three masters: no process leads.
 
 #[path = "support/stop.rs"]
 mod stop;
@@ -22,11 +22,12 @@ use redquorum::{AcquireError, Backoff, Lease, Redlock};
 use support::Failure;
 use tokio::time::sleep;
 
-/// For how long nobody leads after a leader died.
+/// How long there is no leader after a leader died.
 const TTL: Duration = Duration::from_secs(3);
-/// How long one leader may lead, so that one that hangs does not lead for ever.
+/// How long one leader may lead, so that a leader that hangs does not lead for ever.
 const TERM: Duration = Duration::from_secs(30);
-/// Candidates wait for long: they need not ask four times a second each, as the default is.
+/// Candidates wait for long: a pause between their attempts may be longer than the default maximum
+/// of 250 ms.
 const PAUSE: Backoff =
     Backoff::Jittered { initial: Duration::from_millis(100), max: Duration::from_secs(1) };
 
@@ -34,13 +35,13 @@ const PAUSE: Backoff =
 async fn main() -> Result<(), Failure> {
     let me = std::env::args().nth(1).unwrap_or_else(|| format!("process {}", std::process::id()));
     let lock = Redlock::builder().urls(support::urls()?).ttl(TTL).retry(PAUSE).build().await?;
-    // What ends the campaign is dropped with everything in it, a lease included: the resource is
-    // given back in the background, and a vote under way is withdrawn.
+    // Either branch drops the campaign with everything in it, also a lease: the resource is given
+    // back in the background, and votes in progress are withdrawn.
     let result: Result<_, Failure> = tokio::select! {
         signal = stop::stop() => signal.map_err(Into::into),
         Err(error) = campaign(&lock, &me) => Err(error.into()),
     };
-    // And this waits until the masters have said that it is gone, all that are up.
+    // Wait until all masters that are up have confirmed that the key is gone.
     if let Err(unfinished) = lock.shutdown(Duration::from_secs(2)).await {
         eprintln!("{me}: {unfinished}");
     }
@@ -48,38 +49,38 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stands again and again. Returns only if standing makes no sense any more.
+/// Stands for leader again and again. It returns only if that makes no sense any more.
 async fn campaign(lock: &Redlock, me: &str) -> Result<Infallible, AcquireError> {
     loop {
         println!("{me}: stands");
         match lock.acquire("leader").wait(Duration::from_secs(60)).await {
             Ok(lease) => lead(lease, me).await,
-            // Somebody else leads, and lives.
+            // Another process leads, and is alive.
             Err(AcquireError::Taken { .. }) => {}
-            // The masters are away, or this process was: that mends itself.
+            // The masters were not reachable, or this process was stopped: both are temporary.
             Err(error @ (AcquireError::NoQuorum { .. } | AcquireError::TooLate { .. })) => {
                 eprintln!("{me}: {error}");
             }
             Err(error) => return Err(error),
         }
-        // Others may stand too.
+        // Gives other candidates a chance.
         sleep(Duration::from_secs(1)).await;
     }
 }
 
-/// Leads until the lease is lost. Nothing of it happens after the deadline, except what `govern`
-/// does between two awaits: where that matters, what it writes to must refuse a former leader.
+/// Leads until the lease is lost. After the deadline only the code of `govern` between two awaits
+/// can still run. Where that matters, the resource that it writes to must refuse a former leader.
 async fn lead(lease: Lease, me: &str) {
     println!("{me}: leads");
     lease.keep_alive(TERM);
     match lease.run(govern(me)).await {
-        // Nothing to release: it is not ours any more.
+        // Nothing to release: the lease is lost.
         Err(lost) => println!("{me}: stepped down, {lost}"),
         Ok(()) => println!("{me}: resigned, {:?}", lease.release().await.outcome),
     }
 }
 
-/// What only the leader does. It resigns by returning.
+/// The work of the leader. It resigns when it returns.
 async fn govern(me: &str) {
     for step in 1.. {
         println!("{me}: leader's work, step {step}");

@@ -1,5 +1,5 @@
 //! A web service that locks one order per request, answers readiness probes, and gives back all
-//! it holds before it ends.
+//! leases before it ends.
 //!
 //! ```text
 //! just masters                   # in one terminal, or: cargo run -p redquorum-rig --bin masters
@@ -11,8 +11,8 @@
 //! curl -i localhost:3001/health
 //! ```
 //!
-//! One of the two ships the order, the other one answers 409 and who has it. Kill three masters:
-//! `ship` and `health` answer 503. Ctrl-C and SIGTERM let requests under way finish.
+//! One of the two ships the order; the other one answers 409 and names the holder. Kill three
+//! masters: `ship` and `health` answer 503. After Ctrl-C or SIGTERM, requests in progress finish.
 
 #[path = "support/stop.rs"]
 mod stop;
@@ -32,15 +32,15 @@ use tokio::{net::TcpListener, time::sleep};
 
 /// How long others wait for an order after the service that held it died.
 const TTL: Duration = Duration::from_secs(5);
-/// How long a request waits for an order that is taken, before it says so.
+/// How long a request waits for an order that is taken, before it answers 409.
 const WAIT: Duration = Duration::from_millis(500);
-/// No request holds an order for longer, so that none holds up the shutdown for longer either.
+/// No request holds an order for longer, so no request delays the shutdown for longer either.
 const AT_MOST: Duration = Duration::from_secs(20);
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-    // Starts even if the masters are down: `/health` says whether they are up.
+    // Starts even if the masters are down: `/health` shows whether they are up.
     let lock = Redlock::builder()
         .urls(support::urls()?)
         .ttl(TTL)
@@ -56,11 +56,11 @@ async fn main() -> Result<(), Failure> {
     println!("listening on {address}");
     axum::serve(listener, app).with_graceful_shutdown(stopped()).await?;
 
-    // First the requests, which is done now, then the lock: a lock that is shut down grants and
-    // extends nothing any more.
+    // First the requests finish, which is done now; then the lock shuts down. After that it grants
+    // and extends nothing.
     match lock.shutdown(Duration::from_secs(2)).await {
         Ok(()) => println!("nothing is held any more"),
-        // A master that is down, say. Its keys go away within the TTL: no reason to fail.
+        // A master may be down. Its keys expire within the TTL, so do not fail.
         Err(unfinished) => eprintln!("{unfinished}"),
     }
     Ok(())
@@ -76,25 +76,26 @@ async fn stopped() {
 type Reply = Result<String, (StatusCode, String)>;
 
 async fn ship(State(lock): State<Redlock>, Path(id): Path<u64>) -> Reply {
-    // If the client goes away, this function is dropped at an await, and the lease with it: the
+    // If the client disconnects, this function is dropped at an await, and the lease with it: the
     // order is given back in the background.
     let lease = lock.acquire(id.to_string()).await.map_err(|error| refused(id, &error))?;
     lease.keep_alive(AT_MOST);
     lease.run(ship_order()).await.map_err(|lost| stopped_halfway(id, lost))?;
     let released = lease.release().await;
     if released.outcome == Outcome::AlreadyGone {
-        // Nobody can undo that; somebody should know it. A resource that checks refuses it.
+        // The shipment cannot be undone, but it must be logged. A resource that checks fencing
+        // tokens refuses it.
         eprintln!("order {id}: was not ours to the end: {}", released.report);
     }
     Ok(format!("order {id} is shipped\n"))
 }
 
-/// The work. It must bear being dropped at each of its awaits.
+/// The work. It must tolerate being dropped at each of its awaits.
 async fn ship_order() {
     sleep(Duration::from_secs(3)).await;
 }
 
-/// What each master said is for the log, and the short of it for the client.
+/// Logs the replies of the masters, and returns a short answer to the client.
 fn refused(id: u64, error: &AcquireError) -> (StatusCode, String) {
     eprintln!("order {id}: {error}");
     match error {

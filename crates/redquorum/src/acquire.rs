@@ -22,7 +22,7 @@ use crate::report::Report;
 use crate::stats::count;
 use crate::trace;
 
-/// How long a task sleeps at most that waits for another one of its process. Thousands may.
+/// The longest sleep of a task that waits for another task of its process: there may be thousands.
 const QUEUED_NAP: Duration = Duration::from_secs(5);
 
 /// What an acquire can return: a [`Lease`], or a [`FencedLease`].
@@ -39,38 +39,40 @@ pub(crate) mod sealed {
     use crate::lease::Lease;
 
     pub trait Granted: Sized + Send + Sync + 'static {
-        /// The terms of a request, with what this kind of lease needs.
+        /// The options of a request, with those that this kind of lease needs.
         fn terms(terms: Terms, fencing_memory: Duration) -> Result<Terms, BadOption>;
         /// The lease as this kind, if it is of this kind.
         fn of(lease: Lease) -> Option<Self>;
         /// The lease itself.
         fn lease_mut(&mut self) -> &mut Lease;
-        /// The same, to look at.
+        /// A shared reference to the lease.
         fn lease(&self) -> &Lease;
-        /// The same, alone.
+        /// Converts into the plain lease.
         fn into_lease(self) -> Lease;
     }
 }
 
-/// A request for a lease that waits while the resource is taken. Made by
-/// [`Redlock::acquire`](crate::Redlock::acquire); `.await` sends it, and `.into_future()` makes it a
-/// future for `spawn`, `join!` and the like.
+/// A request for a lease that waits while the resource is taken.
+///
+/// Made by [`Redlock::acquire`](crate::Redlock::acquire). `.await` sends it; `.into_future()` makes
+/// it a future for `spawn`, `join!` and the like.
 #[must_use = "nothing is sent before the request is awaited"]
 pub struct Acquire<L = Lease> {
     request: Request,
     kind: PhantomData<fn() -> L>,
 }
 
-/// A request for a lease that makes one attempt. Made by
-/// [`Redlock::try_acquire`](crate::Redlock::try_acquire); `.await` sends it, and `.into_future()`
-/// makes it a future for `spawn`, `join!` and the like.
+/// A request for a lease that makes one attempt.
+///
+/// Made by [`Redlock::try_acquire`](crate::Redlock::try_acquire). `.await` sends it;
+/// `.into_future()` makes it a future for `spawn`, `join!` and the like.
 #[must_use = "nothing is sent before the request is awaited"]
 pub struct TryAcquire<L = Lease> {
     request: Request,
     kind: PhantomData<fn() -> L>,
 }
 
-// Not derived: a request can be cloned whatever it asks for.
+// Not derived: that would require `L: Clone`.
 impl<L> Clone for Acquire<L> {
     fn clone(&self) -> Self {
         Self { request: self.request.clone(), kind: PhantomData }
@@ -101,51 +103,51 @@ impl Acquire {
     }
 
     /// Asks for a lease with a [fencing token](FencedLease): a number that grows with every grant,
-    /// by which the resource itself can refuse whoever comes too late.
+    /// by which the resource itself can refuse a client that comes too late.
     ///
-    /// It costs no round trip where the counters of the masters agree, as they do while the wall clocks of
-    /// clients and masters do to within a second. Where they do not, all masters are waited for, up to the
-    /// node timeout, and one more round trip is made.
+    /// It costs no extra round trip while the counters of the masters agree. They do as long as the
+    /// wall clocks of clients and masters agree to within a second. Otherwise the request waits for
+    /// all masters, up to the node timeout, and makes one more round trip.
     pub fn fenced(self) -> Acquire<FencedLease> {
         Acquire { request: self.request, kind: PhantomData }
     }
 }
 
 impl<L> Acquire<L> {
-    /// How long the masters keep the key, instead of the lock's own
-    /// [TTL](crate::Builder::ttl). Same bounds.
+    /// How long the masters keep the key, instead of the lock's own [TTL](crate::Builder::ttl). The
+    /// same bounds apply.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.request.ttl = Some(ttl);
         self
     }
 
-    /// Who asks: an [`Owner`] that holds the resource already gets another handle of the same lease, in no
-    /// round trip. The lease is given back with the last handle. Without an owner everybody is
-    /// somebody else, also to itself.
+    /// The owner of this request. An [`Owner`] that already holds the resource gets another handle
+    /// of the same lease, without a round trip. The lease is given back with the last handle.
+    /// Without an owner, every request excludes every other, also in the same task.
     ///
-    /// Without a [`ttl`](Acquire::ttl) the deadline stays where it is. With one that would end later,
-    /// the lease is extended, in one round trip; one that would end earlier changes nothing.
+    /// Without a [`ttl`](Acquire::ttl) the deadline stays where it is. A TTL that ends later
+    /// extends the lease, in one round trip; one that ends earlier changes nothing.
     ///
-    /// Another request of the same owner that is under way is waited for, for one node timeout at least:
-    /// so much later an acquire may return.
+    /// If another request of the same owner is in progress, this request waits for it, for at least
+    /// one node timeout. An acquire may return later by that much.
     ///
     /// # Errors
-    /// Besides those of [`Redlock::acquire`](crate::Redlock::acquire):
-    /// * [`NotExtended`](AcquireError::NotExtended): the owner holds it, but not for the TTL that was asked for.
-    ///   Nothing was taken away.
-    /// * [`Options`](AcquireError::Options) with [`HeldUnfenced`](BadOption::HeldUnfenced): it holds it without
-    ///   the fencing token that was asked for.
+    /// Besides the errors of [`Redlock::acquire`](crate::Redlock::acquire):
+    /// * [`NotExtended`](AcquireError::NotExtended): the owner holds the resource, but not for the
+    ///   requested TTL. Its lease is unchanged.
+    /// * [`Options`](AcquireError::Options) with [`HeldUnfenced`](BadOption::HeldUnfenced): the
+    ///   owner holds the resource without the requested fencing token.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the handle back that it may have got. An extension that it asked for is
-    /// not taken back.
+    /// Dropping the future gives back the handle that it may have got. It does not take back an
+    /// extension that it asked for.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.request.owner = Some(owner.clone());
         self
     }
 
-    /// How long to wait while the resource is taken or no quorum answers, instead of the lock's
-    /// own [wait](crate::Builder::wait). Zero makes one attempt.
+    /// How long to wait while the resource is taken or no quorum answers, instead of the lock's own
+    /// [wait](crate::Builder::wait). Zero makes one attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.request.wait = Some(wait);
         self
@@ -154,8 +156,8 @@ impl<L> Acquire<L> {
 
 impl<L: Granted> Acquire<L> {
     /// Acquires the resource, runs `work` while the lease lasts, and gives the resource back on
-    /// every way out. The lease is [kept alive](crate::Lease::keep_alive) for at most `max_hold`,
-    /// counted from the grant; one shorter than the TTL changes nothing.
+    /// every exit path. It [keeps the lease alive](crate::Lease::keep_alive) for at most
+    /// `max_hold`, counted from the grant. A `max_hold` shorter than the TTL changes nothing.
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -167,22 +169,22 @@ impl<L: Granted> Acquire<L> {
     /// # Ok(()) }
     /// ```
     ///
-    /// `work` has the lease, for its [fencing token](crate::FencedLease::fencing_token) or a
-    /// [signal](crate::Lease::loss_signal). Its result is passed through, whatever it is. Work that
-    /// is done is followed by a [release](crate::Lease::release), which is waited for: one round
-    /// trip, one node timeout at most. What `work` has started elsewhere is not stopped: see
-    /// [`Lease::run`](crate::Lease::run).
+    /// `work` gets the lease, for its [fencing token](crate::FencedLease::fencing_token) or a
+    /// [signal](crate::Lease::loss_signal). The result of `work` is passed through, whatever it is.
+    /// When `work` is done, the future [releases](crate::Lease::release) the lease and waits for
+    /// that: one round trip, at most one node timeout. Tasks that `work` has started elsewhere are
+    /// not stopped: see [`Lease::run`](crate::Lease::run).
     ///
     /// # Errors
-    /// * [`RunError::NotAcquired`]: as [`Redlock::acquire`](crate::Redlock::acquire); `work` was
-    ///   not called.
-    /// * [`RunError::Lost`]: the lease was lost first, also since `max_hold` was over; `work` was
-    ///   dropped.
+    /// * [`RunError::NotAcquired`]: an error of [`Redlock::acquire`](crate::Redlock::acquire).
+    ///   `work` was not called.
+    /// * [`RunError::Lost`]: the lease was lost first, perhaps because `max_hold` was over. `work`
+    ///   was dropped.
     ///
     /// # Cancel safety
-    /// Dropping the future gives the attempt up, or drops `work` and then the lease, as a panic of
-    /// `work` does: the resource is given back in the background, with a
-    /// [grace](crate::Builder::grace) when that is over.
+    /// Dropping the future gives the attempt up, or drops `work` and then the lease. A panic of
+    /// `work` does the same. The resource is given back in the background; with a
+    /// [grace period](crate::Builder::grace), when that is over.
     pub async fn run<T>(
         self,
         max_hold: Duration,
@@ -196,8 +198,7 @@ impl<L: Granted> Acquire<L> {
                 lease.into_lease().release().await;
                 Ok(done)
             }
-            // Dropped: there is nothing to wait for, and others are kept out as long as they are to
-            // be.
+            // Dropped, not released: there is no reply to wait for, and the grace period applies.
             Err(lost) => Err(RunError::Lost(lost)),
         }
     }
@@ -218,15 +219,16 @@ impl TryAcquire {
 }
 
 impl<L> TryAcquire<L> {
-    /// Who asks: see [`Acquire::owner`]. Another request of the same owner that is under way is waited
-    /// for, one node timeout at most; `None` if it takes longer.
+    /// The owner of this request: see [`Acquire::owner`]. If another request of the same owner is
+    /// in progress, this one waits for it for at most one node timeout. It returns `None` if that
+    /// is too short.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.request.owner = Some(owner.clone());
         self
     }
 
-    /// How long the masters keep the key, instead of the lock's own
-    /// [TTL](crate::Builder::ttl). Same bounds.
+    /// How long the masters keep the key, instead of the lock's own [TTL](crate::Builder::ttl). The
+    /// same bounds apply.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.request.ttl = Some(ttl);
         self
@@ -248,7 +250,7 @@ impl Request {
 }
 
 impl Request {
-    /// The same for nobody who could hold it already, and with another wait.
+    /// The request without its owner, and with another wait.
     pub(crate) fn without_owner(self, wait: Duration) -> Self {
         Self { owner: None, wait: Some(wait), ..self }
     }
@@ -283,23 +285,23 @@ impl<L: Granted> IntoFuture for TryAcquire<L> {
 /// The future of an [`Acquire`].
 ///
 /// # Cancel safety
-/// Dropping it gives the attempt up: what it may have set is deleted in the background.
+/// Dropping it gives the attempt up. The keys that it may have set are deleted in the background.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring<L = Lease> {
     stage: Stage<L>,
     timer: Option<Pin<Box<Sleep>>>,
     armed: Time,
-    /// When it was polled first.
+    /// The time of the first poll.
     asked: Time,
     kind: PhantomData<fn() -> L>,
 }
 
 enum Stage<L> {
-    /// For an owner, who may hold it already.
+    /// A request of an owner, which may hold the resource already.
     Owned(Pin<Box<dyn Future<Output = Result<L, AcquireError>> + Send>>),
     /// Nothing was sent yet.
     Ready(Request),
-    /// It waits for its turn, or asks the masters.
+    /// The request waits for its turn, or asks the masters.
     Claiming(Arc<ClaimCell>),
     /// The result was handed out.
     Done,
@@ -308,7 +310,7 @@ enum Stage<L> {
 /// The future of a [`TryAcquire`].
 ///
 /// # Cancel safety
-/// Dropping it gives the attempt up: what it may have set is deleted in the background.
+/// Dropping it gives the attempt up. The keys that it may have set are deleted in the background.
 #[must_use = "futures do nothing unless polled"]
 pub struct TryAcquiring<L = Lease>(Acquiring<L>);
 
@@ -344,7 +346,7 @@ impl<L: Granted> Future for Acquiring<L> {
             let (claim, shut_down) = (claim.clone(), claim.is_shut_down());
             let found = first.take().unwrap_or_else(|| claim.poll(cx.waker(), !shut_down));
             let result = match found {
-                // The lease answers for the claim from here on.
+                // From here on the lease ends the claim.
                 Found::Granted => {
                     let waited = claim.fleet.clock.now().since(this.asked);
                     Ok(reentry::of_kind(Lease::new(claim, waited)))
@@ -361,7 +363,7 @@ impl<L: Granted> Future for Acquiring<L> {
                     continue;
                 }
             };
-            // What is left of an attempt is undone as the claim is dropped.
+            // Dropping the claim undoes the rest of an attempt.
             this.stage = Stage::Done;
             return Poll::Ready(result);
         }
@@ -369,8 +371,8 @@ impl<L: Granted> Future for Acquiring<L> {
 }
 
 impl<L> Acquiring<L> {
-    /// Sleeps until then, or for a nap: so that a long wait ends when the lock is shut down, and when the
-    /// machine wakes up from a suspend. Too early does no harm.
+    /// Sleeps until this time, but at most for a nap. So a long wait ends when the lock is shut
+    /// down, and when the machine resumes from a suspend. Waking too early is harmless.
     fn sleep(
         &mut self,
         clock: Clock,
@@ -388,7 +390,7 @@ impl<L> Acquiring<L> {
         if timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
-        // Fired, but by another clock than the one that counts.
+        // The timer has fired by Tokio's clock; the caller compares with the lock's clock.
         self.armed = Time::NEVER;
         Poll::Ready(())
     }
@@ -406,7 +408,7 @@ fn failed(claim: &ClaimCell, why: Failure, report: Report, attempts: u32) -> Acq
     }
 }
 
-/// Counts and tells why a resource was not acquired.
+/// Counts and logs why a resource was not acquired.
 pub(crate) fn tell_failed(fleet: &Fleet, key: &Key, attempts: u32, why: Failure, report: &Report) {
     let (counter, name) = match why {
         Failure::NoQuorum => (&fleet.shared.counters.no_quorum, "no quorum"),

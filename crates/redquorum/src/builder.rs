@@ -24,10 +24,10 @@ use crate::shared::Shared;
 
 /// Describes a [`Redlock`]. Made by [`Redlock::builder`].
 ///
-/// Options are checked when the lock is built, against each other, once:
-/// drift + node timeout < TTL ≤ 24 h, and 1 to 64 masters. Four masters tolerate
-/// one failure, as three do: use an odd number. Two masters of one name
-/// are refused; one server under two names is noticed when it is connected to, and votes once.
+/// [`build`](Builder::build) checks all options once, also against each other:
+/// `drift + node timeout < TTL ≤ 24 h`, and 1 to 64 masters. Use an odd number of masters: four
+/// tolerate one failure, as three do. Two masters of one name are refused. If one server has two
+/// names, the lock detects that when it connects, and the server votes once.
 #[must_use = "nothing happens before `build`"]
 pub struct Builder {
     masters: Vec<Result<Master, BadUrl>>,
@@ -83,11 +83,10 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Adds a master by its URL:
-    /// `redis://[[user]:password@]host[:port][/database]`, `rediss://…` for TLS (feature
-    /// `tls`), `unix:///path[?db=0&user=…&pass=…]`.
+    /// Adds a master by its URL: `redis://[[user]:password@]host[:port][/database]`, `rediss://…`
+    /// for TLS (feature `tls`), `unix:///path[?db=0&user=…&pass=…]`.
     ///
-    /// What is wrong with it is told by [`build`](Builder::build).
+    /// [`build`](Builder::build) reports a faulty URL.
     pub fn url(mut self, url: impl AsRef<str>) -> Self {
         self.masters.push(Endpoint::from_url(url.as_ref()).map(Master::Endpoint));
         self
@@ -98,8 +97,8 @@ impl Builder {
         urls.into_iter().fold(self, Self::url)
     }
 
-    /// Adds a master by a client of the `redis` crate: its address, user and database are
-    /// used, its connections and timeouts are not.
+    /// Adds a master by a client of the `redis` crate. It takes the address, user and database of
+    /// the client, but neither its connections nor its timeouts.
     #[cfg(feature = "redis-client")]
     pub fn client(mut self, client: &redis::Client) -> Self {
         let endpoint = Endpoint::from_info(client.get_connection_info());
@@ -107,202 +106,224 @@ impl Builder {
         self
     }
 
-    /// Adds a master that is reached in a way of your own.
+    /// Adds a master that is reached by your own [`Node`].
     pub fn node(mut self, node: impl Node) -> Self {
         self.masters.push(Ok(Master::Own(Arc::new(node))));
         self
     }
 
-    /// How long a master keeps a key, unless a request says otherwise.
+    /// How long a master keeps a key, unless a request sets its own TTL.
     ///
-    /// Default 10 s, at most 24 h, rounded down to milliseconds; it must be longer than drift
-    /// plus node timeout. A longer one costs availability after a crash of its holder: others
-    /// wait for it to expire. A shorter one costs work: the holder must extend more often, and
-    /// a longer pause of the process loses the lease.
+    /// Default 10 s, at most 24 h, rounded down to milliseconds; it must be longer than drift plus
+    /// node timeout. A longer TTL costs availability after a crash of its holder: others wait for
+    /// it to expire. A shorter TTL costs work: the holder must extend more often, and a shorter
+    /// pause of the process loses the lease.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How much longer masters keep a key than the lease lives, for resources that cannot check
-    /// [fencing tokens](crate::FencedLease): what the holder has under way when its lease ends (a write that it
-    /// sent, or was about to send as it was paused) has that long to arrive before anybody else can hold the
-    /// resource. Chubby calls it lock-delay.
+    /// How much longer masters keep a key than the lease lives. Use it for resources that cannot
+    /// check [fencing tokens](crate::FencedLease).
     ///
-    /// Default zero; rounded down to milliseconds; TTL + grace is 24 h at most, and with a
-    /// [guard](Builder::guard) at most its `max_ttl`. A master's clock that runs fast shortens it by what it gains,
-    /// as much as [drift](Builder::drift) allows for. It moves no deadline, and protects from nothing that takes
-    /// longer.
+    /// The holder may have a write in progress when its lease ends: one that it sent, or was about
+    /// to send when it was paused. The grace period gives that write time to arrive before another
+    /// client can hold the resource. Chubby calls it lock-delay.
     ///
-    /// [`release`](crate::Lease::release) says that nothing is under way: it frees the resource at once. A lease that is
-    /// lost, or **dropped without a release**, keeps others out until the grace is over, counted from its end: a
-    /// dropped future may have sent a write. A failed acquire leaves nothing behind, as ever.
+    /// Default zero; rounded down to milliseconds. TTL + grace is at most 24 h, and with a
+    /// [guard](Builder::guard) at most its `max_ttl`. A master's clock that runs fast shortens the
+    /// grace period by the time that it gains, which [drift](Builder::drift) bounds. The grace
+    /// period moves no deadline, and does not protect from a write that takes longer.
+    ///
+    /// [`release`](crate::Lease::release) says that nothing is in progress: it frees the resource
+    /// at once. A lease that is lost, or **dropped without a release**, keeps others out until the
+    /// grace period is over, counted from the end of the lease: a dropped future may have sent a
+    /// write. A failed acquire leaves nothing behind, with or without a grace period.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// How long [`acquire`](Redlock::acquire) waits, unless a request says otherwise. Default 10 s.
+    /// How long [`acquire`](Redlock::acquire) waits, unless a request sets its own wait. Default
+    /// 10 s.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// How long one round waits for a master's answer.
+    /// How long one round waits for a master's reply.
     ///
-    /// Default 100 ms, at least 1 ms. It is waited only where a quorum has not answered: one
+    /// Default 100 ms, at least 1 ms. A round waits this long only if no quorum has replied: one
     /// slow master does not slow a lock down. Set it well above the usual round trip.
     pub fn node_timeout(mut self, node_timeout: Duration) -> Self {
         self.node_timeout = node_timeout;
         self
     }
 
-    /// How long a connection may take to come up, in the background. Default 1 s, at least the
-    /// node timeout. [`build`](Builder::build) waits this long where a master hangs.
+    /// How long a connection may take to come up, in the background. Default 1 s, at least the node
+    /// timeout. [`build`](Builder::build) waits this long if a master hangs.
     ///
-    /// A name with several addresses is that of one master: each next address is tried beside those
-    /// before it after 250 ms, or sooner where they fail or the timeout leaves less for each.
+    /// If a name has several addresses, they belong to one master. The next address is tried in
+    /// parallel 250 ms after the one before it, or sooner if the earlier ones fail or the timeout
+    /// leaves less time for each.
     pub fn connect_timeout(mut self, connect_timeout: Duration) -> Self {
         self.connect_timeout = connect_timeout;
         self
     }
 
     /// The allowance for clocks that run at different rates: millionths of the TTL, and a fixed
-    /// part. Default 10 000 (1 %) and 2 ms.
+    /// part. Default 10 000 (1 %) and 2 ms; at least 1 ms in all.
     ///
     /// It is deducted from every lease. A clock that drifts by more than this breaks mutual
-    /// exclusion, so lower it only if you know your clocks. At least 1 ms in all.
+    /// exclusion, so lower it only if you know your clocks.
     pub fn drift(mut self, ppm: u32, fixed: Duration) -> Self {
         self.drift = Drift { ppm, fixed };
         self
     }
 
-    /// How long a master remembers the counter of a resource after its last fenced grant or extension.
+    /// How long a master keeps the fencing counter of a resource after its last fenced grant or
+    /// extension.
     ///
-    /// Default 30 days, at least the TTL, at most ten years. A counter takes about a hundred bytes and
-    /// the resource's name twice. What has been forgotten is made up for by the clients' wall clocks:
-    /// set it longer than any of them can be wrong by.
+    /// Default 30 days, at least the TTL, at most ten years. A counter takes about a hundred bytes
+    /// and the resource's name twice. When a counter has expired, the clients' wall clocks replace
+    /// it: set the time longer than the error of any of these clocks.
     pub fn fencing_memory(mut self, memory: Duration) -> Self {
         self.fencing_memory = memory;
         self
     }
 
-    /// Guards the lock against masters that forget: restarts without `appendfsync always`, losses of
-    /// power, `FLUSHALL`, failovers to a replica. `max_ttl` is the longest TTL, with its
-    /// [grace](Builder::grace), of any lease that any client takes on these masters; no request may ask for
-    /// more. Default: no guard.
+    /// Guards the lock against masters that forget: restarts without `appendfsync always`, power
+    /// losses, `FLUSHALL`, failovers to a replica. Default: no guard.
     ///
-    /// A master that may have forgotten grants nothing until no lease that it may have forgotten can be
-    /// alive: for `max_ttl`, its drift and 2 s more, measured by this client's monotonic
-    /// clock. Leases that it has not forgotten are extended and released as ever. A master is known by a
-    /// marker, the key `redquorum:boot`; one without is distrusted. So **a first use on new masters waits
-    /// for this long**, unless they are marked by
-    /// [`bless_new_masters`](Redlock::bless_new_masters). While a majority is distrusted, acquires end
-    /// as [`NoQuorum`](crate::AcquireError::NoQuorum), and the report names the distrust.
+    /// `max_ttl` is the longest TTL, with its [grace period](Builder::grace), of any lease that any
+    /// client takes on these masters. No request may ask for more.
     ///
-    /// All clients of the masters must have the same guard: one without voids it for its rivals, and one
-    /// with another `max_ttl`, or another [list of masters](Builder::fleet), is told so. It costs no round
-    /// trip: grants go through a script.
-    /// What it does not see, such as the eviction of single keys, is listed in `docs/safety.md`.
+    /// A master that may have forgotten leases grants nothing until none of these can be alive.
+    /// That takes `max_ttl`, its drift and 2 s more, measured by this client's monotonic clock.
+    /// Leases that the master has not forgotten are extended and released as usual.
+    ///
+    /// A master is recognized by a boot marker, the key `redquorum:boot`; a master without one is
+    /// distrusted. So **a first use on new masters waits for this long**, unless
+    /// [`bless_new_masters`](Redlock::bless_new_masters) marks them. While a majority is
+    /// distrusted, acquires end with [`NoQuorum`](crate::AcquireError::NoQuorum), and the report
+    /// names the distrust.
+    ///
+    /// All clients of the masters must have the same guard. A client without a guard voids it for
+    /// the others. A client with another `max_ttl`, or another [list of masters](Builder::fleet),
+    /// sees that in its reports. The guard costs no round trip: grants go through a script.
+    /// `docs/operations.md` lists what it does not detect, such as the eviction of single keys.
     pub fn guard(mut self, max_ttl: Duration) -> Self {
         self.guard = Some(max_ttl);
         self
     }
 
-    /// Guards the lock also against masters whose clocks step ahead, or run fast: such a master drops keys
-    /// too early, and would grant a rival. Only together with a [`guard`](Builder::guard). Default: clocks
-    /// are trusted.
+    /// Guards the lock also against masters whose clocks step ahead or run fast: such a master
+    /// drops keys too early, and would grant a rival. It needs a [`guard`](Builder::guard).
+    /// Default: clocks are trusted.
     ///
-    /// `bound` is what a clock may gain unnoticed while a lease lives: at least 1 ms and less than the
-    /// guard's `max_ttl`, rounded down to milliseconds. **It is deducted from every lease**, so it should
-    /// be well below the TTL: TTL > bound + drift + node timeout. 500 ms to 1 s is right for most: above
-    /// four round trips, and above twice the differences that NTP leaves between masters. A bound
-    /// that is too narrow costs availability, not safety.
+    /// `bound` is the time that a clock may gain undetected while a lease lives: at least 1 ms and
+    /// less than the guard's `max_ttl`, rounded down to milliseconds. **It is deducted from every
+    /// lease**, so it should be well below the TTL: TTL > bound + drift + node timeout.
     ///
-    /// A master that was seen to step is distrusted for `max_ttl` and its drift. Until a client has watched a
-    /// master for that long, it trusts its clock only as far as it is ahead of no other master that
-    /// answers by more than half of the bound; so give the masters NTP. Leases that run are extended and
-    /// released as ever. It costs no round trip but a look at each master every half `max_ttl`.
+    /// 500 ms to 1 s is right for most: above four round trips, and above twice the differences
+    /// that NTP leaves between masters. A bound that is too narrow costs availability, not safety.
     ///
-    /// All clients of the masters must have the same bound: it stands in the marker, and one with another is
-    /// told so, as with the guard. What it does not see, such as a clock that steps up and back between
-    /// two looks, is listed in `docs/safety.md`.
+    /// A master that was seen to step is distrusted for `max_ttl` and its drift. Until a client has
+    /// watched a master for that long, it trusts the master's clock only if that is not ahead of
+    /// any other master that answers by more than half of the bound. So give the masters NTP.
+    /// Leases that are alive are extended and released as usual. The clock guard costs one look at
+    /// each master every half `max_ttl`, and no other round trip.
+    ///
+    /// All clients of the masters must have the same bound. It is part of the boot marker, and a
+    /// client with another bound sees that in its reports. `docs/operations.md` lists what the clock
+    /// guard does not detect, such as a clock that steps up and back between two looks.
     pub fn clock_guard(mut self, bound: Duration) -> Self {
         self.clock_guard = Some(bound);
         self
     }
 
-    /// Names the set of masters, for clients with a [guard](Builder::guard) that reach the same masters
-    /// under different addresses. Default: the addresses themselves are the name.
+    /// Names the set of masters, for clients with a [guard](Builder::guard) that reach the same
+    /// masters under different addresses. Default: the addresses themselves are the name. Without a
+    /// guard it does nothing.
     ///
-    /// Two clients with different lists of masters can both win a resource. So a guard notes in every
-    /// marker for which set it was made: a hash of the names of all masters as they are given here, each
-    /// `host:port` or path with its database, in whatever order and without credentials. A client
-    /// that meets the marker of another set acquires nothing, whatever its other masters say, and the
-    /// report names [`OtherFleet`](crate::Distrust::OtherFleet). A master that cannot be reached shows no
-    /// marker, and lists without a common master show nothing at all.
+    /// Two clients with different lists of masters can both win a resource. To detect that, a guard
+    /// writes a hash of the set into every boot marker. The hash is over the names of all masters
+    /// as they are given here: each `host:port` or path with its database, in any order and without
+    /// credentials.
     ///
-    /// With a name it is the name that is compared, **and nobody compares the lists**: give it only to
-    /// clients whose masters are the same, and another name when the set changes. Without a guard it does
-    /// nothing.
+    /// A client that finds the marker of another set acquires nothing, whatever its other masters
+    /// reply, and the report names [`OtherFleet`](crate::Distrust::OtherFleet). The check has
+    /// limits: a master that cannot be reached shows no marker, and between lists without a common
+    /// master it detects nothing.
+    ///
+    /// With a name, the guard compares the name **and does not compare the lists**. So give the
+    /// same name only to clients whose masters are the same, and give another name when the set
+    /// changes.
     pub fn fleet(mut self, name: impl Into<String>) -> Self {
         self.fleet = Some(name.into());
         self
     }
 
-    /// What is put in front of every resource to make its key, with nothing between. It counts
-    /// towards the 1 MiB that a key may have. Default nothing.
+    /// The bytes in front of every resource in its key, without a separator. They count towards the
+    /// 1 MiB that a key may have. Default: none.
     pub fn prefix(mut self, prefix: impl AsRef<[u8]>) -> Self {
         self.prefix = prefix.as_ref().to_vec();
         self
     }
 
-    /// Whether an acquire that waits has the masters tell it when the resource becomes free. Default: yes.
+    /// Whether an acquire that waits subscribes to a notification when the resource becomes free.
+    /// Default: yes.
     ///
-    /// It then sleeps until that, or until what is left of the holder's TTL is over, and looks at one master
-    /// about every second in case a message was lost. Without, and where masters forbid `HELLO`, `SUBSCRIBE`
-    /// or `PUBLISH`, it tries again and again, as [`retry`](Builder::retry) says. Its leases tell others all the
-    /// same.
+    /// It then sleeps until the notification, or until what is left of the holder's TTL is over. In
+    /// case a message was lost, it also looks at one master about every second. Without wake-ups,
+    /// and where masters forbid `HELLO`, `SUBSCRIBE` or `PUBLISH`, it retries with the pauses of
+    /// [`retry`](Builder::retry). Its own leases notify other waiters in either case.
     pub fn wake_ups(mut self, wanted: bool) -> Self {
         self.wake_ups = wanted;
         self
     }
 
-    /// Whether processes acquire a resource in the order in which they asked. Default: no, a new acquire may win
-    /// before processes that wait.
+    /// Whether processes acquire a resource in the order of their requests. Default: no, a new
+    /// acquire may win before processes that wait.
     ///
-    /// An acquire then enqueues on the masters before it attempts, and attempts only where it is first in the
-    /// queues of a quorum: also [`try_acquire`](crate::Redlock::try_acquire), and one with a wait of zero. Once a
-    /// quorum keeps its position, **each other process gets the lease before it once at most**. A waiter whose
-    /// connection is gone is passed over at once, one that hangs after three seconds. An acquire of several
-    /// resources enqueues for the one that it waits for, and takes the others as they come.
+    /// With this option an acquire enqueues on the masters before it attempts, and attempts only
+    /// while it is first in the queues of a quorum. That includes
+    /// [`try_acquire`](crate::Redlock::try_acquire), and an acquire with a wait of zero. Once a
+    /// quorum keeps its position, **each other process gets the lease before it at most once**.
     ///
-    /// All clients of the resource must have this option: others pass by. The order is no promise as a lease is one:
-    /// masters that are lost, and clocks of masters that jump, may cost a waiter its position.
+    /// A waiter whose connection is gone is passed over at once, a waiter that hangs after three
+    /// seconds. An acquire of several resources enqueues only for the one that it waits for.
     ///
-    /// It costs a round trip for each acquire, and a node timeout more where masters are silent; and masters must
-    /// allow the [commands that it takes](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions):
-    /// where too few do, the lock keeps no order.
+    /// All clients of the resource must have this option: clients without it pass the queue by. The
+    /// order is weaker than the guarantee of a lease: lost masters, and masters whose clocks jump,
+    /// may cost a waiter its position.
+    ///
+    /// It costs a round trip for each acquire, and one node timeout more where masters are silent.
+    /// Masters must allow its
+    /// [commands](https://github.com/redquorum/redquorum/blob/main/docs/wire.md#permissions): where
+    /// too few do, the lock keeps no order.
     pub fn fair(mut self, wanted: bool) -> Self {
         self.fair = wanted;
         self
     }
 
-    /// How long an acquire that waits pauses between attempts, where it is not woken: without
-    /// [`wake_ups`](Builder::wake_ups), while no quorum answers, and when several asked at the same moment and
-    /// none got a quorum. Default: at random up to 10 ms, doubled with every attempt up to 250 ms.
+    /// How long an acquire that waits pauses between attempts when no notification wakes it:
+    /// without [`wake_ups`](Builder::wake_ups), while no quorum answers, and when several clients
+    /// asked at the same moment and none got a quorum. Default: a random pause of up to 10 ms,
+    /// doubled with every attempt, up to 250 ms.
     ///
-    /// No pause is below a millisecond, `max` is at least `initial`, and a multiplier at least 100 percent;
-    /// [`build`](Builder::build) says so where they are not.
+    /// A pause is at least a millisecond, `max` is at least `initial`, and a multiplier is at least
+    /// 100 percent; otherwise [`build`](Builder::build) returns an error.
     pub fn retry(mut self, backoff: Backoff) -> Self {
         self.retry = RetryPolicy::Backoff(backoff);
         self
     }
 
-    /// How long an acquire that waits pauses, as [`retry`](Builder::retry), by a function of the
-    /// attempt that failed, counted from 1, and a random number of 64 even bits. Less than a
-    /// millisecond is taken for a millisecond. It must neither block nor use a lock; if it does, or panics, the
-    /// pause is 250 ms.
+    /// Sets the pauses of [`retry`](Builder::retry) by a function. Its arguments are the number of
+    /// the attempt that failed, counted from 1, and a random number of 64 uniform bits.
+    ///
+    /// A pause of less than a millisecond becomes a millisecond. The function must neither block
+    /// nor use a lock. If it uses one, or panics, the pause is 250 ms.
     pub fn retry_by(
         mut self,
         policy: impl Fn(u32, u64) -> Duration + Send + Sync + 'static,
@@ -311,18 +332,20 @@ impl Builder {
         self
     }
 
-    /// Whether [`build`](Builder::build) fails where no quorum of masters is
+    /// Whether [`build`](Builder::build) fails if no quorum of masters is
     /// [usable](crate::Health::usable): reachable, taking writes and, with a
-    /// [guard](Builder::guard), trusted. It then takes one more round trip, and one node timeout at
-    /// most. Default no: a service can start before its masters do, and a lock can be built to
-    /// [bless](crate::Redlock::bless_new_masters) new ones.
+    /// [guard](Builder::guard), trusted. It then takes one more round trip, and at most one node
+    /// timeout.
+    ///
+    /// Default: no. So a service can start before its masters do, and you can build a lock to
+    /// [mark](crate::Redlock::bless_new_masters) new masters.
     pub fn require_quorum(mut self, require: bool) -> Self {
         self.require_quorum = require;
         self
     }
 
-    /// Takes the time from Tokio's clock, which tests can pause, instead of the system's. That
-    /// clock stops while the machine is suspended, so it is for tests.
+    /// Takes the time from Tokio's clock, which tests can pause, instead of the system's clock.
+    /// Only for tests: that clock stops while the machine is suspended.
     pub fn tokio_clock_for_tests(mut self) -> Self {
         self.tokio_clock = true;
         self
@@ -336,19 +359,20 @@ impl Builder {
         self
     }
 
-    /// Shows masters this certificate chain, and proves it by its private key; both are PEM text.
+    /// Authenticates to masters by this certificate chain and its private key; both are PEM text.
     #[cfg(feature = "tls")]
     pub fn tls_identity(mut self, chain: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> Self {
         self.tls.identity = Some((chain.as_ref().to_vec(), key.as_ref().to_vec()));
         self
     }
 
-    /// Checks everything, starts to connect to all masters, and returns once each was tried:
-    /// after the connect timeout at the latest, whether or not they are up.
+    /// Checks all options, and connects to all masters. It returns once each was tried: after at
+    /// most the connect timeout, whether or not they are up.
     ///
     /// # Errors
     /// * [`BuildError::Options`], [`Address`](BuildError::Address),
-    ///   [`Duplicate`](BuildError::Duplicate), [`Tls`](BuildError::Tls): fix what it names.
+    ///   [`Duplicate`](BuildError::Duplicate), [`Tls`](BuildError::Tls): correct what the error
+    ///   names.
     /// * [`BuildError::NoQuorum`]: only with [`require_quorum`](Builder::require_quorum).
     /// * [`BuildError::NoRuntime`]: it was not called inside a Tokio runtime with timers.
     ///
@@ -387,8 +411,8 @@ impl Builder {
             backoff.check().map_err(BuildError::Options)?;
         }
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        // Tokio can tell only by a panic that a runtime has no timers. Better here than in a
-        // task, where nobody would see it.
+        // Tokio reports a runtime without timers only by a panic. Check here: in a task the panic
+        // would go unnoticed.
         catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO)))
             .map_err(|_| BuildError::NoRuntime)?;
         let nodes = self.nodes()?;
@@ -431,7 +455,7 @@ impl Builder {
         self.clock_guard.map_or(Ok(guard), |bound| guard.with_clock_bound(bound)).map(Some)
     }
 
-    /// What the set of masters is known by.
+    /// The fingerprint of the set of masters.
     fn fingerprint(&self, nodes: &[Arc<dyn Node>]) -> Fingerprint {
         let address = |node: &Arc<dyn Node>| format!("{}/{}", node.name(), node.hello().database);
         match &self.fleet {

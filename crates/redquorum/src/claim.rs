@@ -14,32 +14,33 @@ use crate::report::Report;
 use crate::shared::{After, Turn, Writer};
 use crate::trace;
 
-/// A claim, as its caller and the handles of its lease have it. With the last of them the claim ends.
+/// A claim, shared by its caller and the handles of its lease. The claim ends with the last of
+/// them.
 pub(crate) struct ClaimCell {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) key: Key,
     id: ClaimId,
     /// Notified when the claim changed in a way that a holder may wait for.
     pub(crate) changed: Notify,
-    /// What each master had said when the lease was granted.
+    /// The replies of the masters when the lease was granted.
     pub(crate) grant: OnceLock<Report>,
     /// When the lease was handed out.
     pub(crate) granted: OnceLock<Time>,
-    /// One caller extends at a time, whichever handle it has.
+    /// One caller extends at a time, through any handle.
     pub(crate) extending: tokio::sync::Mutex<()>,
-    /// The client has forgotten it.
+    /// The client has forgotten the claim.
     over: AtomicBool,
 }
 
-/// What a caller that acquires finds.
+/// The result of a look at a claim that acquires.
 pub(crate) enum Found {
     /// The lease, collected.
     Granted,
-    /// A quorum has granted; the caller may collect until then.
+    /// A quorum has granted; the caller may collect the lease until this time.
     Won(Time),
-    /// Why there is no lease, what masters said, and after how many attempts.
+    /// Why there is no lease, the replies of the masters, and the number of attempts.
     Failed(Failure, Report, u32),
-    /// Nothing yet: when to look again, and whether it waits for its turn in this process.
+    /// No result yet: when to look again, and whether the claim waits for its turn in this process.
     Pending { until: Time, queued: bool },
 }
 
@@ -47,7 +48,7 @@ pub(crate) enum Found {
 static ENDED: Claim = Claim::Ended;
 
 impl ClaimCell {
-    /// A claim that starts to acquire, and what its caller finds at once.
+    /// Starts to acquire. Returns the claim and its first result.
     pub(crate) fn start(
         fleet: &Arc<Fleet>,
         key: Key,
@@ -61,8 +62,8 @@ impl ClaimCell {
         (cell, found)
     }
 
-    /// The same, but its commands are only queued: the caller starts others, and then
-    /// [finishes](crate::shared::Shared::finish) all of them.
+    /// Starts to acquire, but only queues the commands: the caller starts other claims too, and
+    /// then [finishes](crate::shared::Shared::finish) all of them.
     pub(crate) fn queue(
         fleet: &Arc<Fleet>,
         key: Key,
@@ -73,7 +74,7 @@ impl ClaimCell {
         (cell, turn.end(Writer::All))
     }
 
-    /// Nothing is sent before the turn has read the clock (R1).
+    /// Opens a claim. Nothing is sent before the turn has read the clock (R1).
     fn open(
         fleet: &Arc<Fleet>,
         turn: &mut Turn<'_>,
@@ -95,7 +96,7 @@ impl ClaimCell {
         cell
     }
 
-    /// What the caller finds, which is woken by `waker` when that changes. With `collect`, it takes a
+    /// Looks at the claim, and registers `waker` for its next change. With `collect`, it takes a
     /// lease that was won: this turn has read the clock for the last time (R1).
     pub(crate) fn poll(&self, waker: &Waker, collect: bool) -> Found {
         let mut turn = self.turn();
@@ -110,7 +111,7 @@ impl ClaimCell {
         self.found(turn, collect)
     }
 
-    /// Takes a lease that was won. What the caller finds then.
+    /// Takes a lease that was won, and returns the result.
     pub(crate) fn collect(&self) -> Found {
         let mut turn = self.turn();
         let found = self.found(&mut turn, true);
@@ -161,7 +162,7 @@ impl ClaimCell {
         seen
     }
 
-    /// Gives a lease back that nobody has worked under, so that no grace is due, or gives the attempt up.
+    /// Gives the attempt up, or gives back a lease under which no work ran, without a grace period.
     pub(crate) fn undo(&self) {
         if self.view(|claim| matches!(claim, Claim::Holding(_))) {
             self.give_back(Input::Release, |_| ());
@@ -169,14 +170,14 @@ impl ClaimCell {
         self.end();
     }
 
-    /// The caller is gone: the claim ends.
+    /// Ends the claim: its caller is gone.
     pub(crate) fn end(&self) {
         if !self.over.swap(true, Ordering::AcqRel) {
             self.fleet.shared.forget(self.id);
         }
     }
 
-    /// Has the lease lost if its deadline has passed: that counts, not whether its timer has fired.
+    /// Declares the lease lost if its deadline has passed. The deadline decides, not the timer.
     pub(crate) fn notice_deadline(&self) {
         let mut turn = self.turn();
         if turn.state.client.hold(self.id).is_some_and(|hold| turn.now >= hold.deadline()) {
@@ -190,7 +191,7 @@ impl ClaimCell {
         self.apply_and_compare(input, |_| ());
     }
 
-    /// Gives the claim one input, and looks before and after it.
+    /// Gives the claim one input, and reads the claim before and after it.
     pub(crate) fn apply_and_compare<R>(&self, input: Input, look: impl Fn(&Claim) -> R) -> (R, R) {
         let mut turn = self.turn();
         let before = look(turn.state.client.claim(self.id).unwrap_or(&ENDED));
@@ -200,20 +201,20 @@ impl ClaimCell {
         (before, after)
     }
 
-    /// Looks at the claim.
+    /// Reads the claim.
     pub(crate) fn view<R>(&self, look: impl FnOnce(&Claim) -> R) -> R {
         self.fleet.shared.view(|client| look(client.claim(self.id).unwrap_or(&ENDED)))
     }
 
-    /// Waits until `look` finds something, and wakes the claim when it is due.
+    /// Waits until `look` returns a value, and wakes the claim when it is due.
     ///
-    /// The lock's own task does that for all leases, but it ends, or sleeps, with the runtime in which
-    /// the lock was built. This timer runs where its caller waits (R7). Renewals are that task's alone:
-    /// it knows how many others there are.
+    /// The lock's own task wakes all leases too, but it ends, or sleeps, with the runtime in which
+    /// the lock was built. This timer runs in the runtime of its caller (R7). It does not start
+    /// renewals: the lock's task batches these, because it knows the other leases.
     pub(crate) async fn until<R>(&self, look: impl Fn(&Claim) -> Option<R>) -> R {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Enlisted before the look: nothing that changes after it is missed.
+            // Registered before the look, so no later change is missed.
             changed.as_mut().enable();
             let due = match self.view(|claim| look(claim).ok_or_else(|| next_end(claim))) {
                 Ok(found) => return found,
@@ -234,7 +235,7 @@ impl ClaimCell {
     }
 }
 
-/// When something ends for a claim that must not end late.
+/// The next time at which something must end for the claim, such as its deadline.
 fn next_end(claim: &Claim) -> Time {
     if let Claim::Holding(hold) = claim { hold.next_end() } else { claim.next_wake() }
 }

@@ -1,27 +1,28 @@
-//! The clock that leases are judged by, and the deadlines read from it.
+//! The clock for leases, and the deadlines that it measures.
 //!
-//! A lease must not outlive its TTL in its holder's eyes, and two things make a clock too slow for
-//! that. `std::time::Instant` stops while the machine is suspended, on Linux and macOS. And NTP
-//! slews Linux's `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`, chrony by up to 8.3 %. So on Linux the
-//! time is composed of the raw monotonic clock and the suspended time ([`linux`]).
+//! A slow clock would make a holder keep a lease beyond its TTL. Two things make clocks slow.
+//! `std::time::Instant` stops while the machine is suspended, on Linux and macOS. NTP slews Linux's
+//! `CLOCK_MONOTONIC` and `CLOCK_BOOTTIME`, chrony by up to 8.3 %. So on Linux this clock adds the
+//! suspended time to the raw monotonic clock ([`linux`]).
 //!
 //! macOS has `CLOCK_MONOTONIC`, which counts suspended time and may be slewed. Other systems have
 //! their monotonic clock.
 //!
-//! Timers are Tokio's, which count no suspended time and are slewed: they may fire late. Whatever
-//! they wake reads this clock before it acts, and no timer of a lease sleeps for longer than [`NAP`].
+//! Timers are Tokio's. They do not count suspended time and are slewed, so they may fire late. A
+//! task that a timer wakes reads this clock before it acts, and no timer of a lease sleeps longer
+//! than [`NAP`].
 
 use std::fmt;
 use std::time::Duration;
 
 use redquorum_protocol::Time;
 
-/// Where time comes from.
+/// The source of time.
 #[derive(Clone, Copy)]
 pub(crate) enum Clock {
-    /// The system's, suspended time included; the origin is the system's own.
+    /// The system's clock, suspended time included. The origin is the system's own.
     System,
-    /// Tokio's, which tests can pause; the origin is when the clock was made.
+    /// Tokio's clock, which tests can pause. The origin is the time at which this clock was made.
     Tokio(tokio::time::Instant),
 }
 
@@ -39,14 +40,14 @@ impl Clock {
 
     /// The instant of Tokio's clock at which a timer for `time` should fire.
     pub(crate) fn timer(self, time: Time) -> tokio::time::Instant {
-        /// Far enough to be "never", near enough to be added to any instant.
+        /// Long enough to mean "never", short enough to be added to any instant.
         const LONGEST: Duration = Duration::from_secs(60 * 60 * 24 * 30);
         tokio::time::Instant::now() + time.since(self.now()).min(LONGEST)
     }
 }
 
-/// The wall clock, in microseconds since 1970: a hint by which the fencing counters of the masters
-/// come to agree. It may be wrong, step, or stand before 1970.
+/// The wall clock, in microseconds since 1970. It is a hint by which the fencing counters of the
+/// masters agree. It may be wrong, step, or be before 1970.
 #[expect(clippy::disallowed_types, reason = "a hint, on which nothing but a round trip rests")]
 pub(crate) fn wall_micros() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
@@ -56,8 +57,8 @@ pub(crate) fn wall_micros() -> u64 {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use linux::now as system_now;
 
-/// Linux: the raw monotonic clock, which no daemon slews, and the suspended time, which that
-/// clock lacks.
+/// Linux: the sum of the raw monotonic clock, which no daemon slews, and the suspended time, which
+/// that clock does not count.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux {
     use std::sync::atomic::{AtomicI64, Ordering};
@@ -87,28 +88,29 @@ mod linux {
         i64::try_from(super::read(clock).as_nanos()).unwrap_or(i64::MAX)
     }
 
-    /// The time at `readings`, given the largest suspended time `seen` before; and the largest now.
+    /// The time at `readings`, and the largest suspended time so far; `seen` is the largest one
+    /// before.
     ///
-    /// A thread can be preempted between the reads, by a gap of any length. Then
+    /// A thread can be preempted between the reads, by a gap of any length. In that case:
     ///
-    /// - the suspended time is never overestimated: `boot` is read before `monotonic`, so the gap is
-    ///   subtracted. The largest one seen is therefore a lower bound of the true one.
-    /// - the time is never ahead of the true time at the end of the reads. An overestimate that
+    /// - The suspended time is never overestimated. `boot` is read before `monotonic`, so the gap
+    ///   is subtracted. The largest suspended time seen is therefore a lower bound of the true one.
+    /// - The time is never ahead of the true time at the end of the reads. An overestimate that
     ///   later readings take back would make a lease end late.
-    /// - the time is not behind the true time at the start of the reads: `raw` is read last, and
+    /// - The time is not behind the true time at the start of the reads: `raw` is read last, and
     ///   makes up for the gap. It falls short by the slew of the gap (at most a tenth of it), and
     ///   only in the first readings after a suspend. A preemption that is longer by a tenth does
     ///   the same between this call and the use of its result.
-    /// - it never runs backwards: neither `raw` nor `seen` does.
+    /// - The time never runs backwards: neither `raw` nor `seen` does.
     pub(super) fn compose(readings: Readings, seen: i64) -> (Time, i64) {
-        // Signed: in a time namespace the origins of the two clocks differ by any offset.
+        // Signed: in a time namespace the origins of the two clocks can differ by any offset.
         let suspended = readings.boot.saturating_sub(readings.monotonic).max(seen);
         let nanos = readings.raw.saturating_add(suspended);
         (Time::from_nanos(u64::try_from(nanos).unwrap_or(0)), suspended)
     }
 
-    /// The largest suspended time that this process has seen. A property of the machine, and so
-    /// shared by all locks: deadlines of different locks are compared.
+    /// The largest suspended time that this process has seen. It is a property of the machine, so
+    /// all locks share it: deadlines of different locks are compared.
     static SUSPENDED: AtomicI64 = AtomicI64::new(i64::MIN);
 
     pub(super) fn now() -> Time {
@@ -129,7 +131,7 @@ fn system_now() -> Time {
     Time::ZERO.plus(read(rustix::time::ClockId::Monotonic))
 }
 
-/// What a clock of the system shows, since its origin.
+/// Reads a clock of the system, since its origin.
 #[cfg(unix)]
 fn read(clock: rustix::time::ClockId) -> Duration {
     let time = rustix::time::clock_gettime(clock);
@@ -139,7 +141,7 @@ fn read(clock: rustix::time::ClockId) -> Duration {
 
 #[cfg(not(unix))]
 fn system_now() -> Time {
-    // The performance counter on Windows. Whether it counts suspended time is not promised there.
+    // The performance counter on Windows, which does not promise to count suspended time.
     static ORIGIN: std::sync::OnceLock<tokio::time::Instant> = std::sync::OnceLock::new();
     let now = tokio::time::Instant::now().into_std();
     let origin = ORIGIN.get_or_init(tokio::time::Instant::now).into_std();
@@ -148,8 +150,8 @@ fn system_now() -> Time {
 
 /// The instant after which a lease must be taken for lost.
 ///
-/// It is not an [`Instant`](std::time::Instant): that clock stops while the machine is
-/// suspended, and a deadline on it would come too late. Deadlines of one lock can be compared.
+/// It is not an [`Instant`](std::time::Instant): that clock stops while the machine is suspended,
+/// so a deadline on it would come too late. Deadlines of one lock can be compared.
 #[derive(Clone, Copy)]
 pub struct Deadline {
     clock: Clock,
@@ -161,21 +163,22 @@ impl Deadline {
         Self { clock, time }
     }
 
-    /// What is left until it, zero once it has passed. The value rots as soon as it is read:
-    /// ask again before you rely on it.
+    /// The time that is left until the deadline, zero once it has passed. The value is out of date
+    /// as soon as you have it: ask again before you rely on it.
     pub fn remaining(self) -> Duration {
         self.time.since(self.clock.now())
     }
 
-    /// Whether it has passed.
+    /// Whether the deadline has passed.
     pub fn has_passed(self) -> bool {
         self.clock.now() >= self.time
     }
 
-    /// Ends as soon as it has passed; within 250 ms if the machine was suspended meanwhile.
+    /// Ends as soon as the deadline has passed. If the machine was suspended meanwhile, it ends
+    /// within 250 ms.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future loses nothing.
     pub async fn passed(self) {
         while !self.has_passed() {
             let next = self.clock.now().plus(NAP).min(self.time);
@@ -184,8 +187,8 @@ impl Deadline {
     }
 }
 
-/// How long a timer sleeps at a stretch: the system's timers do not count suspended time, so
-/// this bounds how late it notices.
+/// The longest sleep of a timer. The system's timers do not count suspended time, so this bounds
+/// how late a task notices it.
 pub(crate) const NAP: Duration = Duration::from_millis(250);
 
 impl PartialEq for Deadline {
@@ -206,7 +209,7 @@ impl Ord for Deadline {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let (mut left, mut right) = (self.time, other.time);
         if let (Clock::Tokio(one), Clock::Tokio(two)) = (self.clock, other.clock) {
-            // Each lock of a test has an origin of its own.
+            // Each lock of a test has its own origin.
             left = left.plus(one.saturating_duration_since(two));
             right = right.plus(two.saturating_duration_since(one));
         }
@@ -227,7 +230,7 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// A machine whose `CLOCK_MONOTONIC` is slewed, by this many ppm, and that may be suspended.
+    /// A machine whose `CLOCK_MONOTONIC` is slewed by `slew_ppm`, and that may be suspended.
     #[derive(Clone, Copy, Default)]
     struct Machine {
         raw: i64,
@@ -246,7 +249,7 @@ mod tests {
             self.suspended += nanos;
         }
 
-        /// Reads the clocks; it runs for a `gap` between two reads each.
+        /// Reads the clocks. The machine runs for one of the `gaps` between two reads.
         fn readings(&mut self, gaps: [i64; 2]) -> Readings {
             let boot = self.monotonic + self.suspended;
             self.run(gaps[0]);
@@ -283,7 +286,7 @@ mod tests {
         machine.run(SECOND);
         machine.suspend(9 * SECOND);
         assert_eq!(composed(machine.readings([0, 0]), &mut seen) - start, 10 * SECOND);
-        // and before the first reading, where the origins of the clocks are apart
+        // Suspended time before the first reading counts too, with different origins of the clocks.
         let shifted = Readings { boot: SECOND, monotonic: 5 * SECOND, raw: 5 * SECOND };
         assert_eq!(composed(shifted, &mut i64::MIN.clone()), SECOND);
     }
@@ -321,12 +324,13 @@ mod tests {
     fn the_system_clock_is_the_raw_clock_with_suspended_time() {
         use rustix::time::ClockId;
         let read = |clock| i64::try_from(read(clock).as_nanos()).unwrap();
-        // Of many readings one is not preempted, and knows the suspended time.
+        // At least one of many readings is not preempted, and has the suspended time.
         let mut last = (0..1000).map(|_| Clock::System.now()).max().unwrap();
         for _ in 0..1000 {
             let start = read(ClockId::MonotonicRaw);
             let now = Clock::System.now();
-            // The suspended time is between these two, since it may be preempted between the reads.
+            // The suspended time is between these two, because this thread may be preempted between
+            // the reads.
             let (before, boot) = (read(ClockId::Monotonic), read(ClockId::Boottime));
             let most = boot - before;
             let time = now.as_nanos().cast_signed();

@@ -1,7 +1,7 @@
 //! Driver: the task that moves bytes between the client and one master.
 //!
-//! It reads, dials, wakes the link, and writes what callers left to it. Every decision is the
-//! client's.
+//! It reads, connects, wakes the link, and writes the bytes that callers left to it. The client
+//! makes every decision.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,11 +20,11 @@ use crate::io::Io;
 use crate::node::{Connection, Node};
 use crate::shared::{After, Shared, State, Turn, Writer};
 
-/// How often a driver whose lock was dropped looks whether the keys that it is to delete have expired.
+/// How often the driver of a dropped lock checks whether the keys to delete have expired.
 const LINGER: Duration = Duration::from_secs(1);
 
 impl Turn<'_> {
-    /// Gives the client the replies that have come.
+    /// Passes the replies that have arrived to the client.
     fn read(&mut self, node: NodeId, io: &mut Io) {
         let mut used = 0;
         while let Some(epoch) = io.epoch()
@@ -47,7 +47,7 @@ impl Turn<'_> {
                 }
                 Ok(Some((frame, length))) => {
                     used += length;
-                    // A reply to no command is for the link to judge.
+                    // The link judges a reply without a command.
                     oldest.map_or(Answer::Alive, |(expect, _)| expect.read(&frame))
                 }
                 Err(_) => Answer::Unknown(Cause::Garbage),
@@ -59,11 +59,12 @@ impl Turn<'_> {
             self.input(|client, cx| client.replied(node, epoch, answer, cx));
             self.close(node, io);
         }
-        // Nothing is left of a connection that was closed on the way.
+        // Nothing is left if the connection was closed on the way.
         io.consume(used.min(io.unread()));
     }
 
-    /// Closes the current connection if the client says so. Tries are closed by the task.
+    /// Closes the current connection if the client has ordered that. The task closes attempts to
+    /// connect.
     fn close(&mut self, node: NodeId, io: &mut Io) {
         let close = &mut self.state.masters[node.index()].close;
         if let Some(index) = close.iter().position(|epoch| Some(*epoch) == io.epoch()) {
@@ -72,7 +73,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The connection broke by itself.
+    /// Handles a connection that broke by itself.
     fn broken(&mut self, node: NodeId, io: &mut Io, why: &str) {
         if let Some(epoch) = io.close(false) {
             self.input(|client, cx| client.closed(node, epoch, why.into(), number(), cx));
@@ -84,7 +85,7 @@ impl Turn<'_> {
         self.state.client.link(node).next_wake().min(linger)
     }
 
-    /// Whether nobody uses the lock any more, and all keys are deleted or have expired.
+    /// Whether the lock was dropped, and all its keys are deleted or have expired.
     fn is_finished(&self, node: NodeId) -> bool {
         self.state.closing && self.state.client.link(node).owed_and_alive(self.now) == 0
     }
@@ -95,7 +96,7 @@ impl Turn<'_> {
         let down = match link.state() {
             LinkState::Up => None,
             LinkState::Stalled => Some("it leaves commands unanswered".into()),
-            // Not known yet.
+            // Its state is not known yet.
             LinkState::Down(_) if link.is_first_dial() => return,
             LinkState::Down(why) => Some(why),
             _ => return,
@@ -105,13 +106,13 @@ impl Turn<'_> {
 }
 
 impl Shared {
-    /// One turn of the driver, until nothing moves any more.
+    /// Runs one turn of the driver, until there is nothing left to do.
     fn drive(&self, node: NodeId, cx: &mut Context<'_>, task: &mut Task) -> Poll<()> {
         let socket = &self.sockets[node.index()];
         loop {
             let mut after = After::default();
             let mut io = socket.lock();
-            // First of all, so that whatever is queued from here on wakes this task again.
+            // Register the waker first: bytes that are queued from here on wake this task again.
             let former = {
                 let mut outbox = socket.outbox();
                 match &outbox.driver {
@@ -169,7 +170,7 @@ impl Shared {
         let mut io = self.sockets[node.index()].lock();
         let mut turn = self.turn();
         if !turn.state.client.link(node).awaits(epoch) {
-            // The link has changed its mind: this one is dropped.
+            // The link no longer waits for this connection: drop it.
             return;
         }
         let greeted = result.and_then(|(connection, hello, greeting)| {
@@ -196,7 +197,7 @@ impl Shared {
         self.changed.notify_waiters();
     }
 
-    /// The driver is gone, with its runtime or because nothing is left to do.
+    /// The driver has ended, with its runtime or because no clean-up is pending.
     fn abandon(&self, node: NodeId) {
         let mut io = self.sockets[node.index()].lock();
         let mut turn = self.turn();
@@ -209,7 +210,7 @@ impl Shared {
     }
 }
 
-/// What the driver owns alone.
+/// The state that only the driver uses.
 struct Task {
     node: Arc<dyn Node>,
     connect_timeout: Duration,
@@ -223,7 +224,7 @@ type Dialling = Pin<Box<dyn Future<Output = Dialled> + Send>>;
 type Dialled = Result<(Box<dyn Connection>, Hello, Greeting), String>;
 
 impl Task {
-    /// Gives up tries and starts new ones, as the link says.
+    /// Gives up attempts to connect and starts new ones, as the link has ordered.
     fn obey(&mut self, index: NodeId, state: &mut State, guarded: bool) {
         let State { client, masters, .. } = state;
         let master = &mut masters[index.index()];
@@ -233,14 +234,14 @@ impl Task {
         }
         if let Some(epoch) = master.dial.take() {
             let (node, limit) = (self.node.clone(), self.connect_timeout);
-            // A second connection beside a stalled one: all clients of the master see it stall at about
-            // the same time, and must not dial in step.
+            // This is a second connection beside a stalled one. All clients of the master see it
+            // stall at about the same time, and must not connect at the same moment.
             let pause = client.link(index).epoch().map_or(Duration::ZERO, |_| jitter(limit / 10));
             self.dialling = Some((epoch, Box::pin(dial(node, pause, limit, guarded))));
         }
     }
 
-    /// Arms the timer, unless it fires early enough anyway. Returns whether it has fired.
+    /// Arms the timer, unless it already fires early enough. Returns whether it has fired.
     fn arm(&mut self, clock: Clock, wanted: Time, cx: &mut Context<'_>) -> bool {
         if wanted < self.armed {
             self.armed = wanted;
@@ -254,7 +255,7 @@ impl Task {
     }
 }
 
-/// A random pause, up to this.
+/// A random pause of at most this length.
 fn jitter(most: Duration) -> Duration {
     Duration::from_nanos(number() % u64::try_from(most.as_nanos()).unwrap_or(u64::MAX).max(1))
 }
@@ -264,7 +265,7 @@ async fn dial(node: Arc<dyn Node>, pause: Duration, limit: Duration, guarded: bo
         tokio::time::sleep(pause).await;
     }
     let mut greeted = std::pin::pin!(tokio::time::timeout(limit, greet(&*node, guarded)));
-    // Also a socket panics, in a runtime without I/O.
+    // Opening a socket, too, panics in a runtime without I/O.
     match std::future::poll_fn(|cx| crate::io::guarded(|| greeted.as_mut().poll(cx).map(Ok))).await
     {
         Ok(Ok(result)) => result,
@@ -273,7 +274,7 @@ async fn dial(node: Arc<dyn Node>, pause: Duration, limit: Duration, guarded: bo
     }
 }
 
-/// Opens a connection and says hello.
+/// Opens a connection and runs the handshake.
 async fn greet(node: &dyn Node, guarded: bool) -> Dialled {
     let io = |error: std::io::Error| error.to_string();
     let hello = node.hello();
@@ -307,14 +308,14 @@ async fn greet(node: &dyn Node, guarded: bool) -> Dialled {
     }
 }
 
-/// Drives a link until nothing is left to do for it, or its runtime ends.
+/// Drives a link until no clean-up is pending for it, or its runtime ends.
 pub(crate) async fn drive(
     shared: Arc<Shared>,
     node: NodeId,
     connector: Arc<dyn Node>,
     connect_timeout: Duration,
 ) {
-    /// A caller that waits for a reply must not wait for a driver that is gone.
+    /// Reports the end of the driver, so that no caller waits for a reply that cannot come.
     struct OnExit(Arc<Shared>, NodeId);
     impl Drop for OnExit {
         fn drop(&mut self) {

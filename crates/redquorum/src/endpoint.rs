@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 
 use crate::node::{Connecting, Connection, Hello, Node};
 
-/// Idle connections are probed by the kernel after this long, so that firewalls keep them and
-/// dead ones are found before they are needed.
+/// The kernel probes a connection that was idle for this long. So firewalls keep it, and a dead one
+/// is found before it is needed.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
@@ -23,7 +23,7 @@ pub(crate) struct Endpoint {
     hello: Hello,
     /// The connect timeout, set by the builder.
     limit: Duration,
-    /// Set by the builder, which knows the certificates.
+    /// The certificates, set by the builder.
     #[cfg(feature = "tls")]
     tls: Option<crate::tls::Tls>,
 }
@@ -37,7 +37,7 @@ enum Address {
     Unix(std::path::PathBuf),
 }
 
-/// Why a URL or client cannot be used. It never repeats the URL, which may hold a password.
+/// Why a URL or client cannot be used. It never repeats the URL, which may contain a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BadUrl(String);
 
@@ -66,7 +66,7 @@ impl Endpoint {
 
     fn parse(url: &str) -> Result<Self, BadUrl> {
         if is_list(url) {
-            // Some lists would pass for a host with a strange name.
+            // Some lists would parse as a host with a strange name.
             return Err(BadUrl("several URLs in one: give each master a URL of its own".into()));
         }
         match url.into_connection_info() {
@@ -149,8 +149,7 @@ impl Endpoint {
     }
 }
 
-/// The parts of a URL: its scheme, what stands between that and the first `/`, `?` or `#`, and the
-/// rest.
+/// The parts of a URL: its scheme, the text from there to the first `/`, `?` or `#`, and the rest.
 fn parts(url: &str) -> Option<(String, &str, &str)> {
     let (scheme, rest) = url.split_once("://")?;
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -173,8 +172,8 @@ fn is_list(url: &str) -> bool {
 
 const BAD_PORT: &str = "its port is not a number from 1 to 65535";
 
-/// What is wrong with a URL that was refused. It repeats no part of the URL, which may be a
-/// password in the wrong place.
+/// Says what is wrong with a refused URL. It repeats no part of the URL, which may be a password in
+/// the wrong place.
 fn fault(url: &str) -> &'static str {
     let Some((scheme, authority, rest)) = parts(url.trim()) else {
         return if url.trim().is_empty() { "it is empty" } else { "it has no scheme" };
@@ -220,9 +219,9 @@ fn fault(url: &str) -> &'static str {
     "its host, or its user and password, cannot be read"
 }
 
-/// What follows the scheme of a URL for TLS. The `redis` crate reads such URLs only with a TLS
-/// stack of its own, which is not used here and which does not build with every other of its
-/// features.
+/// Parses the part of a TLS URL after its scheme. The `redis` crate parses such URLs only with a
+/// TLS stack of its own. That stack is not used here, and does not build with every other feature
+/// of the crate.
 #[cfg(feature = "tls")]
 fn secure(rest: &str) -> Result<Endpoint, BadUrl> {
     if rest.contains('#') {
@@ -249,23 +248,24 @@ fn insecure() -> BadUrl {
     )
 }
 
-/// Connects to a host, to whichever of its addresses answers first; `limit` is the connect timeout.
+/// Connects to the first address of a host that answers; `limit` is the connect timeout.
 async fn tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
     let stream = first(&addresses, limit, TcpStream::connect).await?;
-    // A vote that waits to be coalesced is a vote that comes late.
+    // Disables Nagle's algorithm, which would delay votes.
     stream.set_nodelay(true)?;
     let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
     socket2::SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
     Ok(stream)
 }
 
-/// The longest that an address has to itself before the next one is tried beside it, as RFC 8305
-/// has it.
+/// The longest time for which an address is tried alone, before the next one is tried in parallel
+/// (RFC 8305).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Connects to one of several addresses. Each next one is tried when those before it have failed or
-/// have had their share of the time, so that none that drops packets hides the others.
+/// Connects to one of several addresses. The next address is tried when the earlier ones have
+/// failed or have had their share of the time. So an address that drops packets does not block the
+/// others.
 async fn first<T, F>(
     addresses: &[SocketAddr],
     limit: Duration,
@@ -275,7 +275,7 @@ where
     T: Send + 'static,
     F: Future<Output = io::Result<T>> + Send + 'static,
 {
-    // The last one has twice the share.
+    // The last address has twice the share.
     let shares = u32::try_from(addresses.len()).unwrap_or(u32::MAX).saturating_add(1);
     let share = (limit / shares).min(STAGGER);
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
@@ -293,7 +293,7 @@ where
         match tried {
             Ok(Some(Ok(Ok(connected)))) => return Ok(connected),
             Ok(Some(Ok(Err(error)))) => failed = error,
-            // A socket panics in a runtime without I/O.
+            // Opening a socket panics in a runtime without I/O.
             Ok(Some(Err(panic))) => resume_unwind(panic.into_panic()),
             Ok(None) => return Err(failed),
             Err(_) => {}
@@ -354,7 +354,7 @@ mod tests {
         Drops,
     }
 
-    /// Which of these addresses was connected to, and after how long.
+    /// The address that was connected to, and the time that this took.
     async fn tried(limit: Duration, peers: &'static [Peer]) -> (io::Result<usize>, Duration) {
         let address = |index| SocketAddr::from(([127, 0, 0, 1], index));
         let addresses: Vec<_> = (0..u16::try_from(peers.len()).unwrap()).map(address).collect();
@@ -380,7 +380,7 @@ mod tests {
             (ms(1000), &[Drops, Answers], 1, ms(250)),
             (ms(1000), &[Refuses, Answers], 1, ms(0)),
             (ms(1000), &[Refuses, Drops, Refuses, Answers], 3, ms(200)),
-            // However short the timeout and however many they are, the last one has its share.
+            // The last address gets its share, even with a short timeout and many addresses.
             (ms(90), &[Drops, Answers], 1, ms(30)),
             (ms(900), &[Drops, Drops, Drops, Drops, Drops, Drops, Drops, Answers], 7, ms(700)),
         ] {

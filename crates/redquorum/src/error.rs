@@ -1,4 +1,5 @@
-//! The errors. What a caller does differently is a variant; what each master said rides along.
+//! The errors. Each case that a caller handles differently is a variant; the replies of the masters
+//! are attached.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,9 +17,9 @@ pub enum BuildError {
     Options(BadOption),
     /// The address of a master cannot be used.
     Address {
-        /// Which one, counted from 1.
+        /// The number of the master, counted from 1.
         number: usize,
-        /// What is wrong with it.
+        /// What is wrong with the address.
         error: BadUrl,
     },
     /// Two masters have the same name: one server must not vote twice.
@@ -34,8 +35,8 @@ pub enum BuildError {
     Tls(String),
     /// There is no Tokio runtime here, or one without timers.
     NoRuntime,
-    /// A quorum was asked for, and too few masters are usable: the report tells which do not
-    /// answer, and which refuse writes or are distrusted.
+    /// Too few masters are usable for [`require_quorum`](crate::Builder::require_quorum). The
+    /// report names those that do not answer, refuse writes or are distrusted.
     NoQuorum(Report),
 }
 
@@ -63,47 +64,47 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// Why there is no lease. Where it shows a cause of its own, its text holds the cause's text.
+/// Why there is no lease. If a variant contains another error, its text contains the text of that
+/// error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Others held the resource, or asked for it at the same moments, for as long as was
-    /// waited. Not a fault: try later.
+    /// Other clients held the resource, or asked for it at the same moments, for the whole wait.
+    /// Not a fault: try later.
     Taken {
-        /// What the masters said at the last attempt, with who holds the key where they told.
+        /// The replies at the last attempt, with the holder of the key where a master named it.
         report: Report,
-        /// How many attempts were made. None, where another request of the same
-        /// [owner](crate::Owner) was under way all the while, or where others [came first](crate::Builder::fair).
+        /// The number of attempts. It is 0 if another request of the same [owner](crate::Owner) was
+        /// in progress all the time, or if others were [ahead in the queue](crate::Builder::fair).
         attempts: u32,
     },
-    /// Too few masters answered, or those that did refuse writes or are distrusted: the lock is
+    /// Too few masters answered, or those that did refuse writes or are distrusted. The lock is
     /// unavailable, with or without a holder. The text says which.
     NoQuorum {
-        /// What the masters said at the last attempt.
+        /// The replies at the last attempt.
         report: Report,
-        /// How many attempts were made.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// A quorum granted, but the lease was over before it could be handed out: the TTL is too
-    /// short for the masters' latency, or this process was stopped meanwhile.
+    /// A quorum granted, but the lease was over before it could be handed out. The TTL is too short
+    /// for the masters' latency, or this process was stopped meanwhile.
     TooLate {
-        /// What the masters said at the last attempt.
+        /// The replies at the last attempt.
         report: Report,
-        /// How many attempts were made.
+        /// The number of attempts.
         attempts: u32,
     },
-    /// The [owner](crate::Owner) holds the resource already, and its lease could not be extended to the TTL
-    /// that was asked for. Nothing was taken away: the handles that are out live on to the old
-    /// deadline. Ask again, or without a TTL.
+    /// The [owner](crate::Owner) holds the resource already, and its lease could not be extended to
+    /// the requested TTL. The existing handles keep the old deadline. Ask again, or without a TTL.
     NotExtended(ExtendError),
     /// An option is out of its range or does not fit another. Nothing was sent.
     Options(BadOption),
-    /// The lock was shut down, before or meanwhile. What had been sent is cleaned up.
+    /// The lock was shut down, before or meanwhile. Keys that were set are cleaned up.
     ShutDown,
 }
 
 impl AcquireError {
-    /// What each master said at the last attempt, if one was made.
+    /// The replies at the last attempt, if one was made.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Taken { report, .. }
@@ -147,23 +148,25 @@ impl fmt::Display for AcquireError {
     }
 }
 
-/// Why there was no quorum; `otherwise` where too few masters answered.
+/// Why there was no quorum; `otherwise` if too few masters answered.
 fn no_quorum(report: &Report, otherwise: &str) -> String {
     report.why_no_quorum().unwrap_or_else(|| otherwise.to_owned())
 }
 
 impl std::error::Error for AcquireError {}
 
-/// Why a lease was not extended. Its old deadline stands, unless it is lost.
+/// Why a lease was not extended. The old deadline stands, unless the lease is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExtendError {
     /// Too few masters confirmed that the key is still ours. Trying again may help.
     NoQuorum(Report),
-    /// The answers to this extension and to earlier ones show that a quorum of masters lacked the key
-    /// at one time: a rival may hold the resource, or have held it. Trying again does not help. Stop,
-    /// although the deadline has not passed: a failed extension changes nothing, so [`run`](crate::Lease::run) and [`lost`](crate::Lease::lost) do not
-    /// stop for you. The watchdog, which nobody reads the errors of, does take it for a loss.
+    /// The replies to this extension and to earlier ones show that a quorum of masters lacked the
+    /// key at one time: a rival may hold the resource, or have held it. Trying again does not help.
+    ///
+    /// Stop, although the deadline has not passed. A failed extension changes nothing, so
+    /// [`run`](crate::Lease::run) and [`lost`](crate::Lease::lost) do not stop for you. The
+    /// watchdog has no caller to report an error to, so it declares the lease lost.
     QuorumGone(Report),
     /// The lease was lost, before or meanwhile.
     Lost(Lost),
@@ -174,7 +177,7 @@ pub enum ExtendError {
 }
 
 impl ExtendError {
-    /// What each master said, if they were asked.
+    /// The reply of each master, if the masters were asked.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::NoQuorum(report) | Self::QuorumGone(report) => Some(report),
@@ -202,8 +205,8 @@ impl fmt::Display for ExtendError {
 
 impl std::error::Error for ExtendError {}
 
-/// A lease is lost, for good: whoever acts on it from now on acts without a lock. What the masters
-/// said last is in [`Lease::latest_report`](crate::Lease::latest_report).
+/// A lease is lost, for good. Code that acts on it from now on acts without a lock. The last
+/// replies of the masters are in [`Lease::latest_report`](crate::Lease::latest_report).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lost(pub Loss);
 
@@ -215,7 +218,7 @@ impl fmt::Display for Lost {
 
 impl std::error::Error for Lost {}
 
-/// Why the work of [`Acquire::run`](crate::Acquire::run) was not done, or not to its end. Errors of
+/// Why the work of [`Acquire::run`](crate::Acquire::run) was not started or not finished. Errors of
 /// the work itself are in its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -237,16 +240,16 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// What a shutdown could not finish in its time. The keys expire by themselves within one TTL
-/// of when their master got them.
+/// The rest that a shutdown could not finish in its time. The keys expire by themselves, at most
+/// one TTL after their master got them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unfinished {
-    /// Keys, counted per master, that shall go and are not yet said to be gone.
+    /// Keys to delete that are not yet confirmed as deleted, counted per master.
     pub owed: usize,
-    /// Keys, counted per master, of leases that are still alive.
+    /// Keys of leases that are still alive, counted per master.
     pub held: usize,
-    /// How long was waited.
+    /// How long the shutdown waited.
     pub waited: Duration,
 }
 

@@ -11,22 +11,24 @@ use crate::lease::{Lease, Released};
 
 /// A [`Lease`] with a fencing token. Made by [`Acquire::fenced`](crate::Acquire::fenced).
 ///
-/// A lease alone cannot keep a client that was paused past its deadline from writing. The resource
+/// A lease alone cannot stop a client that was paused past its deadline from writing. The resource
 /// can, if it remembers the largest token that it was shown and refuses smaller ones:
 ///
-/// 1. **present** the token before anything else: the resource keeps it if it is larger than the one
-///    it has, and refuses if it is smaller;
-/// 2. then **read**, under equality: the resource answers only whoever presented the token it has;
+/// 1. **present** the token before anything else: the resource stores it if it is larger than the
+///    stored one, and refuses if it is smaller;
+/// 2. then **read**, under equality: the resource answers only if the caller's token equals the
+///    stored one;
 /// 3. then **write**, under equality too.
 ///
-/// Without the first step a holder can read and be paused, its successor read, the holder write, and the
-/// successor write what it made of the old value: each write carries a larger token than the last, and
-/// one is lost.
+/// Without the first step an update can be lost although each write carries a larger token than the
+/// one before. A holder reads and is paused. Its successor reads. The holder writes. The successor
+/// writes a value that it computed from the old one.
 ///
-/// Tokens are unique for a resource and grow with its grants, **whatever the clocks do**, as long as
-/// no master loses its counter. Where one does (a restart without persistence, `FLUSHALL`, a failover to
-/// a replica, [memory](crate::Builder::fencing_memory) that has run out), the wall clocks of the clients
-/// take its place: tokens then still grow unless these differ by more than passed between the grants.
+/// Tokens of one resource are unique and grow with each grant, **whatever the clocks do**, as long
+/// as no master loses its counter. A master loses it by a restart without persistence, a
+/// `FLUSHALL`, a failover to a replica, or when the
+/// [counter expires](crate::Builder::fencing_memory). Then the wall clocks of the clients replace
+/// it. Tokens still grow unless these clocks differ by more than the time between the grants.
 #[must_use = "the resource is given back as soon as the lease is dropped"]
 pub struct FencedLease {
     lease: Lease,
@@ -34,14 +36,14 @@ pub struct FencedLease {
 }
 
 impl FencedLease {
-    /// The fencing token: at least 1, at most 2⁵³ − 2, so that every language and database can hold
-    /// it exactly. It stays the same however often the lease is extended, and for all
-    /// handles of its [owner](crate::Owner).
+    /// The fencing token: at least 1, at most 2⁵³ − 2, so that every language and database can
+    /// store it exactly. It stays the same through all extensions, and for all handles of its
+    /// [owner](crate::Owner).
     pub const fn fencing_token(&self) -> u64 {
         self.token
     }
 
-    /// The lease without its token: it is the same lease.
+    /// Drops the token: the lease stays the same.
     pub fn into_lease(self) -> Lease {
         self.lease
     }
@@ -49,7 +51,7 @@ impl FencedLease {
     /// Gives the resource back: see [`Lease::release`].
     ///
     /// # Cancel safety
-    /// As [`Lease::release`].
+    /// See [`Lease::release`].
     pub async fn release(self) -> Released {
         self.lease.release().await
     }

@@ -1,4 +1,4 @@
-//! Fleet: what all requests of one lock share: its client, its clock, its options.
+//! Fleet: the state that all requests of one lock share: its client, its clock, its options.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::owner::Owners;
 use crate::report::Report;
 use crate::shared::Shared;
 
-/// Longest key, prefix included.
+/// The longest key, prefix included.
 const MAX_KEY: usize = 1 << 20;
 
 pub(crate) struct Fleet {
@@ -25,7 +25,7 @@ pub(crate) struct Fleet {
 }
 
 impl Fleet {
-    /// Whether no new request is taken.
+    /// Whether the lock refuses new requests.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shared.is_shut_down()
     }
@@ -48,7 +48,7 @@ impl Fleet {
         }
     }
 
-    /// Whether a lock's key would look like one of the lock's own, as its counters are.
+    /// Whether a resource's key would look like one of the lock's own keys, such as its counters.
     fn is_reserved(&self, resource: &[u8]) -> bool {
         let mut key = self.prefix.iter().chain(resource);
         RESERVED.iter().all(|byte| key.next() == Some(byte))
@@ -57,7 +57,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // The tasks outlive the lock until nothing is left to clean up.
+        // The tasks outlive the lock until no clean-up is pending.
         self.shared.close();
     }
 }

@@ -7,16 +7,17 @@ use redquorum_protocol::{Answer, Ballot, Cause, Claim, Client, Context, NodeId};
 use crate::fleet::Fleet;
 use crate::report::Report;
 
-/// Whether a lease can be had now, and what each master said. Made by
+/// Whether a lease is available now, and the reply of each master. Made by
 /// [`Redlock::health`](crate::Redlock::health).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Health {
-    /// How many masters answered, whatever the answer.
+    /// The number of masters that answered, whatever the answer.
     pub alive: usize,
-    /// How many of those take writes and, with a [guard](crate::Builder::guard), are trusted.
+    /// The number of those that take writes and, with a [guard](crate::Builder::guard), are
+    /// trusted.
     pub usable: usize,
-    /// How many usable masters a lease needs.
+    /// The number of usable masters that a lease needs.
     pub quorum: usize,
     /// The answer of each master: [`Answer::Alive`] if it is usable, else an
     /// [unknown vote](Answer::Unknown) with the reason.
@@ -24,8 +25,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Whether a lease of a free resource can be had: a quorum of masters is usable, and none of
-    /// them has the marker of locks over [another set of masters](crate::Distrust::OtherFleet).
+    /// Whether a lease of a free resource is available: a quorum of masters is usable, and no
+    /// master has the marker of locks over [another set of masters](crate::Distrust::OtherFleet).
     pub fn has_quorum(&self) -> bool {
         self.usable >= self.quorum && !self.report.is_of_another_fleet()
     }
@@ -55,7 +56,7 @@ pub(crate) async fn probe(fleet: &Fleet) -> Health {
     Health { alive: usable + refusing.len(), usable, quorum: fleet.terms.quorum(), report }
 }
 
-/// Asks every master in one round trip; ends after one node timeout at the latest.
+/// Asks every master in one round trip; ends after at most one node timeout.
 pub(crate) async fn ask(
     fleet: &Fleet,
     question: fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),

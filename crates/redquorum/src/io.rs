@@ -1,4 +1,4 @@
-//! Io: the current connection to one master, and bytes on their way in both directions.
+//! Io: the current connection to one master, and the bytes in transit in both directions.
 
 use std::any::Any;
 use std::io::{self, ErrorKind};
@@ -12,27 +12,27 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::node::Connection;
 use crate::shared::Outbox;
 
-/// How much is read at once.
+/// The size of one read.
 const CHUNK: usize = 8 * 1024;
 
-/// The current connection, and bytes on their way.
+/// The current connection, and the bytes in transit.
 #[derive(Default)]
 pub(crate) struct Io {
     connection: Option<(u64, Box<dyn Connection>)>,
-    /// What was said on it first: it holds the password that no answer may bring to light.
+    /// The handshake of this connection. It contains the password, which no error text may show.
     hello: Hello,
     outgoing: Vec<u8>,
     written: usize,
-    /// Why writing failed: nothing more is written.
+    /// Why writing failed. After that nothing more is written.
     failed: Option<String>,
     incoming: Vec<u8>,
     filled: usize,
-    /// A push that is longer than any reply, and is passed over as it comes.
+    /// A push message that is longer than any reply, which is skipped as it arrives.
     skip: Option<Skip>,
 }
 
 impl Io {
-    /// Takes over what is queued for this connection.
+    /// Takes the bytes that are queued for this connection.
     pub(crate) fn take(&mut self, outbox: &mut Outbox) {
         let queued = outbox.bytes(self.epoch());
         if self.outgoing.is_empty() {
@@ -42,17 +42,17 @@ impl Io {
         }
     }
 
-    /// Whether nothing is left to be done about what was taken over.
+    /// Whether all bytes that were taken are written.
     pub(crate) const fn is_written(&self) -> bool {
         self.outgoing.is_empty()
     }
 
-    /// Whether the next [`Io::read`] has bad news.
+    /// Whether the next [`Io::read`] returns an error.
     pub(crate) const fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// Writes what can be written now. What goes wrong is told by the next [`Io::read`].
+    /// Writes as much as possible now. The next [`Io::read`] returns the errors.
     pub(crate) fn write(&mut self, cx: &mut Context<'_>) {
         if let Poll::Ready(Err(error)) = self.try_write(cx) {
             self.failed = Some(error.to_string());
@@ -61,7 +61,7 @@ impl Io {
 
     fn try_write(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some((_, connection)) = &mut self.connection else {
-            // Of a connection that broke: its commands are the link's business.
+            // These bytes are for a connection that broke: the link handles their commands.
             self.outgoing.clear();
             return Poll::Ready(Ok(()));
         };
@@ -76,21 +76,21 @@ impl Io {
                 count => self.written += count,
             }
         }
-        // Also what a TLS stream holds back.
+        // Flushes also the bytes that a TLS stream holds back.
         ready!(guarded(|| connection.poll_flush(cx)))?;
         self.outgoing.clear();
         self.written = 0;
         Poll::Ready(Ok(()))
     }
 
-    /// Reads what is there, or says why nothing more will come.
+    /// Reads the available bytes. The error says why no more will come.
     pub(crate) fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), String>> {
         let Some((_, connection)) = &mut self.connection else { return Poll::Pending };
         if let Some(why) = self.failed.take() {
             return Poll::Ready(Err(why));
         }
         if self.filled == self.incoming.len() {
-            // The parser refuses an answer long before this grows out of hand.
+            // The parser refuses a long reply well before this buffer becomes large.
             self.incoming.resize((2 * self.filled).max(CHUNK), 0);
         }
         let mut buffer = ReadBuf::new(&mut self.incoming[self.filled..]);
@@ -107,13 +107,14 @@ impl Io {
         }
     }
 
-    /// The first answer among the bytes that have come, and how many of them it takes.
+    /// The first reply in the buffer after `from`, and its length in bytes.
     pub(crate) fn first(&self, from: usize) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
         let first = parse(&self.incoming[from..self.filled], MAX_REPLY)?;
         Ok(first.map(|(frame, length)| (self.hello.conceal(frame), length)))
     }
 
-    /// How many of the bytes from there on belong to a push that is too long: nothing of it is kept.
+    /// The number of bytes after `from` that belong to a push message that is too long. They are
+    /// not kept.
     pub(crate) fn skip(&mut self, from: usize) -> Result<usize, Malformed> {
         let bytes = &self.incoming[from..self.filled];
         let Some(mut skip) = self.skip.take().or_else(|| Skip::begin(bytes, MAX_REPLY)) else {
@@ -124,29 +125,29 @@ impl Io {
         Ok(used)
     }
 
-    /// How many bytes have come that nobody has taken.
+    /// The number of bytes that have arrived and are not consumed.
     pub(crate) const fn unread(&self) -> usize {
         self.filled
     }
 
-    /// Takes the first bytes away.
+    /// Removes the first bytes.
     pub(crate) fn consume(&mut self, count: usize) {
         self.incoming.copy_within(count..self.filled, 0);
         self.filled -= count;
     }
 
-    /// The number of the connection that is open.
+    /// The number of the open connection.
     pub(crate) fn epoch(&self) -> Option<u64> {
         self.connection.as_ref().map(|(epoch, _)| *epoch)
     }
 
-    /// From here on, this is the connection.
+    /// Makes this the current connection.
     pub(crate) fn open(&mut self, epoch: u64, connection: Box<dyn Connection>, hello: Hello) {
         self.connection = Some((epoch, connection));
         self.hello = hello;
     }
 
-    /// Drops the connection and what was on its way, and gives its number.
+    /// Drops the connection and the bytes in transit, and returns its number.
     pub(crate) fn close(&mut self, abort: bool) -> Option<u64> {
         let (epoch, mut connection) = self.connection.take()?;
         if abort {
@@ -161,8 +162,8 @@ impl Io {
     }
 }
 
-/// Polls what may be the caller's own code. If it panics, the connection is broken and nothing else:
-/// without its driver, what is owed to the master would never be paid.
+/// Polls code that may be the caller's own. A panic there breaks only the connection: without its
+/// driver, the clean-ups for this master would never complete.
 pub(crate) fn guarded<T>(poll: impl FnOnce() -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
     let panicked = |panic: Box<dyn Any + Send>| {
         io::Error::other(format!("the node panicked: {}", words(&*panic)))

@@ -18,33 +18,33 @@ use crate::report::Report;
 use crate::signal::LossSignal;
 use crate::stats::count;
 
-/// A resource, held until the [deadline](Lease::deadline) or until it is given back.
+/// A resource that is held until the [deadline](Lease::deadline) or until it is given back.
 ///
-/// **It is a lease, not a guard.** While it lasts, no other client that follows the protocol
-/// holds the resource, given the [assumptions](crate#what-it-promises). It ends at its deadline
-/// whatever its holder is doing then: extend it, [keep it alive](Lease::keep_alive), or stop.
+/// **It is a lease, not a guard.** While it lasts, no other client that follows the protocol holds
+/// the resource, given the [assumptions](crate#what-it-promises). It ends at its deadline whatever
+/// its holder is doing then: extend it, [keep it alive](Lease::keep_alive), or stop.
 /// [`run`](Lease::run) stops for you.
 ///
-/// Dropping it gives the resource back in the background and never blocks. It is deleted on the
-/// masters that can be reached, and expires on the others within one TTL. With a
-/// [grace](crate::Builder::grace) a dropped lease is freed when that is over: call
-/// [`release`](Lease::release), which frees it at once.
+/// Dropping it gives the resource back in the background and never blocks. The key is deleted on
+/// the masters that can be reached, and expires on the others within one TTL. With a
+/// [grace period](crate::Builder::grace), a dropped lease frees the resource only when that is
+/// over. [`release`](Lease::release) frees it at once.
 #[must_use = "the resource is given back as soon as the lease is dropped"]
 pub struct Lease {
     claim: Arc<ClaimCell>,
-    /// Where its owner finds it again, if it has one.
+    /// The entry by which its owner finds it again, if it has an owner.
     pub(crate) place: Option<Arc<Place>>,
-    /// Counted down already, while other handles are out.
+    /// This handle was counted down already, while other handles are out.
     given_back: bool,
 }
 
-/// What became of a released lease.
+/// The result of a released lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Released {
     /// Whether the lease was ours to the end.
     pub outcome: Outcome,
-    /// What each master said; without answers where none was asked.
+    /// The reply of each master. It has no replies if no master was asked.
     pub report: Report,
 }
 
@@ -55,7 +55,7 @@ impl fmt::Display for Released {
 }
 
 impl Lease {
-    /// The lease of a claim that was asked for so long ago.
+    /// Makes the lease of a claim, after this waiting time.
     pub(crate) fn new(claim: Arc<ClaimCell>, waited: Duration) -> Self {
         let counters = &claim.fleet.shared.counters;
         count(&counters.acquired);
@@ -68,7 +68,7 @@ impl Lease {
         lease
     }
 
-    /// Another handle of a lease, for its owner; `None` if it is over.
+    /// Another handle of a lease, for its owner. `None` if the lease is over.
     pub(crate) fn again(claim: Arc<ClaimCell>, place: Arc<Place>) -> Option<Self> {
         let handles = |claim: &Claim| holding(claim).map(Hold::handles);
         let (before, after) = claim.apply_and_compare(Input::Reenter, handles);
@@ -82,44 +82,44 @@ impl Lease {
         self.claim.hold(look)
     }
 
-    /// Whom its owner asks for another handle.
+    /// The claim that the owner asks for another handle.
     pub(crate) fn claim(&self) -> std::sync::Weak<ClaimCell> {
         Arc::downgrade(&self.claim)
     }
 
-    /// How many handles of this lease are out, this one included: more than one only where its
-    /// [`Owner`](crate::Owner) has acquired it again.
+    /// The number of handles of this lease, this one included. It is more than one only if its
+    /// [`Owner`](crate::Owner) has acquired the resource again.
     pub fn handles(&self) -> u32 {
         self.claim.hold(Hold::handles)
     }
 
-    /// The instant after which this lease must be taken for lost: the start of the attempt
-    /// that won, plus TTL, minus drift (R1). Extending moves it.
+    /// The instant after which this lease must be taken for lost: the start of the attempt that
+    /// won, plus TTL, minus drift (R1). Extending the lease moves it.
     pub fn deadline(&self) -> Deadline {
         Deadline::new(self.claim.fleet.clock, self.claim.hold(Hold::deadline))
     }
 
-    /// What is left until the deadline; zero once the lease is lost. The value rots as soon as
-    /// it is read: to stop in time use [`run`](Lease::run) or [`lost`](Lease::lost).
+    /// The time that is left until the deadline; zero once the lease is lost. The value is out of
+    /// date as soon as you have it. To stop in time, use [`run`](Lease::run) or
+    /// [`lost`](Lease::lost).
     pub fn validity(&self) -> Duration {
         if self.is_lost().is_some() { Duration::ZERO } else { self.deadline().remaining() }
     }
 
-    /// Why the lease is lost, if it is. Lost is final.
+    /// Why the lease is lost, if it is lost. A loss is final.
     pub fn is_lost(&self) -> Option<Lost> {
         self.claim.notice_deadline();
         self.claim.hold(Hold::lost).map(Lost)
     }
 
-    /// What each master had said when the lease was granted. A quorum had; the slower ones are
-    /// without an answer here.
+    /// The replies of the masters when the lease was granted: at least those of a quorum. A slower
+    /// master has no reply here.
     pub fn report(&self) -> &Report {
-        // Made with the first handle, before any extension.
+        // Filled by the first handle, before any extension.
         self.claim.grant.get_or_init(|| self.latest_report())
     }
 
-    /// What each master has said by now in the latest round, the grant or an extension, finished
-    /// or not.
+    /// The replies so far in the latest round, the grant or an extension, finished or not.
     pub fn latest_report(&self) -> Report {
         self.claim.report(&self.claim.hold(|hold| hold.ballot().clone()))
     }
@@ -129,26 +129,27 @@ impl Lease {
         &self.claim.key[self.claim.fleet.prefix.len()..]
     }
 
-    /// Waits until the lease is lost, and says why. It is told by a local timer at the deadline,
-    /// whether or not any master can be reached; after a suspend of the machine within 250 ms.
+    /// Waits until the lease is lost, and returns why. A local timer ends the wait at the deadline,
+    /// whether or not any master can be reached. If the machine was suspended, the wait ends within
+    /// 250 ms.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future loses nothing.
     pub async fn lost(&self) -> Lost {
         Lost(self.claim.until(|claim| holding(claim)?.lost()).await)
     }
 
-    /// A signal for tasks and threads that the lease is over. It borrows nothing, so that the lease
-    /// can be released while it is in use.
+    /// A signal that tells tasks and threads when the lease is over. It borrows nothing, so that
+    /// the lease can be released while the signal is in use.
     pub fn loss_signal(&self) -> LossSignal {
         LossSignal::new(Arc::downgrade(&self.claim))
     }
 
     /// Extends the lease by its TTL from now, in one round trip.
     ///
-    /// Counted are only masters that have held the key without a gap. Masters that had lost it
-    /// get it back if it is free, and count from the next extension on. A failed extension
-    /// takes nothing away (R6).
+    /// Only masters that have held the key without a gap count. A master that had lost the key gets
+    /// it back if it is free there, and counts from the next extension on. A failed extension does
+    /// not shorten the lease (R6).
     ///
     /// # Errors
     /// * [`ExtendError::NoQuorum`]: the old deadline stands; try again.
@@ -157,26 +158,28 @@ impl Lease {
     /// * [`ExtendError::ShutDown`]: the lock was shut down.
     ///
     /// # Cancel safety
-    /// Dropping the future does not take the extension back: the masters may have been asked,
-    /// and the deadline may move on.
+    /// Dropping the future does not take the extension back: the masters may have been asked, and
+    /// the deadline may still move.
     pub async fn extend(&self) -> Result<Deadline, ExtendError> {
         let one_at_a_time = self.claim.extending.lock().await;
-        // Not before: the one ahead may change it.
+        // Read only now: the extension ahead may have changed them.
         let terms = self.claim.hold(Hold::terms);
         self.extend_on(terms, one_at_a_time).await
     }
 
-    /// As [`extend`](Lease::extend), by another TTL, which further extensions then use too.
+    /// Extends the lease by another TTL from now, in one round trip. Further extensions use this
+    /// TTL too.
     ///
-    /// A shorter one brings the deadline nearer at once, before anything is sent and whatever
-    /// comes of it. It never shortens the key on a master.
+    /// A shorter TTL brings the deadline nearer at once, before anything is sent and whatever the
+    /// result is. It never shortens the key on a master. For the rest see
+    /// [`extend`](Lease::extend).
     ///
     /// # Errors
-    /// As [`extend`](Lease::extend), and [`ExtendError::Options`]: the TTL is out of its
-    /// [bounds](crate::Builder::ttl); nothing was sent.
+    /// The errors of [`extend`](Lease::extend), and [`ExtendError::Options`]: the TTL is out of its
+    /// [bounds](crate::Builder::ttl), and nothing was sent.
     ///
     /// # Cancel safety
-    /// As [`extend`](Lease::extend).
+    /// See [`extend`](Lease::extend).
     pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, ExtendError> {
         let terms = self.claim.fleet.terms.with_ttl(ttl).map_err(ExtendError::Options)?;
         self.extend_on(terms, self.claim.extending.lock().await).await
@@ -195,7 +198,7 @@ impl Lease {
         self.extended_by(round).await
     }
 
-    /// Extends the lease to what these terms give from now, unless it lives longer anyway.
+    /// Extends the lease to the deadline of these options from now, unless it already lives longer.
     pub(crate) async fn prolong(&self, terms: Terms) -> Result<Deadline, ExtendError> {
         let _one_at_a_time = self.claim.extending.lock().await;
         if self.claim.is_shut_down() {
@@ -211,7 +214,7 @@ impl Lease {
         }
     }
 
-    /// What came of a round.
+    /// Waits for the result of a round.
     async fn extended_by(&self, round: u32) -> Result<Deadline, ExtendError> {
         let ended = self.claim.until(|claim| {
             let hold = holding(claim)?;
@@ -221,7 +224,7 @@ impl Lease {
         });
         let (result, ballot) = ended.await;
         match (result, self.is_lost()) {
-            // Whoever was stopped since the last vote is not told that all is well.
+            // The lease may have been lost since the last vote: then the extension is no success.
             (_, Some(lost)) => Err(ExtendError::Lost(lost)),
             (Extension::Extended, None) => Ok(self.deadline()),
             (Extension::QuorumGone, None) => {
@@ -231,34 +234,36 @@ impl Lease {
         }
     }
 
-    /// Starts the watchdog: it extends the lease in the background, a third of the TTL after
-    /// each success and sooner after a failure, until `max_hold` from now.
+    /// Starts the watchdog, which extends the lease in the background until `max_hold` from now. It
+    /// waits for a third of the TTL after each success, and for less after a failure.
     ///
-    /// Leases of one lock are extended together, up to a sixth of the TTL earlier, so that thousands of
-    /// them cost few writes: 10 000 at a TTL of 30 s take about a fiftieth of a core. Deadlines are not moved by
-    /// that, and no loss is told later.
+    /// The watchdog never moves the deadline beyond that bound, so a holder that hangs does not
+    /// keep others out for ever. It does not bring the deadline nearer either. Your own extensions
+    /// are not bounded.
     ///
-    /// It never moves the deadline beyond that bound, so a holder that hangs does not keep others
-    /// out for ever; nor does it bring the deadline nearer. What you extend yourself is not
-    /// bounded. The watchdog ends with the lease; called again, it starts anew with the new bound;
-    /// on a lost lease it does nothing. If it learns that the key is gone from a quorum of masters,
-    /// the lease is lost at once.
+    /// The watchdog ends with the lease. Called again, `keep_alive` starts it anew with the new
+    /// bound; on a lost lease it does nothing. If the watchdog finds that the key is gone from a
+    /// quorum of masters, the lease is lost at once.
     ///
-    /// It runs on the runtime in which the lock was built: one that stands still, as a
-    /// current-thread runtime does between two `block_on`s, renews nothing.
+    /// Leases of one lock are extended together, up to a sixth of the TTL earlier, so that
+    /// thousands of them cost few writes: 10 000 leases at a TTL of 30 s take about a fiftieth of a
+    /// core. That moves no deadline, and reports no loss later.
+    ///
+    /// The watchdog runs on the runtime in which the lock was built. A runtime that stands still
+    /// renews nothing, for instance a current-thread runtime between two `block_on` calls.
     pub fn keep_alive(&self, max_hold: Duration) {
         self.claim.apply(Input::KeepAlive(max_hold));
     }
 
-    /// Runs `work` while the lease lasts. At the deadline, or at an earlier loss, it is not
+    /// Runs `work` while the lease lasts. At the deadline, or at an earlier loss, `work` is not
     /// polled again and is dropped.
     ///
-    /// The clock is read before each poll. So of `work` itself only what it does between two awaits
-    /// can happen after the deadline, and of a `work` that is done by then the result is returned.
+    /// Each poll first reads the clock. So only what `work` does between two awaits can happen
+    /// after the deadline. If `work` is done by then, its result is returned.
     ///
-    /// **What `work` has started elsewhere goes on**: tasks that it spawned, closures of
-    /// `spawn_blocking`, threads, and requests that were sent. Dropping their handles does not stop
-    /// them: give them a [`loss_signal`](Lease::loss_signal) to look at.
+    /// **Work that was started elsewhere goes on**: tasks that `work` spawned, closures of
+    /// `spawn_blocking`, threads, and requests that it sent. Dropping their handles does not stop
+    /// them: give them a [`loss_signal`](Lease::loss_signal) to check.
     ///
     /// Extend the lease meanwhile by [`keep_alive`](Lease::keep_alive).
     /// [`Acquire::run`](crate::Acquire::run) does all of it in one call.
@@ -266,8 +271,8 @@ impl Lease {
     /// # Errors
     /// [`Lost`] if the lease ended first.
     ///
-    /// When `work` is done, [release](Lease::release) the lease: with a [grace](crate::Builder::grace) a mere drop
-    /// keeps others out until that is over.
+    /// When `work` is done, [release](Lease::release) the lease. With a
+    /// [grace period](crate::Builder::grace), a mere drop keeps others out until that is over.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the lease as it is.
@@ -275,12 +280,14 @@ impl Lease {
         run_while(work, self.lost(), || self.is_lost()).await
     }
 
-    /// Gives the handle back without waiting for anything, as one that has nothing under way.
+    /// Gives the handle back without waiting, and without a grace period: nothing is in progress
+    /// under it.
     pub(crate) fn give_back(mut self) {
         self.count_down();
     }
 
-    /// Gives this handle back; says why the lease is lost if others are out.
+    /// Gives this handle back. While other handles are out, returns whether and why the lease is
+    /// lost.
     fn count_down(&mut self) -> Option<Option<Lost>> {
         let others = self
             .claim
@@ -289,19 +296,20 @@ impl Lease {
         others
     }
 
-    /// Gives the resource back: compare-and-delete on all masters, as far as they can be
-    /// reached. Returns as soon as the outcome is clear, after one node timeout at the latest;
-    /// what is still owed then is paid in the background.
+    /// Gives the resource back: compare-and-delete on all masters that can be reached. It returns
+    /// as soon as the outcome is clear, after at most one node timeout. Clean-ups that are still
+    /// pending then complete in the background.
     ///
-    /// Releasing a lease that has expired is an answer, not an error. With a [grace](crate::Builder::grace) no
-    /// master is asked then, and others are kept out until the grace is over.
+    /// Releasing an expired lease is an outcome, not an error. With a
+    /// [grace period](crate::Builder::grace), no master is asked in that case, and others are kept
+    /// out until the grace period is over.
     ///
     /// While other handles of its [owner](crate::Owner) are out, no master is asked: the outcome is
     /// [`StillHeld`](Outcome::StillHeld), and the last handle gives the resource back.
     ///
     /// # Cancel safety
-    /// Dropping the future, polled or not, gives the resource back all the same; only the
-    /// answer is lost.
+    /// Dropping the future, polled or not, gives the resource back all the same; only the outcome
+    /// is lost.
     pub async fn release(mut self) -> Released {
         if let Some(lost) = self.count_down() {
             let outcome = lost.map_or(Outcome::StillHeld, |_| Outcome::AlreadyGone);
@@ -320,7 +328,8 @@ impl Lease {
     }
 }
 
-/// Polls `work` until something is lost, and looks for that before each poll.
+/// Polls `work` until `lost` is ready or `is_lost` reports a loss, and checks both before each
+/// poll.
 pub(crate) async fn run_while<F: Future, L>(
     work: F,
     lost: impl Future<Output = L>,
@@ -344,7 +353,7 @@ fn holding(claim: &Claim) -> Option<&Hold> {
 }
 
 impl ClaimCell {
-    /// Looks at the hold of a claim that has a lease.
+    /// Reads the hold of a claim that has a lease.
     pub(crate) fn hold<R>(&self, look: impl FnOnce(&Hold) -> R) -> R {
         self.view(|claim| look(holding(claim).expect("a lease holds until it is released")))
     }

@@ -1,4 +1,4 @@
-//! A Redlock quorum lock over independent Redis masters, that says exactly what it promises.
+//! A Redlock quorum lock over independent Redis masters, with exactly stated guarantees.
 //!
 //! ```no_run
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,7 +11,7 @@
 //!     .urls(["redis://db1", "redis://db2", "redis://db3", "redis://db4", "redis://db5"])
 //!     .build()
 //!     .await?;
-//! // Acquires, extends for a minute at most while the work goes on, and releases on every way out.
+//! // Acquires, extends for at most a minute while the work runs, and releases however it ends.
 //! let at_most = Duration::from_secs(60);
 //! let charge = async |_lease: &Lease| charge_once().await;
 //! let receipt = lock.acquire("invoice:42").run(at_most, charge).await??;
@@ -20,50 +20,60 @@
 //!
 //! # What it promises
 //!
-//! Of all clients that follow the protocol, at most one holds a resource at a time, from the
-//! return of `acquire` to its deadline, **provided that** the masters are independent and do
-//! not forget a key before its TTL is over (no restart without persistence, no failover to a
-//! replica, no `FLUSHALL`, no eviction), that their clocks do not step, and that all clocks run
-//! at the same rate to within the drift allowance. A minority of masters may be down, hung or
-//! unreachable, connections may break at any point, and clients may stop for any time.
+//! Of all clients that follow the protocol, at most one holds a resource at a time, from the return
+//! of `acquire` to its deadline. **This holds provided that**:
+//!
+//! * the masters are independent;
+//! * no master forgets a key before its TTL is over: no restart without persistence, no failover to
+//!   a replica, no `FLUSHALL`, no eviction;
+//! * the clocks of the masters do not step;
+//! * all clocks run at the same rate, to within the drift allowance.
+//!
+//! A minority of masters may be down, hung or unreachable. Connections may break at any point, and
+//! clients may stop for any time.
 //!
 //! # What it does not promise
 //!
-//! * That a holder acts only while it holds: a process that is paused between its last look at
-//!   the deadline and its write writes without a lock. Where that matters, the resource itself
-//!   must refuse: see [`FencedLease`] and [`resource`].
-//! * Anything when masters forget, or when their clocks step: of five that all granted it takes
-//!   three to let another in, but of a bare quorum one is enough. [`Builder::guard`] sees most ways
-//!   of forgetting, [`Builder::clock_guard`] most clocks that step, and such masters are not counted
-//!   until it does no harm.
-//! * Order among waiters of different processes: [`Builder::fair`] lets them take turns. Tasks that share a lock are
-//!   served in the order in which they came.
+//! * That a holder acts only while it holds. A process can pause between its last look at the
+//!   deadline and its write; it then writes without a lock. Where that matters, the resource itself
+//!   must refuse the write: see [`FencedLease`] and [`resource`].
+//! * Anything when masters forget, or when their clocks step. If all five masters granted a lease,
+//!   three of them must forget before a second client can acquire it. If only a quorum granted it,
+//!   one is enough. [`Builder::guard`] detects most ways of forgetting, [`Builder::clock_guard`]
+//!   most clock steps. The lock does not count such masters until that is safe again.
+//! * Order among waiters of different processes: [`Builder::fair`] makes them take turns. Tasks
+//!   that share a lock are served in the order of their requests.
 //!
-//! [`docs/safety.md`](https://github.com/redquorum/redquorum/blob/main/docs/safety.md) has the whole
-//! list, with the reason for each default.
+//! [`docs/safety.md`](https://github.com/redquorum/redquorum/blob/main/docs/safety.md) has the
+//! whole list.
+//! [`docs/operations.md`](https://github.com/redquorum/redquorum/blob/main/docs/operations.md) has
+//! the reason for each default.
 //!
-//! # Words
+//! # Glossary
 //!
-//! A *resource* is what is locked; a *master* is one independent Redis server; a *quorum* is
-//! more than half of them; a *lease* is what a successful acquire returns, over at its
-//! *deadline*; the *TTL* is how long a master keeps the key; the *validity* is what is left
-//! until the deadline; *drift* is the allowance for clocks that run at different rates. A
-//! *clean-up* is the compare-and-delete that every attempt owes which did not end in a lease; a
-//! *repair* gives a key back to a master that had lost it. R1 to R10 are the rules of
-//! `docs/safety.md`.
+//! * *Resource*: what is locked.
+//! * *Master*: one independent Redis server.
+//! * *Quorum*: more than half of the masters.
+//! * *Lease*: what a successful acquire returns. It is over at its *deadline*.
+//! * *TTL*: how long a master keeps the key.
+//! * *Validity*: the time that is left until the deadline.
+//! * *Drift*: the allowance for clocks that run at different rates.
+//! * *Clean-up*: the compare-and-delete after every attempt that did not end in a lease.
+//! * *Repair*: gives a key back to a master that had lost it.
+//! * R1 to R10: the rules of `docs/safety.md`.
 //!
 //! # Reading order
 //!
-//! [`Redlock`], [`Acquire::run`], [`Lease`], [`AcquireError`]; for several resources at once
-//! [`Redlock::acquire_all`]; then [`Builder`] for the options, and [`Redlock::shutdown`] before you
-//! put it into a service. For tests of your own code there is `memory` (feature `memory`): masters
-//! that live in the process and work under paused time.
+//! Start with [`Redlock`], [`Acquire::run`], [`Lease`] and [`AcquireError`]; for several resources
+//! at once, [`Redlock::acquire_all`]. Then read [`Builder`] for the options, and
+//! [`Redlock::shutdown`] before you put the lock into a service. To test your own code, use
+//! `memory` (feature `memory`): its masters live in the process and work under paused time.
 //!
 //! # Features
 //!
-//! `tls` for `rediss://`, `redis-client` for masters given as `redis::Client`s, `memory`, `tracing`
-//! (target `redquorum`: a warning where a master goes down or a lease is endangered or lost, debug
-//! for each grant and release). None is on by default.
+//! `tls` for `rediss://`, `redis-client` for masters given as `redis::Client`s, `memory`, and
+//! `tracing` (target `redquorum`: a warning when a master goes down or a lease is endangered or
+//! lost, debug for each grant and release). None is on by default.
 
 mod acquire;
 mod builder;
@@ -119,7 +129,7 @@ pub use several::{
 pub use signal::LossSignal;
 pub use stats::{Latency, MasterStats, Stats};
 
-/// The snippets of a document compile.
+/// Compiles the snippets of the document.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/from-redisson.md")]
 struct FromRedisson;

@@ -1,9 +1,9 @@
-//! Masters that live in the process, for tests of code that locks.
+//! Masters that live in the process, for tests of code that uses locks.
 //!
-//! They speak Redis's protocol as far as a lock does, over pipes in memory, and take the time
-//! from Tokio: under [paused time](https://docs.rs/tokio/latest/tokio/time/fn.pause.html) a
-//! lease of ten seconds expires at once when nothing else is to be done. They can be stopped,
-//! killed and made to forget, so that a test can show what its code does then.
+//! They implement as much of Redis's protocol as a lock uses, over pipes in memory. They take the
+//! time from Tokio: under [paused time](https://docs.rs/tokio/latest/tokio/time/fn.pause.html) a
+//! lease of ten seconds expires at once when nothing else is left to do. You can stop them, kill
+//! them and make them forget, to test how your code reacts.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -36,10 +36,10 @@ use crate::redlock::Redlock;
 
 mod commands;
 
-/// Bytes that fit into a connection's pipe before its writer has to wait.
+/// The size of a connection's pipe in bytes: its writer waits while the pipe is full.
 const PIPE: usize = 64 * 1024;
 
-/// A set of masters in memory. They are counted from 1. Clones are the same masters.
+/// A set of masters in memory. They are counted from 1. Clones share the same masters.
 #[derive(Clone)]
 pub struct Masters(Vec<Arc<Master>>);
 
@@ -53,19 +53,20 @@ struct Master {
 #[derive(Default)]
 struct State {
     keys: HashMap<Vec<u8>, Entry>,
-    /// Who waits for each resource, in order.
+    /// The waiters for each resource, in order.
     queues: HashMap<Vec<u8>, WaitQueue>,
     connections: HashMap<u64, Line>,
-    /// Who listens to each channel, for longest first, in which order they are told.
+    /// The subscribers of each channel, in the order of their subscriptions. They are notified in
+    /// this order.
     channels: HashMap<Vec<u8>, Vec<u64>>,
     last_id: u64,
     restarts: u64,
     dead: bool,
-    /// By how much its clock was set ahead.
+    /// How far its clock was set ahead.
     ahead: Duration,
 }
 
-/// A connection, and what is said on it unasked.
+/// A connection, and the sender for push messages on it.
 struct Line {
     serving: AbortHandle,
     unasked: mpsc::UnboundedSender<Vec<u8>>,
@@ -77,7 +78,7 @@ struct Entry {
 }
 
 impl Masters {
-    /// `count` masters, running and empty.
+    /// Makes `count` masters, running and empty.
     pub fn new(count: usize) -> Self {
         let born = Instant::now();
         let master = |number| {
@@ -87,13 +88,13 @@ impl Masters {
         Self((1..=count).map(master).collect())
     }
 
-    /// The description of a lock over these masters, under Tokio's clock.
+    /// Starts the description of a lock over these masters, under Tokio's clock.
     pub fn builder(&self) -> Builder {
         let add = |builder: Builder, master: &Arc<Master>| builder.node(Pipe(master.clone()));
         self.0.iter().fold(Redlock::builder().tokio_clock_for_tests(), add)
     }
 
-    /// One of these masters, for a node of your own that does something besides, such as counting.
+    /// One of these masters, to wrap in a node of your own, for instance one that counts.
     pub fn node(&self, number: usize) -> impl Node + use<> {
         Pipe(self.master(number).clone())
     }
@@ -106,18 +107,18 @@ impl Masters {
         &self.0[number - 1]
     }
 
-    /// Stops a master, as `SIGSTOP` does: it takes commands and answers none, until it is
+    /// Stops a master, as `SIGSTOP` does: it receives commands and answers none, until it is
     /// [resumed](Masters::resume).
     pub fn stop(&self, number: usize) {
         self.master(number).stopped.send_replace(true);
     }
 
-    /// Lets a stopped master go on: it executes and answers what it got meanwhile.
+    /// Resumes a stopped master: it executes and answers the commands that it received meanwhile.
     pub fn resume(&self, number: usize) {
         self.master(number).stopped.send_replace(false);
     }
 
-    /// Kills a master, or cuts it off: its connections break, and no new ones come up until it is
+    /// Kills a master, or cuts it off. Its connections break, and no new ones come up until it is
     /// [restarted](Masters::restart) or [revived](Masters::revive).
     pub fn kill(&self, number: usize) {
         let mut state = self.master(number).lock();
@@ -126,29 +127,29 @@ impl Masters {
         state.channels.clear();
     }
 
-    /// Starts a killed master again, without its memory: Redis without persistence.
+    /// Starts a killed master again without its data, like Redis without persistence.
     pub fn restart(&self, number: usize) {
         self.kill(number);
         let mut state = self.master(number).lock();
         state.forget();
         state.restarts += 1;
         state.dead = false;
-        // It is another process now, which nobody has stopped.
+        // A restarted master is a new process, which is not stopped.
         self.master(number).stopped.send_replace(false);
     }
 
-    /// Brings a killed master back with its memory: a network that was cut, or Redis with
+    /// Brings a killed master back with its data, like a network that was cut, or Redis with
     /// `appendfsync always`.
     pub fn revive(&self, number: usize) {
         self.master(number).lock().dead = false;
     }
 
-    /// Makes a master forget all keys: `FLUSHALL`.
+    /// Makes a master forget all keys, like `FLUSHALL`.
     pub fn forget(&self, number: usize) {
         self.master(number).lock().forget();
     }
 
-    /// Sets a master's clock ahead, at once: its keys expire so much earlier.
+    /// Sets a master's clock ahead, at once: its keys expire that much earlier.
     pub fn step_clock(&self, number: usize, by: Duration) {
         let mut state = self.master(number).lock();
         state.ahead += by;
@@ -158,12 +159,12 @@ impl Masters {
         }
     }
 
-    /// The value of a key on one master, if it is there.
+    /// The value of a key on one master, if the key exists.
     pub fn value(&self, number: usize, key: impl AsRef<[u8]>) -> Option<Vec<u8>> {
         Some(self.master(number).lock().live(key.as_ref())?.value.clone())
     }
 
-    /// Sets a key on one master, whoever holds it: without a TTL it stays.
+    /// Sets a key on one master, even if a client holds it. Without a TTL it stays.
     pub fn set(
         &self,
         number: usize,
@@ -215,7 +216,7 @@ impl Node for Pipe {
     }
 }
 
-/// Serves one connection until it breaks or is aborted.
+/// Serves one connection until it breaks or the task is aborted.
 async fn serve(
     master: Arc<Master>,
     id: u64,
@@ -237,7 +238,7 @@ async fn serve(
         }
         let mut used = 0;
         loop {
-            // A stopped master is stopped between two commands as well as between two reads.
+            // A master also stops between two commands, not only between two reads.
             if stopped.wait_for(|stopped| !stopped).await.is_err() {
                 return;
             }
@@ -259,11 +260,12 @@ async fn serve(
     master.lock().hang_up(id);
 }
 
-/// What the clocks of masters in memory show as they are made, in seconds: none began with 1970.
+/// The time that the clocks of masters in memory show at first, in seconds since 1970. A real clock
+/// is never near zero.
 const BIRTH: Duration = Duration::from_secs(1_700_000_000);
 
 impl Master {
-    /// Its clock, which goes as Tokio's does.
+    /// The time on its clock, which runs with Tokio's.
     fn micros(&self, state: &State) -> i64 {
         let shows = BIRTH + self.born.elapsed() + state.ahead;
         i64::try_from(shows.as_micros()).unwrap_or(i64::MAX)

@@ -1,4 +1,4 @@
-//! Node: how to reach one master, as the smallest trait that does it.
+//! Node: the trait that connects to one master.
 
 use std::future::Future;
 use std::io;
@@ -14,36 +14,35 @@ pub type Connecting<'a> =
 
 /// One master: an address that can be connected to.
 ///
-/// URLs and [`redis::Client`]s are nodes already; implement it for anything else that carries
-/// Redis's bytes: a tunnel, a proxy, a TLS stack of your own, a test double.
+/// URLs and [`redis::Client`]s are nodes already. Implement it for any other transport of Redis's
+/// bytes: a tunnel, a proxy, a TLS stack of your own, a test double.
 pub trait Node: Send + Sync + 'static {
-    /// What reports call it, such as `db1:6379`. Two masters of a lock must have different
-    /// names, and no secret belongs into one.
+    /// The name in reports, such as `db1:6379`. Two masters of a lock must have different names,
+    /// and a name must not contain a secret.
     fn name(&self) -> String;
 
-    /// The user, password and database to log in with, on every new connection before anything
-    /// else.
+    /// The user, password and database for the log-in, which comes first on every new connection.
     fn hello(&self) -> Hello {
         Hello::default()
     }
 
-    /// Opens a connection. It is called in the background, never while somebody waits for a
-    /// lock, and is dropped after the connect timeout. After an error it is called again, with
-    /// pauses of 10 ms to 1 s between.
+    /// Opens a connection. The lock calls it in the background, never while a caller waits for a
+    /// lock. It drops the future after the connect timeout. After an error it calls again, after a
+    /// pause of 10 ms to 1 s.
     fn connect(&self) -> Connecting<'_>;
 }
 
 /// A connection to one master: bytes in order, both ways.
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {
-    /// Called just before the connection is dropped because it is dead: the drop should reset it,
-    /// so that what was not delivered yet is thrown away. Nothing breaks where that is not
-    /// possible: a late command is killed by its client id.
+    /// Called just before the connection is dropped because it is dead. The drop should reset the
+    /// connection, so that undelivered bytes are discarded. Where that is not possible, nothing
+    /// breaks: the lock kills the old connection by its client id, and late commands with it.
     fn abort(&mut self) {}
 }
 
 impl Connection for tokio::net::TcpStream {
     fn abort(&mut self) {
-        // Best effort: a socket that is broken already cannot be set.
+        // Best effort: a socket that is already broken takes no options.
         let _ = socket2::SockRef::from(&*self).set_linger(Some(std::time::Duration::ZERO));
     }
 }

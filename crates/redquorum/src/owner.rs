@@ -1,4 +1,4 @@
-//! Owner: who may acquire again what it holds, and where it finds it.
+//! Owner: a value whose holder may acquire a resource again, and the register of what owners hold.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,12 +11,12 @@ use tokio::sync::Mutex as Gate;
 use crate::claim::ClaimCell;
 use crate::fleet::Fleet;
 
-/// Who asks for a resource. An owner that acquires what it holds gets another handle of the same
-/// lease at once: no master is asked, and it never waits for itself.
+/// The owner of a request. An owner that acquires a resource it holds gets another handle of the
+/// same lease at once: no master is asked, and it never waits for itself.
 ///
-/// It is a value that you keep and clone, not a thread and not a task: every clone is the same owner,
-/// wherever it goes, and every [`new`](Owner::new) is another. Owners mean something to one
-/// [`Redlock`](crate::Redlock) and its clones, in one process.
+/// An owner is a value that you keep and clone, not a thread and not a task. Every clone is the
+/// same owner, in any task or thread, and every [`new`](Owner::new) is another. An owner is known
+/// to one [`Redlock`](crate::Redlock) and its clones, in one process.
 ///
 /// ```no_run
 /// # async fn f(lock: redquorum::Redlock) -> Result<(), Box<dyn std::error::Error>> {
@@ -28,25 +28,30 @@ use crate::fleet::Fleet;
 /// # Ok(()) }
 /// ```
 ///
-/// * All handles are one lease: one deadline, one loss, one fencing token, one watchdog. What one extends
-///   or shortens ([`extend_to`](crate::Lease::extend_to)), it does for all. **Lost is final for all of them**; whoever asks after that, or after the
-///   deadline, asks the masters, as anybody.
-/// * The resource is given back with the last handle, whether they are released or dropped, and in
-///   whatever order. With a [grace](crate::Builder::grace) it is free at once only if all are released.
-/// * It excludes other owners, not what one owner does at the same time: two tasks that share an owner
-///   both hold. Give each its own, and hand it down, as you would the lease.
-/// * Who has a fenced lease can ask for a plain handle of it, not the other way round
-///   ([`BadOption::HeldUnfenced`](crate::BadOption::HeldUnfenced)).
-/// * Two requests of one owner at the same time: one goes to the masters, the other waits for what
-///   comes of it, as long as it may wait, at least one node timeout. So await or drop what you have begun.
+/// * All handles are one lease: one deadline, one loss, one fencing token, one watchdog. If one
+///   handle extends or shortens the lease ([`extend_to`](crate::Lease::extend_to)), that holds for
+///   all of them.
+/// * **A loss is final for all handles.** A request of the owner after that, or after the deadline,
+///   asks the masters like any other request.
+/// * The resource is given back with the last handle, whether the handles are released or dropped,
+///   and in any order. With a [grace period](crate::Builder::grace) it is free at once only if all
+///   handles are released.
+/// * An owner excludes other owners, not what one owner does at the same time: two tasks that share
+///   an owner both hold the resource. Give each task its own owner, and pass it down, as you would
+///   the lease.
+/// * The owner of a fenced lease can acquire a plain handle of it. The owner of a plain lease
+///   cannot acquire a fenced handle ([`BadOption::HeldUnfenced`](crate::BadOption::HeldUnfenced)).
+/// * If one owner makes two requests at the same time, one goes to the masters. The other waits for
+///   the result of the first, as long as its wait allows, but at least one node timeout. So await
+///   or drop what you have begun.
 #[derive(Clone)]
 pub struct Owner(Arc<Identity>);
 
-/// Something that has a place of its own in memory, for as long as any clone of the owner lives.
+/// A value with an address of its own, as long as any clone of the owner lives.
 struct Identity(#[expect(dead_code, reason = "only its place matters")] u8);
 
 impl Owner {
-    /// One that nobody else is.
+    /// A new owner, different from every other.
     pub fn new() -> Self {
         Self(Arc::new(Identity(0)))
     }
@@ -73,21 +78,22 @@ impl fmt::Debug for Owner {
 }
 
 impl Default for Owner {
-    /// As [`Owner::new`]: no two are the same.
+    /// Like [`Owner::new`]: no two are the same.
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// What the owners hold or ask for at this moment; nothing else is kept.
+/// The resources that owners hold or request now. Nothing else is kept.
 #[derive(Default)]
 pub(crate) struct Owners(Mutex<HashMap<(Owner, Key), Weak<Place>>>);
 
-/// One owner's place at one resource, for as long as a handle or a request of it is alive.
+/// The entry of one owner and one resource, as long as a handle or a request of it is alive.
 pub(crate) struct Place {
     fleet: Arc<Fleet>,
     whose: (Owner, Key),
-    /// The latest claim. Whoever asks the masters for another keeps the gate closed meanwhile.
+    /// The latest claim. A request that asks the masters for another claim keeps the gate locked
+    /// meanwhile.
     pub(crate) gate: Gate<Weak<ClaimCell>>,
 }
 
@@ -96,7 +102,7 @@ impl Owners {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place of an owner at a resource.
+    /// The entry of an owner and a resource; made if there is none.
     pub(crate) fn place(fleet: &Arc<Fleet>, owner: &Owner, key: &Key) -> Arc<Place> {
         let whose = (owner.clone(), key.clone());
         let mut places = fleet.owners.lock();
@@ -109,7 +115,7 @@ impl Owners {
         place
     }
 
-    /// How many places are kept.
+    /// The number of entries.
     #[cfg(all(test, feature = "memory"))]
     pub(crate) fn kept(&self) -> usize {
         self.lock().len()
@@ -119,7 +125,7 @@ impl Owners {
 impl Drop for Place {
     fn drop(&mut self) {
         let mut places = self.fleet.owners.lock();
-        // Unless somebody has taken a new one meanwhile.
+        // Another thread may have made a new entry meanwhile.
         if places.get(&self.whose).is_some_and(|place| place.strong_count() == 0) {
             places.remove(&self.whose);
         }
@@ -151,7 +157,7 @@ mod tests {
                 2 => leases.push((lease, again)),
                 _ => drop((again, lease.release().await)),
             }
-            // A refused request of the other one left nothing.
+            // A refused request of the other owner left no entry.
             assert_eq!(kept(), leases.len());
         }
         assert_eq!(kept(), 2_500, "those that are out can be found");

@@ -1,4 +1,4 @@
-//! Re-entry: a request of an owner, who may hold the resource already.
+//! Re-entry: a request of an owner, which may hold the resource already.
 
 use std::pin::pin;
 use std::sync::Weak;
@@ -14,7 +14,7 @@ use crate::fleet::Fleet;
 use crate::lease::Lease;
 use crate::owner::{Owner, Owners, Place};
 
-/// Another handle of what the owner holds, or a lease like anybody's.
+/// Returns another handle of the owner's lease, or acquires a new lease.
 pub(crate) async fn acquire<L: Granted>(request: Request, owner: Owner) -> Result<L, AcquireError> {
     let (key, asked) = request.check::<L>()?;
     let AcquireRequest { terms, wait: patience, .. } = asked;
@@ -28,7 +28,7 @@ pub(crate) async fn acquire<L: Granted>(request: Request, owner: Owner) -> Resul
             let report = fleet.report(&nobody);
             return Err(AcquireError::Taken { report, attempts: 0 });
         };
-        // Whoever had waited for it may have been told meanwhile that the lock is shut down.
+        // The lock may have been shut down while this request waited.
         request.check::<L>()?;
         let held = latest.upgrade().and_then(|claim| Lease::again(claim, place.clone()));
         let Some(lease) = held else {
@@ -39,7 +39,7 @@ pub(crate) async fn acquire<L: Granted>(request: Request, owner: Owner) -> Resul
             granted.lease_mut().place = Some(place);
             return Ok(granted);
         };
-        // Others of this owner can come in while it is extended.
+        // Other requests of this owner can proceed while the lease is extended.
         drop(latest);
         let unused = Unused(Some(lease));
         if terms.is_fenced() && unused.lease().look(Hold::fencing_token).is_none() {
@@ -51,7 +51,7 @@ pub(crate) async fn acquire<L: Granted>(request: Request, owner: Owner) -> Resul
         };
         match extended {
             Ok(()) => return Ok(of_kind(unused.into_lease())),
-            // Nobody had it yet: it is over as if it had been before.
+            // The caller has no handle yet: continue as if the lease had been lost before.
             Err(ExtendError::Lost(_)) => {}
             Err(ExtendError::ShutDown) => return Err(AcquireError::ShutDown),
             Err(error) => return Err(AcquireError::NotExtended(error)),
@@ -59,8 +59,8 @@ pub(crate) async fn acquire<L: Granted>(request: Request, owner: Owner) -> Resul
     }
 }
 
-/// A handle that was not handed out. Nothing can be under way with it, so it is not dropped, which
-/// would have its grace, but given back: here, and where the request is given up.
+/// A handle that was not handed out. No work is in progress under it, so it is given back without a
+/// grace period, also if the request is dropped.
 struct Unused(Option<Lease>);
 
 impl Unused {
@@ -95,7 +95,7 @@ async fn wait<'a>(
 ) -> Option<MutexGuard<'a, Weak<ClaimCell>>> {
     let mut gate = pin!(place.gate.lock());
     loop {
-        // A nap at most: the timer does not count suspended time, the clock does.
+        // At most a nap: the timer does not count suspended time, the clock does.
         let nap = due.min(fleet.clock.now().plus(NAP));
         if let Ok(gate) = tokio::time::timeout_at(fleet.clock.timer(nap), gate.as_mut()).await {
             return Some(gate);

@@ -1,4 +1,4 @@
-//! Report: what each master said, for errors, logs and dashboards.
+//! Report: the replies of the masters, for errors, logs and dashboards.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use redquorum_protocol::{Answer, Ballot, Cause, Holder, NodeId, quorum};
 
-/// What each master said in one round, successful or not.
+/// The replies of the masters in one round, successful or not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     masters: Vec<MasterReport>,
 }
 
-/// What one master said.
+/// The reply of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MasterReport {
-    /// Its number in the order in which the masters were given, counted from 1.
+    /// Its position in the list of masters, counted from 1.
     pub number: usize,
     /// Its name, such as `db1:6379`.
     pub name: Arc<str>,
-    /// What it said; `None` if the verdict stood before it said anything.
+    /// Its reply; `None` if the result was clear before the master replied.
     pub answer: Option<Answer>,
-    /// From the start of the round to its answer, or to the moment it was given up; zero without
-    /// an answer, and where it was not asked.
+    /// The time from the start of the round to the reply, or to the moment when the round gave the
+    /// master up. Zero without a reply, and if the master was not asked.
     pub took: Duration,
 }
 
@@ -36,12 +36,12 @@ impl Report {
         Self { masters: masters.collect() }
     }
 
-    /// Each master, in order.
+    /// Each master, in the order of the list.
     pub fn masters(&self) -> &[MasterReport] {
         &self.masters
     }
 
-    /// Who holds the resource, by the first master that told.
+    /// The holder of the resource, from the first master that named one.
     pub fn holder(&self) -> Option<Holder> {
         self.masters.iter().find_map(|master| match master.answer {
             Some(Answer::Taken(holder) | Answer::Place { holder: Some(holder), .. })
@@ -58,8 +58,8 @@ impl Report {
         self.masters.iter().any(|master| master.answer.is_some())
     }
 
-    /// How many masters are distrusted, since they may have forgotten leases that are alive: only with a
-    /// [guard](crate::Builder::guard).
+    /// The number of distrusted masters, which may have forgotten leases that are alive: only with
+    /// a [guard](crate::Builder::guard).
     pub fn distrusted(&self) -> usize {
         let is = |master: &&MasterReport| {
             matches!(master.answer, Some(Answer::Unknown(Cause::Distrusted { .. })))
@@ -67,8 +67,8 @@ impl Report {
         self.masters.iter().filter(is).count()
     }
 
-    /// Whether a master has the marker of another set of masters, which refuses whatever the others
-    /// say.
+    /// Whether a master has the marker of another set of masters. It prevents a quorum, whatever
+    /// the other masters reply.
     pub(crate) fn is_of_another_fleet(&self) -> bool {
         self.unknown().any(Cause::refuses)
     }
@@ -80,7 +80,7 @@ impl Report {
         })
     }
 
-    /// Why there was no quorum though enough masters answered, and what to do about it; `None` if
+    /// Why there was no quorum although enough masters answered, and what to do about it. `None` if
     /// too few answered.
     pub(crate) fn why_no_quorum(&self) -> Option<String> {
         if self.is_of_another_fleet() {
@@ -112,8 +112,8 @@ impl Report {
         Some(format!("masters answered but refuse writes ({}){colon}{fixes}", each.join(", ")))
     }
 
-    /// How many masters granted, kept or deleted the key, as they were asked to. (None in a report
-    /// on health, where nothing was asked for.)
+    /// The number of masters that granted, kept or deleted the key, as they were asked to. It is
+    /// zero in a report on health, which asks for none of these.
     pub fn in_favour(&self) -> usize {
         let yes = |master: &&MasterReport| {
             matches!(
@@ -131,13 +131,13 @@ impl Report {
     }
 }
 
-/// The first word of an error, by which Redis tells its errors apart.
+/// The first word of an error, by which Redis distinguishes its errors.
 fn error_code(cause: &Cause) -> Option<&str> {
     let Cause::Error(text) = cause else { return None };
     Some(text.split(' ').next().unwrap_or_default())
 }
 
-/// What to do about masters that answer with this error.
+/// The advice for masters that reply with this error.
 fn fix(code: &str) -> Option<&'static str> {
     Some(match code {
         "READONLY" | "MASTERDOWN" => "give the addresses of masters, not of replicas",
@@ -169,7 +169,7 @@ impl fmt::Display for MasterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "master {} ({}): ", self.number, self.name)?;
         match &self.answer {
-            // What was never sent took no time.
+            // A command that was never sent took no time.
             Some(answer) if self.took.is_zero() => answer.fmt(f),
             Some(answer) => write!(f, "{answer} ({:.1?})", self.took),
             None => f.write_str("not awaited: the verdict stood"),

@@ -1,33 +1,36 @@
-//! What a resource must do with [fencing tokens](crate::FencedLease), for three kinds of it.
+//! How a resource must check [fencing tokens](crate::FencedLease), for three kinds of resources.
 //!
-//! Whatever is protected remembers the largest token that it was shown, and asks for three things in
-//! this order:
+//! The resource remembers the largest token that it was shown. Its clients do three things in this
+//! order:
 //!
-//! 1. **present**: the token is remembered if none larger was; else the caller is refused;
-//! 2. **read**: only for the token that is remembered;
-//! 3. **write**: only for the token that is remembered.
+//! 1. **present**: the resource stores the token if none larger was stored; else it refuses the
+//!    client;
+//! 2. **read**: the resource accepts only the stored token;
+//! 3. **write**: the resource accepts only the stored token.
 //!
-//! It is not enough that writes come with rising tokens. A holder reads and is paused; the next one reads;
-//! the first writes, with a token that nobody has exceeded *in a write*; the second writes what it made of
-//! the old value, and an update is lost. That is why the token is presented before the read, and why
-//! reads and writes ask for equality.
+//! It is not enough to accept writes with rising tokens only. A holder reads and is paused. The
+//! next holder reads. The first holder writes: no larger token was seen *in a write*, so the
+//! resource accepts it. The second holder writes a value that it computed from the old one, and an
+//! update is lost. That is why the client presents the token before it reads, and why reads and
+//! writes need the equal token.
 //!
 //! * In this process: [`Register`].
-//! * In Redis (another one than the masters of the lock, or one of them): [`REDIS_PRESENT`],
-//!   [`REDIS_READ`], [`REDIS_WRITE`].
+//! * In Redis, one of the masters of the lock or another: [`REDIS_PRESENT`], [`REDIS_READ`],
+//!   [`REDIS_WRITE`].
 //! * In a database with SQL: `docs/fencing.md`, and `examples/fenced_sqlite.rs`.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The resource was shown a token that is not the largest: somebody else has been granted the lease
-/// since. Or one that was never presented. Whatever the holder was about to do must be given up.
+/// The resource was shown a token that is not the stored one. Either a larger token was presented
+/// since, because another client has been granted the lease, or this one was never presented. The
+/// holder must give up what it was about to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stale {
     /// The token that was shown.
     pub shown: u64,
-    /// The largest that was presented.
+    /// The largest token that was presented.
     pub largest: u64,
 }
 
@@ -45,7 +48,7 @@ impl fmt::Display for Stale {
 
 impl std::error::Error for Stale {}
 
-/// A value in this process that obeys fencing tokens.
+/// A value in this process that checks fencing tokens.
 ///
 /// ```
 /// use redquorum::resource::Register;
@@ -69,15 +72,15 @@ struct State<T> {
 }
 
 impl<T> Register<T> {
-    /// A register to which nothing was presented.
+    /// A register to which no token was presented yet.
     pub const fn new(value: T) -> Self {
         Self { state: Mutex::new(State { largest: 0, value }) }
     }
 
-    /// Shows a token, before anything else. The same one may be presented again.
+    /// Presents a token, before anything else. The same token may be presented again.
     ///
     /// # Errors
-    /// [`Stale`] if a larger one was presented.
+    /// [`Stale`] if a larger token was presented.
     pub fn present(&self, token: u64) -> Result<(), Stale> {
         let mut state = self.lock();
         if token < state.largest {
@@ -98,7 +101,7 @@ impl<T> Register<T> {
         Ok(self.admitted(token)?.value.clone())
     }
 
-    /// Puts another value in its place.
+    /// Replaces the value.
     ///
     /// # Errors
     /// [`Stale`] unless this token was presented, and no larger one since.
@@ -117,13 +120,14 @@ impl<T> Register<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // Nothing panics while it is held but a `Clone` of the caller's, which changes nothing.
+        // Only a `Clone` of the caller's type can panic while the lock is held, and it changes
+        // nothing.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Presents the token `ARGV[1]` to the resource in the hash `KEYS[1]`, field `fence`. Answers 1, or 0 if a
-/// larger one was presented.
+/// Presents the token `ARGV[1]` to the resource in the hash `KEYS[1]`, field `fence`. Returns 1, or
+/// 0 if a larger one was presented.
 pub const REDIS_PRESENT: &str = "\
 local largest = tonumber(redis.call('HGET', KEYS[1], 'fence') or 0)
 if tonumber(ARGV[1]) < largest then return 0 end
@@ -131,15 +135,15 @@ redis.call('HSET', KEYS[1], 'fence', ARGV[1])
 return 1
 ";
 
-/// Reads the field `value` of the hash `KEYS[1]` under the token `ARGV[1]`. Answers `{1, value}`, or `{0}`
-/// unless this token was presented, and no larger one since.
+/// Reads the field `value` of the hash `KEYS[1]` under the token `ARGV[1]`. Returns `{1, value}`,
+/// or `{0}` unless this token was presented, and no larger one since.
 pub const REDIS_READ: &str = "\
 if redis.call('HGET', KEYS[1], 'fence') ~= ARGV[1] then return {0} end
 return {1, redis.call('HGET', KEYS[1], 'value')}
 ";
 
-/// Writes `ARGV[2]` to the field `value` of the hash `KEYS[1]` under the token `ARGV[1]`. Answers 1, or 0
-/// unless this token was presented, and no larger one since.
+/// Writes `ARGV[2]` to the field `value` of the hash `KEYS[1]` under the token `ARGV[1]`. Returns
+/// 1, or 0 unless this token was presented, and no larger one since.
 pub const REDIS_WRITE: &str = "\
 if redis.call('HGET', KEYS[1], 'fence') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'value', ARGV[2])

@@ -1,4 +1,4 @@
-//! Several resources at once: the request, and what is checked of it.
+//! Several resources at once: the request, and its checks.
 
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -22,30 +22,33 @@ pub use acquiring::AcquiringAll;
 pub use error::{AcquireAllError, LostOne, NotExtended};
 pub use leases::{Leases, ReleasedAll};
 
-/// The most resources that can be asked for at once.
+/// The most resources in one request.
 const MOST: usize = 1000;
 
-/// A request for several resources, of which all are granted or none. Made by
-/// [`Redlock::acquire_all`]; `.await` sends it, and `.into_future()` makes it a future for `spawn`, `join!`
-/// and the like.
+/// A request for several resources: all are granted or none.
 ///
-/// Each is leased as it would be alone: with a key, a token and, if [fenced](AcquireAll::fenced), a fencing
-/// token of its own. So those who ask for one of them and those who ask for several keep each other out, and
-/// the order in which they are named is of no account.
+/// Made by [`Redlock::acquire_all`]. `.await` sends it; `.into_future()` makes it a future for
+/// `spawn`, `join!` and the like.
 ///
-/// All are asked for in the same instant, so that it takes one round trip if they are free. If one is not,
-/// the others are given back at once; the one that was in the way is waited for, with nothing held, and then
-/// all are asked for again. No two callers wait for each other. **Nor is anybody held up for who wants
-/// several**: under a steady load of others, each on one of the resources, a caller may find one of them taken
-/// every time until its [wait](AcquireAll::wait) is over. Where that matters, lock one resource that stands
-/// for all.
+/// Each resource is leased as it would be alone: with a key, a token and, if
+/// [fenced](AcquireAll::fenced), a fencing token of its own. So requests for one of the resources
+/// and requests for several exclude each other. The order in which you name the resources does not
+/// matter.
+///
+/// The request asks for all resources at the same instant, so it takes one round trip if they are
+/// free. If one is taken, the request gives the others back at once. It waits for the taken one
+/// while it holds nothing, and then asks for all again. No two callers wait for each other.
+///
+/// **Nothing is reserved for a request for several resources.** Under a steady load of requests for
+/// single ones, it may find one of them taken every time until its [wait](AcquireAll::wait) is
+/// over. Where that matters, lock one resource that stands for all.
 #[must_use = "nothing is sent before the request is awaited"]
 pub struct AcquireAll<L = Lease> {
     request: Request,
     kind: PhantomData<fn() -> L>,
 }
 
-// Not derived: a request can be cloned whatever it asks for.
+// Not derived: that would require `L: Clone`.
 impl<L> Clone for AcquireAll<L> {
     fn clone(&self) -> Self {
         Self { request: self.request.clone(), kind: PhantomData }
@@ -60,11 +63,11 @@ struct Request {
     wait: Duration,
 }
 
-/// One of the resources.
+/// One of the resources, unchecked.
 #[derive(Clone)]
 struct Part {
     fleet: Arc<Fleet>,
-    /// The names of the masters, sorted: two locks over the same ones are the same set.
+    /// The names of the masters, sorted: two locks over the same masters have the same set.
     set: Arc<[Arc<str>]>,
     resource: Arc<[u8]>,
     key: Result<Key, BadOption>,
@@ -75,38 +78,40 @@ struct Wanted {
     fleet: Arc<Fleet>,
     key: Key,
     terms: Terms,
-    /// Its place in the order in which they were named.
+    /// Its position in the order in which the resources were named.
     named: usize,
 }
 
 impl Redlock {
-    /// Asks for several resources, of which all are granted or none, in one round trip if they are free; waits
-    /// while one is taken or has no quorum. It returns at the latest three node timeouts after the wait is
-    /// over.
+    /// Asks for several resources: all are granted or none. It takes one round trip if all are
+    /// free. It waits while one of them is taken or has no quorum, and returns at most three node
+    /// timeouts after the wait is over.
     ///
-    /// They are at least one and at most 1000, each named once. Set the TTL and the wait on what is returned,
-    /// and add resources on [other masters](AcquireAll::and); `.await` sends it. A wait of zero makes one
-    /// attempt.
+    /// Name at least one and at most 1000 resources, each once. Set the TTL and the wait on the
+    /// returned value, and add resources on [other masters](AcquireAll::and); `.await` sends the
+    /// request. A wait of zero makes one attempt.
     ///
     /// ```no_run
     /// # async fn f(lock: redquorum::Redlock) -> Result<(), Box<dyn std::error::Error>> {
     /// let leases = lock.acquire_all(["account:1", "account:2"]).await?;
-    /// leases.run(async { /* what nobody else may do meanwhile */ }).await?;
+    /// leases.run(async { /* the protected work */ }).await?;
     /// leases.release().await;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// * [`Taken`](AcquireAllError::Taken), [`NoQuorum`](AcquireAllError::NoQuorum),
-    ///   [`TooLate`](AcquireAllError::TooLate): as [`acquire`](Redlock::acquire), with the resource that was in
-    ///   the way at last. Nothing is held then.
+    ///   [`TooLate`](AcquireAllError::TooLate): see [`acquire`](Redlock::acquire). The error names
+    ///   the last resource that failed. Nothing is held then.
     /// * [`NoResources`](AcquireAllError::NoResources), [`TooMany`](AcquireAllError::TooMany),
-    ///   [`NamedTwice`](AcquireAllError::NamedTwice), [`Options`](AcquireAllError::Options): nothing was sent.
-    /// * [`ShutDown`](AcquireAllError::ShutDown): after [`shutdown`](Redlock::shutdown) of one of the locks.
+    ///   [`NamedTwice`](AcquireAllError::NamedTwice), [`Options`](AcquireAllError::Options):
+    ///   nothing was sent.
+    /// * [`ShutDown`](AcquireAllError::ShutDown): one of the locks was
+    ///   [shut down](Redlock::shutdown).
     ///
     /// # Cancel safety
-    /// Dropping the future gives the attempt up: what it may have set, on whichever resource, is deleted in the
-    /// background.
+    /// Dropping the future gives the attempt up. The keys that it may have set, of any resource,
+    /// are deleted in the background.
     pub fn acquire_all<I>(&self, resources: I) -> AcquireAll
     where
         I: IntoIterator,
@@ -118,21 +123,21 @@ impl Redlock {
 }
 
 impl AcquireAll {
-    /// Asks for leases with a [fencing token](FencedLease) each. Tokens of different resources are not
-    /// comparable.
+    /// Asks for leases with a [fencing token](FencedLease) each. Tokens of different resources are
+    /// not comparable.
     ///
-    /// Otherwise as [`Acquire::fenced`](crate::Acquire::fenced).
+    /// For the rest see [`Acquire::fenced`](crate::Acquire::fenced).
     pub fn fenced(self) -> AcquireAll<FencedLease> {
         AcquireAll { request: self.request, kind: PhantomData }
     }
 }
 
 impl<L> AcquireAll<L> {
-    /// Asks for these resources too, on the masters of another lock. Its own options hold for them, but for
-    /// the wait and the pauses, which are those of the lock that was asked first.
+    /// Asks for these resources too, on the masters of another lock. The options of that lock apply
+    /// to them, except for the wait and the pauses, which are those of the first lock.
     ///
-    /// All is as safe as each of the locks is alone: a resource on one set of masters is not guarded by the
-    /// other.
+    /// Each resource is as safe as its lock is alone: one set of masters does not protect the
+    /// resources on another.
     pub fn and<I>(mut self, lock: &Redlock, resources: I) -> Self
     where
         I: IntoIterator,
@@ -149,14 +154,15 @@ impl<L> AcquireAll<L> {
         self
     }
 
-    /// How long the masters keep the keys, instead of each lock's own [TTL](crate::Builder::ttl). Same bounds.
+    /// How long the masters keep the keys, instead of each lock's own [TTL](crate::Builder::ttl).
+    /// The same bounds apply.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.request.ttl = Some(ttl);
         self
     }
 
-    /// How long to wait, all in all, while one of them is taken or has no quorum, instead of the first lock's
-    /// own [wait](crate::Builder::wait). Zero makes one attempt.
+    /// How long to wait in total while one of the resources is taken or has no quorum, instead of
+    /// the first lock's own [wait](crate::Builder::wait). Zero makes one attempt.
     pub fn wait(mut self, wait: Duration) -> Self {
         self.request.wait = wait;
         self
@@ -164,7 +170,8 @@ impl<L> AcquireAll<L> {
 }
 
 impl Request {
-    /// What is asked for, in the order in which all callers ask: by the masters, then by the key.
+    /// Checks the request and sorts it in the order that all callers use: by the masters, then by
+    /// the key.
     fn check<L: Granted>(mut self) -> Result<Vec<Wanted>, AcquireAllError> {
         let resources = self.parts.len();
         if resources == 0 {

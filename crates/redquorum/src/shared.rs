@@ -1,14 +1,15 @@
-//! Shared: the client machine of one lock behind its only lock, and what Tokio adds to it: one socket
-//! for each master, and the wakers of callers and tasks.
+//! Shared: the protocol client of one lock behind one mutex, and its parts that need Tokio: one
+//! socket for each master, and the wakers of callers and tasks.
 //!
-//! Every input goes through a [`Turn`], which reads the clock once it has the lock and carries out the
-//! client's effects: commands are encoded, wakers are collected. What may run other code (writing to
-//! sockets, waking, logging, dropping wakers) is left to [`Shared::finish`], when the mutex is free again.
+//! Every input goes through a [`Turn`]. It reads the clock once it has the mutex, and carries out
+//! the client's effects: it encodes commands and collects wakers. [`Shared::finish`] does the rest
+//! after the mutex is free again: it writes to sockets, wakes, logs and drops wakers. All of these
+//! may run other code.
 //!
-//! A caller that writes to an idle master writes to the socket itself, which saves a task switch. To a
-//! busy one its driver writes, which sends at once what has gathered.
+//! If a master is idle, the caller writes to the socket itself, which saves a task switch. If a
+//! master is busy, its driver writes, and sends all queued commands at once.
 //!
-//! Locks are taken in this order: a socket's [`Io`], the state, an [`Outbox`].
+//! Take the mutexes in this order: a socket's [`Io`], the state, an [`Outbox`].
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -32,17 +33,17 @@ use crate::report::Report;
 use crate::stats::{Counters, Latencies, MasterStats, Stats, count};
 use crate::trace::{self, Throttle};
 
-/// The client of one lock. Drivers keep it alive until nothing is left to clean up.
+/// The protocol client of one lock. Drivers keep it alive until no clean-up is pending.
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) names: Vec<Arc<str>>,
-    /// Whether masters that may have forgotten are distrusted.
+    /// Whether the restart guard is on: masters that may have forgotten are distrusted.
     pub(crate) guarded: bool,
     pub(crate) counters: Counters,
-    /// Notified when a master was tried, and at every turn of a driver after a shutdown.
+    /// Notified when a master was tried, and after every turn of a driver since a shutdown.
     pub(crate) changed: Notify,
     pub(crate) sockets: Vec<Socket>,
-    /// Of what is logged of leases.
+    /// Limits the log events about leases.
     throttle: Throttle,
     shut_down: AtomicBool,
     state: Mutex<State>,
@@ -53,7 +54,7 @@ pub(crate) struct Shared {
 pub(crate) struct Socket {
     pub(crate) io: Mutex<Io>,
     outbox: Mutex<Outbox>,
-    /// Of what is logged of this master.
+    /// Limits the log events about this master.
     throttle: Throttle,
 }
 
@@ -66,45 +67,45 @@ pub(crate) struct Outbox {
     pub(crate) driver: Option<Waker>,
 }
 
-/// The machine, and who waits for it.
+/// The protocol client, and the callers that wait for it.
 pub(crate) struct State {
     pub(crate) client: Client,
     pub(crate) masters: Vec<Master>,
     callers: HashMap<ClaimId, Caller>,
-    /// Who asked about a master itself.
+    /// The callers that asked about a master itself, by request number.
     questions: HashMap<u64, oneshot::Sender<Answer>>,
     asked: u64,
-    /// How to pause between attempts; none once the lock is dropped.
+    /// How to pause between attempts; `None` once the lock is dropped.
     retry: Option<RetryPolicy>,
-    /// When the timer of the leases' task fires, and what wakes it.
+    /// When the timer of the task for leases fires, and the waker of that task.
     leases: (Time, Option<Waker>),
     /// The lock was dropped.
     pub(crate) closing: bool,
-    /// Kept for their memory only.
+    /// Always empty between turns; kept for its allocation.
     effects: Vec<ClientEffect>,
 }
 
-/// What the driver of one master is to do.
+/// The next work of one master's driver.
 pub(crate) struct Master {
-    /// Connections, or tries, that are to be given up.
+    /// Connections, or attempts to connect, to close.
     pub(crate) close: Vec<u64>,
-    /// A connection that is to be opened.
+    /// The connection to open next.
     pub(crate) dial: Option<u64>,
     /// When the driver's timer fires.
     pub(crate) armed: Time,
-    /// Whether the master was up when that was logged last; nothing was logged yet.
+    /// Whether the last log event said that the master is up; `None` before the first event.
     pub(crate) logged_up: Option<bool>,
-    /// Connections that came up.
+    /// The number of connections that came up.
     pub(crate) connected: u64,
     pub(crate) latencies: Latencies,
-    /// How many commands this turn has written.
+    /// The number of commands that this turn has written.
     writes: usize,
 }
 
-/// Who waits for a claim, and what was counted of it.
+/// The caller that waits for a claim, and the changes that were counted for it.
 struct Caller {
     cell: Weak<ClaimCell>,
-    /// The task that acquires.
+    /// The waker of the task that acquires.
     waker: Option<Waker>,
     /// The latest extension that was counted.
     extension: (u32, Extension),
@@ -113,24 +114,24 @@ struct Caller {
     lost: bool,
 }
 
-/// Who writes what a turn has queued.
+/// Which task writes the commands that a turn has queued.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writer {
     /// The caller, where the master is idle.
     Idle,
     /// The caller, everywhere: many commands were queued.
     All,
-    /// The driver of this master; to other masters as a caller does.
+    /// The driver of this master; for other masters the same as `Idle`.
     Driver(NodeId),
 }
 
-/// What is left to do when the lock is free again.
+/// The work that is left to do when the mutex is free again.
 #[derive(Default)]
 #[must_use = "nothing is written and nobody is woken before `finish`"]
 pub(crate) struct After {
     flush: NodeSet,
     wake: Vec<Waker>,
-    /// Only dropped: that may run other code.
+    /// Wakers to drop. A drop may run other code.
     discarded: Vec<Waker>,
     changed: Vec<Arc<ClaimCell>>,
     replies: Vec<(oneshot::Sender<Answer>, Answer)>,
@@ -153,12 +154,12 @@ pub(crate) struct Turn<'a> {
     pub(crate) state: MutexGuard<'a, State>,
     pub(crate) now: Time,
     after: After,
-    /// Masters that were written to, or whose links may want to be woken earlier.
+    /// Masters that were written to, or whose links may need an earlier timer.
     touched: NodeSet,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics halfway through a change, so a poisoned lock is as good as any.
+    // No code panics halfway through a change, so the state in a poisoned mutex is consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -202,7 +203,7 @@ impl Shared {
             shut_down: AtomicBool::new(false),
             state: Mutex::new(state),
         };
-        // The first dials. No task is there yet that could be woken.
+        // Opens the first connections. There is no task yet to wake.
         let mut turn = shared.turn();
         turn.carry_out();
         drop(turn.end(Writer::Idle));
@@ -214,15 +215,15 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Locks the state and reads the clock: whatever time was lost on the way here counts, and time
-    /// never runs backwards for the client.
+    /// Locks the state, then reads the clock. So the time spent before counts, and time never runs
+    /// backwards for the client.
     pub(crate) fn turn(&self) -> Turn<'_> {
         let state = self.state();
         let now = self.clock.now();
         Turn { shared: self, state, now, after: After::default(), touched: NodeSet::EMPTY }
     }
 
-    /// A turn of one input.
+    /// Runs a turn of one input.
     pub(crate) fn act<R>(
         &self,
         input: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R,
@@ -233,17 +234,17 @@ impl Shared {
         result
     }
 
-    /// Does something with the lock's random numbers and its policy for pauses.
+    /// Lends the lock's random source and its policy for pauses.
     pub(crate) fn with_dice<R>(&self, act: impl FnOnce(&mut dyn Dice) -> R) -> R {
         act(&mut ShellDice(self.state().retry.as_ref()))
     }
 
-    /// Looks at the client.
+    /// Reads the client.
     pub(crate) fn view<R>(&self, look: impl FnOnce(&Client) -> R) -> R {
         look(&self.state().client)
     }
 
-    /// Does what turns have left to do.
+    /// Does the work that turns have left to do.
     pub(crate) fn finish(&self, after: After) {
         let After { flush, wake, discarded, changed, replies, logs } = after;
         for node in NodeId::all(self.sockets.len()).filter(|node| flush.contains(*node)) {
@@ -252,32 +253,32 @@ impl Shared {
         wake.into_iter().for_each(Waker::wake);
         drop(discarded);
         for (asker, answer) in replies {
-            // Who asked may have given up.
+            // The caller may have given up.
             drop(asker.send(answer));
         }
         changed.iter().for_each(|cell| cell.changed.notify_waiters());
         logs.into_iter().for_each(|log| self.log(log));
     }
 
-    /// Writes what was queued for an idle master.
+    /// Writes the queued bytes for an idle master.
     fn flush(&self, node: NodeId) {
         let socket = &self.sockets[node.index()];
         if let Ok(mut io) = socket.io.try_lock() {
             io.take(&mut socket.outbox());
-            // Nothing is woken by the socket: if it is full or broken, the driver finds out.
+            // No waker: if the socket is full or broken, the driver notices.
             io.write(&mut task::Context::from_waker(Waker::noop()));
             if !io.is_written() {
                 drop(io);
                 return socket.wake();
             }
         }
-        // Where the driver has the socket, it may have taken the bytes before they were queued.
+        // If the driver has the socket, it may have taken the bytes before these were queued.
         if !socket.outbox().bytes.is_empty() {
             socket.wake();
         }
     }
 
-    /// Tells a claim's caller that is gone: what it asked for is given up, what it has is given back.
+    /// Ends a claim whose caller is gone: gives the attempt up, or gives the lease back.
     pub(crate) fn forget(&self, id: ClaimId) {
         let mut turn = self.turn();
         let caller = turn.state.callers.remove(&id);
@@ -288,7 +289,7 @@ impl Shared {
         drop(caller);
     }
 
-    /// Asks each master a question of its own. The replies come in this order.
+    /// Sends each master a question about itself. The replies come in the order of the masters.
     pub(crate) fn ask(
         &self,
         question: fn(&mut Client, NodeId, u64, &mut Context<'_, Claim>),
@@ -307,18 +308,18 @@ impl Shared {
         replies
     }
 
-    /// No new votes from now on; clean-ups go on.
+    /// Stops new votes from now on; clean-ups go on.
     pub(crate) fn shut_down(&self) {
         self.shut_down.store(true, Ordering::Release);
         self.act(|client, cx| client.shut_down(cx));
     }
 
-    /// Whether no new request is taken.
+    /// Whether the lock refuses new requests.
     pub(crate) fn is_shut_down(&self) -> bool {
         self.shut_down.load(Ordering::Acquire)
     }
 
-    /// The lock was dropped: the tasks end once nothing is left to clean up.
+    /// Called when the lock was dropped: the tasks end once no clean-up is pending.
     pub(crate) fn close(&self) {
         let mut turn = self.turn();
         turn.state.closing = true;
@@ -326,12 +327,12 @@ impl Shared {
         let leases = turn.state.leases.1.take();
         turn.after.wake.extend(leases);
         turn.finish(Writer::Idle);
-        // A policy of the caller's may own anything.
+        // A caller's own policy may own anything, so drop it without the mutex.
         drop(retry);
         self.sockets.iter().for_each(Socket::wake);
     }
 
-    /// Keys that are to be cleaned up, and keys of living claims, over all masters.
+    /// The numbers of keys to clean up, and of keys of living claims, over all masters.
     pub(crate) fn ledger(&self) -> (usize, usize) {
         let now = self.clock.now();
         self.view(|client| {
@@ -363,7 +364,7 @@ impl Shared {
         self.counters.snapshot(state.client.resources_waited_for(), masters.collect())
     }
 
-    /// Wakes leases until the lock is dropped: one timer for all of them.
+    /// Wakes leases until the lock is dropped, with one timer for all of them.
     pub(crate) async fn wake_leases(self: Arc<Self>) {
         let mut timer = Box::pin(tokio::time::sleep(Duration::ZERO));
         poll_fn(|cx| {
@@ -374,7 +375,7 @@ impl Shared {
                 }
                 turn.input(|client, cx| client.wake_leases(cx));
                 let next = turn.state.client.leases_wake_at();
-                // A nap at most: the timer counts no suspended time, the clock does.
+                // At most a nap: the timer does not count suspended time, the clock does.
                 let armed = next.min(turn.now.plus(NAP));
                 let (due, idle) = (next <= turn.now, next == Time::NEVER);
                 let waker = std::mem::replace(
@@ -385,7 +386,7 @@ impl Shared {
                 // Renewals leave in one write for each master.
                 turn.finish(Writer::All);
                 if due {
-                    // Other tasks first: some of them read what masters have replied.
+                    // Let other tasks run first: some of them read the replies of masters.
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
@@ -442,7 +443,7 @@ impl Socket {
 }
 
 impl Outbox {
-    /// The bytes for this connection. What is left for an older one is thrown away.
+    /// The bytes for this connection. Bytes for an older connection are discarded.
     pub(crate) fn bytes(&mut self, epoch: Option<u64>) -> &mut Vec<u8> {
         if epoch != Some(self.epoch) {
             self.bytes.clear();
@@ -452,7 +453,7 @@ impl Outbox {
 }
 
 impl Turn<'_> {
-    /// Gives the client one input and carries its effects out.
+    /// Gives the client one input and carries out its effects.
     pub(crate) fn input<R>(
         &mut self,
         input: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R,
@@ -465,14 +466,14 @@ impl Turn<'_> {
         result
     }
 
-    /// Adds a caller for a claim.
+    /// Adds the caller of a claim.
     pub(crate) fn enlist(&mut self, id: ClaimId, cell: Weak<ClaimCell>) {
         let extension = (0, Extension::Extended);
         let caller = Caller { cell, waker: None, extension, endangered: false, lost: false };
         self.state.callers.insert(id, caller);
     }
 
-    /// Has a task woken when the claim changes.
+    /// Registers the waker of a task for changes of the claim.
     pub(crate) fn wake_by(&mut self, id: ClaimId, waker: &Waker) {
         if let Some(caller) = self.state.callers.get_mut(&id)
             && !caller.waker.as_ref().is_some_and(|it| it.will_wake(waker))
@@ -518,7 +519,7 @@ impl Turn<'_> {
         self.state.effects = effects;
     }
 
-    /// Wakes the caller of a claim. Counts and logs what became of a held lease.
+    /// Wakes the caller of a claim. Counts and logs the changes of a held lease.
     fn changed(&mut self, id: ClaimId) {
         let State { client, callers, .. } = &mut *self.state;
         let Some(caller) = callers.get_mut(&id) else { return };
@@ -557,14 +558,14 @@ impl Turn<'_> {
         self.after.changed.push(cell);
     }
 
-    /// Frees the lock, and does what is left to do.
+    /// Frees the mutex, and does the work that is left.
     pub(crate) fn finish(self, writer: Writer) {
         let shared = self.shared;
         let after = self.end(writer);
         shared.finish(after);
     }
 
-    /// Frees the lock. What is left to do is for [`Shared::finish`].
+    /// Frees the mutex. Returns the work that is left, for [`Shared::finish`].
     pub(crate) fn end(mut self, writer: Writer) -> After {
         let State { client, masters, leases, .. } = &mut *self.state;
         let touched = self.touched;
@@ -574,7 +575,7 @@ impl Turn<'_> {
             if writer == Writer::Driver(node) {
                 continue;
             }
-            // Nothing but what this turn has written is unanswered.
+            // Idle: only the commands of this turn are unanswered.
             let idle = writer == Writer::All || link.unanswered() <= writes;
             if writes > 0 && idle {
                 self.after.flush.insert(node);
@@ -592,7 +593,7 @@ impl Turn<'_> {
 }
 
 impl After {
-    /// Adds what another turn of the same lock has left to do.
+    /// Adds the work that another turn of the same lock has left.
     pub(crate) fn merge(&mut self, mut other: Self) {
         self.flush = self.flush.or(other.flush);
         self.wake.append(&mut other.wake);

@@ -1,4 +1,4 @@
-//! The signal by which tasks and threads that do not hold a lease learn that it is over.
+//! LossSignal: tells tasks and threads that do not hold a lease when the lease is over.
 
 use std::fmt;
 use std::sync::Weak;
@@ -9,17 +9,17 @@ use crate::claim::ClaimCell;
 use crate::clock::Deadline;
 use crate::error::Lost;
 
-/// Tells that a lease is over: lost, or given back. Made by
+/// Signals that a lease is over: lost, or given back. Made by
 /// [`Lease::loss_signal`](crate::Lease::loss_signal).
 ///
-/// It borrows nothing and can be cloned, so that it goes where the lease does not: into spawned
-/// tasks, blocking threads and cancellation tokens. The lease can be released meanwhile, and a
-/// signal that is kept keeps neither the lease nor a connection.
+/// It borrows nothing and can be cloned. So it can go where the lease does not: into spawned tasks,
+/// blocking threads and cancellation tokens. The lease can be released meanwhile. A signal that is
+/// kept keeps neither the lease nor a connection alive.
 ///
 /// ```no_run
 /// # struct Token; impl Token { fn cancel(&self) {} }
 /// # async fn f(lease: redquorum::Lease, token: Token) -> Result<(), Box<dyn std::error::Error>> {
-/// // A thread looks for itself before each step.
+/// // A thread checks the signal before each step.
 /// let signal = lease.loss_signal();
 /// let work = tokio::task::spawn_blocking(move || {
 ///     for step in 0..100 {
@@ -30,7 +30,7 @@ use crate::error::Lost;
 ///     }
 ///     Ok(())
 /// });
-/// // A task passes it on, to a cancellation token for instance. It ends with the lease at the latest.
+/// // A task passes it on, for instance to a cancellation token. It ends with the lease or before.
 /// let signal = lease.loss_signal();
 /// tokio::spawn(async move {
 ///     signal.lost().await;
@@ -51,19 +51,19 @@ impl LossSignal {
     }
 
     /// Why the lease is over, if it is: [`Loss::GivenBack`] once its last handle was released or
-    /// dropped. It needs no runtime, and reads the clock: a deadline that has passed counts,
-    /// whether or not any task noticed.
+    /// dropped. It needs no runtime. It reads the clock: a deadline that has passed counts, whether
+    /// or not any task noticed it.
     pub fn is_lost(&self) -> Option<Lost> {
         let Some(claim) = self.claim.upgrade() else { return Some(Lost(Loss::GivenBack)) };
         claim.notice_deadline();
         claim.view(over).map(Lost)
     }
 
-    /// Waits until the lease is over, and says why: see [`Lease::lost`](crate::Lease::lost). It
+    /// Waits until the lease is over, and returns why: see [`Lease::lost`](crate::Lease::lost). It
     /// must be polled inside a Tokio runtime with timers, not necessarily that of the lock.
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future loses nothing.
     pub async fn lost(&self) -> Lost {
         match self.claim.upgrade() {
             Some(claim) => Lost(claim.until(over).await),
@@ -71,7 +71,7 @@ impl LossSignal {
         }
     }
 
-    /// The instant after which the lease must be taken for lost, as of now: extending moves it.
+    /// The instant after which the lease must be taken for lost, as of now: an extension moves it.
     /// `None` once the lease was given back.
     pub fn deadline(&self) -> Option<Deadline> {
         let claim = self.claim.upgrade()?;
@@ -83,7 +83,7 @@ impl LossSignal {
     }
 }
 
-/// Why a claim that was held is held no more.
+/// Why a claim is no longer held; `None` while it is held.
 const fn over(claim: &Claim) -> Option<Loss> {
     match claim {
         Claim::Holding(hold) => hold.lost(),

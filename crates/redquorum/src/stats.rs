@@ -1,4 +1,4 @@
-//! Stats: what a lock has seen so far, as a snapshot of plain numbers.
+//! Stats: the counters of a lock, as a snapshot of plain numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,16 +6,17 @@ use std::time::Duration;
 
 use redquorum_protocol::{Cause, LinkState};
 
-/// A snapshot of what a lock has seen since it was built.
+/// A snapshot of a lock's counters since it was built.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Leases granted.
     pub acquired: u64,
-    /// Further handles of leases that their [owners](crate::Owner) held already; not in `acquired`.
+    /// Further handles of leases that their [owners](crate::Owner) held already; not included in
+    /// `acquired`.
     pub reentered: u64,
-    /// Of the granted leases, fenced ones whose number had to be certified in a round of its own, since the masters'
-    /// counters differed. Many of them: clocks of clients or masters that disagree.
+    /// Granted fenced leases whose token needed a certifying round of its own, because the counters
+    /// of the masters differed. A high share means that the clocks of clients or masters disagree.
     pub certified: u64,
     /// Acquires that ended because the resource was taken.
     pub taken: u64,
@@ -31,13 +32,13 @@ pub struct Stats {
     pub lost: u64,
     /// Leases given back by [`Lease::release`](crate::Lease::release), by the last handle.
     pub released: u64,
-    /// Resources that somebody waits for in this process, or holds who had to wait.
+    /// Resources that a task of this process waits for, or holds after waiting.
     pub waiting: usize,
     /// Each master, in order.
     pub masters: Vec<MasterStats>,
 }
 
-/// What was seen of one master.
+/// The counters of one master.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MasterStats {
@@ -45,19 +46,19 @@ pub struct MasterStats {
     pub name: Arc<str>,
     /// Whether it can vote now.
     pub state: LinkState,
-    /// Why its grants do not count though it is connected, and how long yet, if they do not: only with
-    /// a [guard](crate::Builder::guard).
+    /// Why its grants do not count although it is connected, and for how long. `None` if they
+    /// count. Only with a [guard](crate::Builder::guard).
     pub distrusted: Option<Cause>,
-    /// Keys it created for us, at a grant or to repair one.
+    /// Keys that it created for this lock, at a grant or a repair.
     pub granted: u64,
-    /// Attempts and extensions it refused because of somebody else's key.
+    /// Attempts and extensions that it refused because another client's key was there.
     pub refused: u64,
-    /// Attempts and extensions of unknown outcome: never sent, never answered, or answered by an
-    /// error.
+    /// Attempts and extensions with an unknown outcome: never sent, never answered, or answered by
+    /// an error.
     pub unknown: u64,
     /// Connections that came up; all but the first are reconnects.
     pub connected: u64,
-    /// Keys that shall go and that it has not yet said to be gone.
+    /// Keys to delete that it has not yet confirmed as deleted.
     pub owed: usize,
     /// Waiters that it is to wake.
     pub listens: usize,
@@ -71,17 +72,17 @@ pub struct MasterStats {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Latency {
-    /// Answers counted.
+    /// The number of answers.
     pub count: u64,
-    /// Half of them were at most this long; rounded up by at most a quarter.
+    /// Half of the answers took at most this long; rounded up by at most a quarter.
     pub p50: Duration,
-    /// 99 of 100 were at most this long; rounded up by at most a quarter.
+    /// 99 of 100 answers took at most this long; rounded up by at most a quarter.
     pub p99: Duration,
-    /// The longest.
+    /// The longest of them.
     pub max: Duration,
 }
 
-/// One lock's counters.
+/// The counters of one lock.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) acquired: AtomicU64,
@@ -120,10 +121,10 @@ impl Counters {
     }
 }
 
-/// Four buckets for every doubling of nanoseconds, up to where 64 bits end.
+/// Four buckets for every doubling of nanoseconds, over the whole range of 64 bits.
 const BUCKETS: usize = 4 * 64;
 
-/// How long one master took to reply, each time.
+/// The latencies of one master's replies.
 pub(crate) struct Latencies {
     max: Duration,
     buckets: Box<[u64; BUCKETS]>,

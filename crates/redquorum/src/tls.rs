@@ -1,4 +1,4 @@
-//! TLS by rustls: whom to trust, and who to be.
+//! TLS by rustls: the trusted authorities, and the identity of the client.
 
 use std::io;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// The certificates that the builder was given, as PEM text.
+/// The certificates of the builder, as PEM text.
 #[derive(Default)]
 pub(crate) struct Certificates {
     pub(crate) ca: Option<Vec<u8>>,
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What opens TLS connections.
+/// Opens TLS connections.
 #[derive(Clone)]
 pub(crate) struct Tls(TlsConnector);
 
 impl Certificates {
-    /// Reads the certificates. The error names what is wrong, and shows no key.
+    /// Reads the certificates. The error says what is wrong, and contains no key.
     pub(crate) fn client(&self) -> Result<Tls, String> {
         let mut roots = RootCertStore::empty();
         let trusted = match &self.ca {

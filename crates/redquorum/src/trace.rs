@@ -1,8 +1,8 @@
 //! The events for the `tracing` crate; without the feature they go nowhere.
 //!
-//! Warnings tell changes of state, once each: a master goes down, a lease is endangered or lost.
-//! What a caller learns from a return value is an event of level debug. No event has a token, a
-//! credential or a URL.
+//! A warning reports a change of state, once: a master goes down, a lease is endangered or lost. If
+//! a caller learns the result from a return value, the event has level debug. No event contains a
+//! token, a credential or a URL.
 
 #![cfg_attr(
     not(feature = "tracing"),
@@ -16,14 +16,14 @@ use redquorum_protocol::Time;
 
 use crate::report::Report;
 
-/// In this time no more than [`MOST`] events of one master, or of all leases of one lock, are
-/// logged.
+/// The length of a window, in which at most [`MOST`] events of one master, or of all leases of one
+/// lock, are logged.
 const WINDOW: Duration = Duration::from_secs(10);
 
-/// How many events a window has.
+/// The most events in one window.
 const MOST: u32 = 10;
 
-/// Bounds how often changes of state are logged: of one master, or of all leases of a lock.
+/// Limits how often changes of state are logged: of one master, or of all leases of a lock.
 #[derive(Default)]
 pub(crate) struct Throttle(Mutex<Window>);
 
@@ -35,7 +35,7 @@ struct Window {
 }
 
 impl Throttle {
-    /// Whether an event may be logged now; how many were suppressed before it.
+    /// Whether an event may be logged now. Returns how many were suppressed before it.
     fn admit(&self, now: Time) -> Option<u64> {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if window.began.is_none_or(|began| now.since(began) >= WINDOW) {
@@ -50,7 +50,7 @@ impl Throttle {
     }
 }
 
-/// A field that is left out where nothing was suppressed.
+/// The field for suppressed events, omitted if there were none.
 #[cfg(feature = "tracing")]
 fn some(suppressed: u64) -> Option<u64> {
     (suppressed > 0).then_some(suppressed)
@@ -89,7 +89,7 @@ pub(crate) fn given_back(resource: &[u8], held: Duration) {
     tracing::debug!(target: "redquorum", resource = %resource.escape_ascii(), ?held, "given back");
 }
 
-/// An extension failed while the one before it had not.
+/// Logs a failed extension, unless the one before it failed too.
 pub(crate) fn endangered(
     throttle: &Throttle,
     now: Time,

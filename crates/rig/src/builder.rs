@@ -1,5 +1,5 @@
-//! How masters are started: the options, and the start of all of them at the same time. Called by
-//! tests through `Masters::builder`.
+//! The options of masters, and the start of all of them at the same time. Tests call it through
+//! `Masters::builder`.
 
 use std::{
     ffi::OsString,
@@ -18,15 +18,15 @@ use crate::{
 const DEFAULTS: [&str; 8] =
     ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1", "--protected-mode", "yes"];
 
-/// What a master writes to disk, and when it is safe there.
+/// What a master writes to disk, and when the data is safe there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Persistence {
-    /// Nothing: it forgets everything when it ends.
+    /// Nothing: the master loses all data when it ends.
     #[default]
     None,
-    /// An append-only file, synced once a second. A *kill* loses nothing that it had answered, only
-    /// a power cut would.
+    /// An append-only file, synced once a second. A *kill* loses no command that the master had
+    /// answered; only a power loss would.
     AofEverysec,
     /// An append-only file, synced before each answer.
     AofAlways,
@@ -44,7 +44,7 @@ impl Persistence {
     }
 }
 
-/// Options of masters that are to be started; from [`Masters::builder`].
+/// Options for masters to start; from [`Masters::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "no master is started before `start`"]
 pub struct Builder {
@@ -79,14 +79,14 @@ impl Builder {
         }
     }
 
-    /// How many masters. Default: 5. Most: [`MAX_MASTERS`](Self::MAX_MASTERS).
+    /// The number of masters. Default: 5. Maximum: [`MAX_MASTERS`](Self::MAX_MASTERS).
     pub fn count(mut self, count: usize) -> Self {
         self.count = count;
         self
     }
 
-    /// Sets a directive of `redis.conf` on every master: `config("maxmemory", "1mb")`. A later one
-    /// replaces an earlier one; port, directory, password and socket are not to be set with it.
+    /// Sets a directive of `redis.conf` on every master: `config("maxmemory", "1mb")`. A later
+    /// value replaces an earlier one. Do not set port, directory, password and socket with it.
     pub fn config(self, directive: &str, value: &str) -> Self {
         self.args([format!("--{directive}"), value.to_owned()])
     }
@@ -98,14 +98,14 @@ impl Builder {
         self
     }
 
-    /// A password for the default user of every master. The URLs and the rig's own commands
+    /// Sets a password for the default user of every master. The URLs and the rig's own commands
     /// contain it, so do not set one with [`config`](Self::config). Default: none.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// Every master also listens on a Unix socket in its directory, see [`Masters::socket`].
+    /// Lets every master also listen on a Unix socket in its directory, see [`Masters::socket`].
     /// Default: no.
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
@@ -113,47 +113,48 @@ impl Builder {
     }
 
     /// What every master writes to disk, so that its keys survive [`Masters::restart`] (but not the
-    /// end of the masters). Default: [`Persistence::None`], a restarted master is empty.
+    /// end of the masters). Default: [`Persistence::None`]; a restarted master is empty.
     pub fn persistence(mut self, persistence: Persistence) -> Self {
         self.persistence = persistence;
         let all = persistence.directives();
         all.into_iter().fold(self, |builder, (name, value)| builder.config(name, value))
     }
 
-    /// Every master runs under a [`Clock`](crate::Clock) of its own, for [`Masters::set_clock`].
-    /// Only on Linux, see [`clocks_supported`]. Default: no.
+    /// Gives every master its own [`Clock`](crate::Clock), for [`Masters::set_clock`]. Only on
+    /// Linux, see [`clocks_supported`]. Default: no.
     pub fn clocks(mut self) -> Self {
         self.clocks = true;
         self
     }
 
-    /// Notes what the masters sync, so that a [power loss](Masters::power_loss) under
-    /// [`Persistence::AofEverysec`] leaves that and no more. With [clocks](Self::clocks), whose shim
-    /// does this, and only where those can be had. Default: no.
+    /// Records the syncs of the masters, so that a [power loss](Masters::power_loss) under
+    /// [`Persistence::AofEverysec`] leaves exactly the synced data. The shim of
+    /// [clocks](Self::clocks) records them, so this implies clocks, and works only where they are
+    /// supported. Default: no.
     pub fn syncs(mut self) -> Self {
         self.syncs = true;
         self.clocks()
     }
 
-    /// Every master has a replica, which can [lag](Masters::lag) and [take over](Masters::fail_over).
-    /// Default: no.
+    /// Gives every master a replica, which can [lag](Masters::lag) and [take
+    /// over](Masters::fail_over). Default: no.
     pub fn replicas(mut self) -> Self {
         self.replicas = true;
         self.args(replica::DIRECTIVES)
     }
 
-    /// Ports to try first, before free ones are picked. One that turns out to be taken is passed
-    /// over. Default: none.
+    /// Ports to try first, before free ones are picked. A port that is already in use is skipped.
+    /// Default: none.
     ///
-    /// A port that a *client* may be given while its master is dead, on Linux from 32768, can keep
-    /// the master from coming back.
+    /// Avoid ports that a *client* may get while its master is dead, on Linux from 32768: they can
+    /// keep the master from coming back.
     pub fn ports(mut self, ports: impl IntoIterator<Item = u16>) -> Self {
         self.ports.want(ports);
         self
     }
 
-    /// How long a start or a restart may take until every master answers, and a stop until it is
-    /// gone. Default: 10 s, where some 50 ms are usual.
+    /// How long a start or a restart may take until every master answers, and how long a stop may
+    /// take. Default: 10 s; about 50 ms are usual.
     pub fn within(mut self, within: Duration) -> Self {
         self.within = within;
         self
@@ -163,16 +164,16 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// - [`RigError::Unsupported`]: not on Unix.
+    /// - [`RigError::Unsupported`]: the system is not Unix.
     /// - [`RigError::NoServer`]: there is no server program.
-    /// - [`RigError::NoClocks`]: they were asked for, and cannot be had here.
+    /// - [`RigError::NoClocks`]: clocks were requested, but are not supported here.
     /// - [`RigError::Count`]: no masters, or too many.
-    /// - [`RigError::NotUp`]: one ended, or was not ready in time.
-    /// - [`RigError::Clock`]: one does not run under the clock that it was given.
+    /// - [`RigError::NotUp`]: a master ended, or was not ready in time.
+    /// - [`RigError::Clock`]: a master does not run under its clock.
     /// - [`RigError::Replica`]: a replica gets no copy of its master.
-    /// - [`RigError::Keeper`]: one could not even be tried.
+    /// - [`RigError::Keeper`]: a keeper could not be started.
     ///
-    /// After an error none is left.
+    /// After an error no master is left.
     pub fn start(self) -> Result<Masters, RigError> {
         if !cfg!(unix) {
             return Err(RigError::Unsupported);
@@ -209,7 +210,7 @@ fn start_all(
     mut ports: Ports,
 ) -> Result<Vec<Node>, RigError> {
     let until = Instant::now() + plan.within;
-    // They are all on their way before the first is waited for.
+    // Starts all of them before it waits for the first.
     let mut nodes = (0..count)
         .map(|index| Node::spawn(plan, number(index), ports.next()))
         .collect::<Result<Vec<_>, _>>()?;

@@ -1,9 +1,9 @@
-//! The wall clock of one process, under control: a shim that is preloaded into it, and the page from
-//! which the shim reads what to show. Called by `node.rs` for masters, and by those who start other
-//! processes under such a clock.
+//! The wall clock of one process, under control: a shim that is preloaded into the process, and the
+//! page from which the shim reads the time to show. `node.rs` uses it for masters, and other tools
+//! for processes that they start under such a clock.
 //!
-//! `setting.rs` has the arithmetic and the page, which the shim shares; `change.rs` what can be done;
-//! `shim/shim.rs`, outside of `src`, is the shim.
+//! `setting.rs` has the arithmetic and the page, which the shim shares; `change.rs` the possible
+//! changes; `shim/shim.rs`, outside of `src`, is the shim.
 
 mod change;
 mod setting;
@@ -26,7 +26,7 @@ use setting::{MAGIC, PAGE_BYTES, SLOTS};
 
 use crate::RigError;
 
-/// The library that `build.rs` compiled, or why there is none.
+/// The library that `build.rs` compiled, or the reason why there is none.
 const SHIM: Result<&[u8], &str> = include!(concat!(env!("OUT_DIR"), "/shim.rs"));
 
 const SHIM_FILE: &str = "clock.so";
@@ -36,7 +36,8 @@ const PAGE_FILE: &str = "clock.page";
 ///
 /// # Errors
 ///
-/// - [`RigError::NoClocks`]: they cannot, and it says why. A test that needs it is then skipped.
+/// - [`RigError::NoClocks`]: they cannot; the error gives the reason. A test that needs clocks is
+///   then skipped.
 pub fn clocks_supported() -> Result<(), RigError> {
     SHIM.map(|_| ()).map_err(|why| no_clocks(why.to_owned()))
 }
@@ -53,16 +54,16 @@ pub fn clocks_supported() -> Result<(), RigError> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// It begins as the real time, and can be changed at any time, from any thread, before the process
-/// starts and while it runs; a process that is paused finds the change when it goes on. The process
-/// never sees half a change.
+/// The clock starts at the real time. It can be changed at any time, from any thread, before the
+/// process starts and while it runs. A paused process sees the change when it is resumed. The
+/// process never sees a partial change.
 ///
-/// Only the wall clock: monotonic clocks, and with them timers, sleeps and event loops, go on as
-/// they are. Out of reach are static executables, programs that ask the kernel without the C
-/// library (Go), and a process that may not read the files. Nothing tells whether the shim was
-/// loaded, so let the process say what time it is, once, before building on it.
+/// Only the wall clock changes. Monotonic clocks, and with them timers, sleeps and event loops,
+/// stay unchanged. The shim does not reach static executables, programs that ask the kernel without
+/// the C library (Go), and a process that may not read the files. There is no notice whether the
+/// shim was loaded, so check once which time the process reports before you rely on it.
 ///
-/// The files are the caller's to remove, when the process has ended.
+/// The caller must remove the files when the process has ended.
 #[derive(Debug)]
 pub struct Clock {
     dir: PathBuf,
@@ -97,13 +98,13 @@ impl Clock {
         Ok(Self { dir, page: Mutex::new(page) })
     }
 
-    /// The variables under which the process is to be started: `Command::envs(clock.env())`. What
-    /// this process itself preloads stays, behind the shim.
+    /// The environment variables for the process: `Command::envs(clock.env())`. Libraries that this
+    /// process itself preloads stay, behind the shim.
     pub fn env(&self) -> [(&'static str, OsString); 2] {
         Self::env_in(&self.dir)
     }
 
-    /// The same, of a clock that is still to be created.
+    /// The environment variables for a clock in this directory that does not exist yet.
     pub(crate) fn env_in(dir: &Path) -> [(&'static str, OsString); 2] {
         let [(preload, mut shim), page] = Self::env_at(dir);
         if let Some(others) = std::env::var_os(preload).filter(|others| !others.is_empty()) {
@@ -113,7 +114,8 @@ impl Clock {
         [(preload, shim), page]
     }
 
-    /// The same for a process that sees the directory under another path: in a container.
+    /// The environment variables for a process that sees the directory under another path: in a
+    /// container.
     pub fn env_at(dir: &Path) -> [(&'static str, OsString); 2] {
         [
             ("LD_PRELOAD", dir.join(SHIM_FILE).into_os_string()),
@@ -126,14 +128,14 @@ impl Clock {
         &self.dir
     }
 
-    /// Changes what the clock shows, from now on, and returns the new setting.
+    /// Changes the shown time from now on, and returns the new setting.
     ///
     /// # Errors
     ///
     /// - [`io::ErrorKind::InvalidInput`]: the change is impossible, such as a negative rate.
-    /// - What the system says if the page cannot be written.
+    /// - Any error of the system if the page cannot be written.
     ///
-    /// After an error the clock is as before.
+    /// After an error the clock is unchanged.
     pub fn change(&self, change: ClockChange) -> io::Result<ClockSetting> {
         let mut page = self.page();
         let setting = page
@@ -144,12 +146,12 @@ impl Clock {
         Ok(setting)
     }
 
-    /// What the clock is set to.
+    /// The current setting.
     pub fn setting(&self) -> ClockSetting {
         self.page().setting
     }
 
-    /// A setting is replaced as a whole, so a panic elsewhere has not left half of one.
+    /// A setting is replaced as a whole, so a panic elsewhere leaves no partial setting.
     fn page(&self) -> MutexGuard<'_, Page> {
         self.page.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -160,7 +162,7 @@ impl Page {
         fs::write(dir.join(SHIM_FILE), shim)?;
         let path = dir.join(PAGE_FILE);
         let file = File::options().write(true).create_new(true).open(&path)?;
-        // For a process of another user, if the directory lets it in: in a container.
+        // For a process of another user, if the directory permits access: in a container.
         for name in [SHIM_FILE, PAGE_FILE] {
             make_readable(&dir.join(name))?;
         }
@@ -171,8 +173,9 @@ impl Page {
         Ok(page)
     }
 
-    /// Over the older of the two slots: `setting.rs` says why. If it fails in the middle, that slot
-    /// is torn, the other is still the newest, and the next attempt is for the same slot.
+    /// Overwrites the older of the two slots: `setting.rs` explains why. If the write fails
+    /// half-way, that slot is torn, the other is still the newest, and the next attempt uses the
+    /// same slot.
     fn write(&mut self, setting: ClockSetting) -> io::Result<()> {
         let sequence = self.sequence + 1;
         let slot = SLOTS[usize::from(sequence % 2 == 1)];
@@ -185,8 +188,7 @@ impl Page {
     }
 }
 
-/// The real time, in nanoseconds since the Unix epoch: what
-/// [`ClockSetting::shown`] takes.
+/// The real time, in nanoseconds since the Unix epoch. [`ClockSetting::shown`] takes it.
 pub(crate) fn real_nanos() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

@@ -1,5 +1,5 @@
-//! What every backend of real masters can do. Called by those who break masters without caring what
-//! runs them; implemented by `masters.rs`' masters, in this file, and by containers.
+//! The interface of all backends of real masters. Code that breaks masters calls it, whatever runs
+//! them. The masters of `masters.rs` implement it in this file, and containers implement it too.
 
 use std::{
     fmt,
@@ -9,99 +9,100 @@ use std::{
 
 use crate::{ClockChange, Kept, Masters, Reply, RigError, find_server};
 
-/// N masters that can be broken, whatever runs them.
+/// N masters that can be broken, on any backend.
 ///
-/// Masters are **counted from 1**; a method that is given another number panics. All methods take
-/// `&self` and block, and may be called from several threads.
+/// Masters are **counted from 1**; a method with another number panics. All methods take `&self`
+/// and block, and may be called from several threads.
 #[expect(clippy::len_without_is_empty, reason = "there is always at least one")]
 pub trait Cluster: Send + Sync + fmt::Debug {
-    /// How many there are, dead ones included.
+    /// The number of masters, including dead ones.
     fn len(&self) -> usize;
 
-    /// For a report: `redis-server 7.0.15 (/usr/bin/redis-server), 5 processes`.
+    /// A description for reports: `redis-server 7.0.15 (/usr/bin/redis-server), 5 processes`.
     fn describe(&self) -> String;
 
     /// The version of the server: `7.0.15`.
     fn version(&self) -> String;
 
-    /// Where one listens now. With some backends it is another address after each restart, so
-    /// clients go through a proxy that asks here for every connection.
+    /// The current address of a master. With some backends it changes at each restart, so clients
+    /// go through a proxy that asks here for every connection.
     fn address(&self, node: usize) -> SocketAddr;
 
-    /// A directory of this machine that is removed with the masters, whatever ends this process. With
-    /// some backends there is one only if the masters have clocks of their own.
+    /// A directory of this machine that is removed with the masters, in whatever way this process
+    /// ends. With some backends there is one only if the masters have their own clocks.
     fn scratch(&self) -> Option<&Path>;
 
-    /// Ends one as SIGKILL does. One that is dead already stays so.
+    /// Ends a master as SIGKILL does. A master that is already dead stays dead.
     ///
     /// # Errors
     ///
     /// Those of the backend.
     fn kill(&self, node: usize) -> Result<(), RigError>;
 
-    /// Ends one as a power loss of its machine does: of its append-only file is left what was synced.
-    /// [`restart`](Self::restart) gives it its power back. One that is dead already loses what was
-    /// not synced by then.
+    /// Ends a master as a power loss of its machine does: only the synced part of its append-only
+    /// file remains. [`restart`](Self::restart) restores the power. A master that is already dead
+    /// loses the data that it had not synced by then.
     ///
     /// # Errors
     ///
-    /// - [`RigError::PowerLoss`]: they sync every second, and were started without a builder's
-    ///   `syncs`; or the file cannot be cut.
+    /// - [`RigError::PowerLoss`]: the masters sync every second, and were started without a
+    ///   builder's `syncs`; or the file cannot be cut.
     fn power_loss(&self, node: usize) -> Result<Kept, RigError>;
 
-    /// Cuts one off from its replica, which has by then all that it had executed before this was called,
-    /// and gets nothing more. Where it lags already this does nothing.
+    /// Cuts a master off from its replica. The replica has all that the master had executed before
+    /// this call, and gets nothing more. If it lags already, this does nothing.
     ///
     /// # Errors
     ///
-    /// - [`RigError::Replica`]: there is none, or it does not do so.
+    /// - [`RigError::Replica`]: there is none, or it fails to do so.
     /// - [`RigError::NoAnswer`]: the master is paused.
     fn lag(&self, node: usize) -> Result<(), RigError>;
 
-    /// Lets its replica follow again, and returns when it has a copy. Nothing, where it has taken over.
+    /// Lets a replica follow its master again, and returns when it has a copy. Does nothing if the
+    /// replica has taken over.
     ///
     /// # Errors
     ///
-    /// - [`RigError::Replica`]: there is none, or it does not do so.
+    /// - [`RigError::Replica`]: there is none, or it fails to do so.
     fn catch_up(&self, node: usize) -> Result<(), RigError>;
 
-    /// Ends one for good, as SIGKILL does, and lets its replica take its place: it is the master of this
-    /// number from now on, at another [`address`](Self::address). A replica that does not lag has all
-    /// that the master had executed before this was called.
+    /// Ends a master for good, as SIGKILL does, and lets its replica take its place: the replica is
+    /// the master of this number from now on, at another [`address`](Self::address). A replica that
+    /// does not lag has all that the master had executed before this call.
     ///
     /// # Errors
     ///
-    /// - [`RigError::Replica`]: there is none, it has taken over already, or it does not do so.
+    /// - [`RigError::Replica`]: there is none, it has taken over already, or it fails to do so.
     /// - [`RigError::NoAnswer`]: the master is paused, and its replica does not lag.
     fn fail_over(&self, node: usize) -> Result<(), RigError>;
 
-    /// Ends one as SIGTERM does, and returns when it is gone: it closes its files first. A paused
-    /// one is resumed for it.
+    /// Ends a master as SIGTERM does, and returns when it has ended: it closes its files first. A
+    /// paused master is resumed for it.
     ///
     /// # Errors
     ///
-    /// - [`RigError::NotRunning`]: it is dead.
-    /// - [`RigError::NotStopped`]: it did not end in time, and goes on running.
+    /// - [`RigError::NotRunning`]: the master is dead.
+    /// - [`RigError::NotStopped`]: it did not end in time, and still runs.
     fn stop(&self, node: usize) -> Result<(), RigError>;
 
-    /// Starts one again, and returns when it answers. One that runs or is paused is killed first.
-    /// Its clock stays as it was set.
+    /// Starts a master again, and returns when it answers. A running or paused master is killed
+    /// first. Its clock keeps its setting.
     ///
     /// # Errors
     ///
-    /// - [`RigError::NotUp`]: it ended, or was not ready in time.
-    /// - [`RigError::Clock`]: it is up, but does not show what its clock was set to.
+    /// - [`RigError::NotUp`]: the master ended, or was not ready in time.
+    /// - [`RigError::Clock`]: it is up, but does not show the time of its clock.
     fn restart(&self, node: usize) -> Result<(), RigError>;
 
-    /// Freezes one: the system accepts connections and data for it, and it answers nothing. What it
-    /// was sent it executes when it is resumed.
+    /// Freezes a master: the system accepts connections and data for it, and it answers nothing.
+    /// When it is resumed, it executes what it was sent.
     ///
     /// # Errors
     ///
-    /// - [`RigError::NotRunning`]: it is dead.
+    /// - [`RigError::NotRunning`]: the master is dead.
     fn pause(&self, node: usize) -> Result<(), RigError>;
 
-    /// Lets one go on; for one that is not paused this does nothing.
+    /// Resumes a master; does nothing for one that is not paused.
     ///
     /// # Errors
     ///
@@ -109,21 +110,22 @@ pub trait Cluster: Send + Sync + fmt::Debug {
     /// [`set_clock`](Self::set_clock).
     fn resume(&self, node: usize) -> Result<(), RigError>;
 
-    /// Changes the wall clock that one sees, at once, and compares it with what its `TIME` says. One
-    /// that is dead or paused is compared when it is back.
+    /// Changes the wall clock of a master at once, and compares it with the reply to `TIME`. For a
+    /// dead or paused master the comparison follows when it is back.
     ///
     /// # Errors
     ///
-    /// - [`RigError::NoClocks`]: clocks cannot be set here, or the masters started without.
-    /// - [`RigError::Clock`]: the change is impossible, or `TIME` says something else.
+    /// - [`RigError::NoClocks`]: clocks cannot be set here, or the masters were started without
+    ///   them.
+    /// - [`RigError::Clock`]: the change is impossible, or `TIME` returns another time.
     fn set_clock(&self, node: usize, change: ClockChange) -> Result<(), RigError>;
 
-    /// Sends one command over a new connection, past every proxy. An error of the server is a
+    /// Sends one command over a new connection, around every proxy. An error of the server is a
     /// [`Reply::Error`].
     ///
     /// # Errors
     ///
-    /// - [`RigError::NoAnswer`]: nothing came back in time.
+    /// - [`RigError::NoAnswer`]: no reply came in time.
     fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, RigError>;
 }
 

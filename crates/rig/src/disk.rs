@@ -1,6 +1,6 @@
-//! What of a master's append-only file is on disk, and the cut that leaves no more of it: a power
-//! loss. The shim notes each sync (`shim/shim.rs`); here its notes are read. Called by `node.rs` and
-//! `containers/node.rs`, for a master that has ended.
+//! The synced part of a master's append-only file, and the cut that leaves only this part: a power
+//! loss. The shim records each sync (`shim/shim.rs`); this file reads the records. `node.rs` and
+//! `containers/node.rs` call it for a master that has ended.
 //!
 //! The base of the file and its manifest stay: Redis syncs both before it uses them.
 
@@ -12,26 +12,26 @@ use std::{
 
 use crate::{Persistence, RigError};
 
-/// Where the notes are, in the directory of the master.
+/// The file of the records, in the directory of the master.
 pub(crate) const NOTES_FILE: &str = "synced";
 
-/// The variable by which the shim is told.
+/// The variable that passes it to the shim.
 pub(crate) const NOTES_VARIABLE: &str = "REDQUORUM_SYNCS";
 
-/// What a master has after a [power loss](crate::Cluster::power_loss) of what it was told before.
+/// The data that a master keeps after a [power loss](crate::Cluster::power_loss).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kept {
     /// Nothing.
     Nothing,
-    /// All that it had answered.
+    /// Everything that it had answered.
     Everything,
-    /// What it had written to its file when its latest sync began: at this time of
+    /// Everything that it had written to its file when its latest sync began: at this time of
     /// `CLOCK_MONOTONIC`, in nanoseconds.
     Until(u64),
 }
 
-/// A sync, as the shim notes it: which file, how long it was, and when.
+/// A sync as the shim records it: the file, its length, and the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Note {
     file: u64,
@@ -41,8 +41,8 @@ struct Note {
 
 const NOTE_BYTES: usize = 24;
 
-/// What is left to a master that has ended, after its file was cut. Without a directory no syncs were
-/// noted.
+/// The data that is left to a master that has ended, after its file was cut. Without a directory no
+/// syncs were recorded.
 pub(crate) fn power_loss(
     node: usize,
     persistence: Persistence,
@@ -51,7 +51,7 @@ pub(crate) fn power_loss(
     let failed = |why| RigError::PowerLoss { node, why };
     match (persistence, dir) {
         (Persistence::None, _) => Ok(Kept::Nothing),
-        // It answers when its file is synced.
+        // It answers only after its file is synced.
         (Persistence::AofAlways, _) => Ok(Kept::Everything),
         (Persistence::AofEverysec, Some(dir)) => {
             cut(dir).map_err(|error| failed(format!("its file cannot be cut: {error}")))
@@ -63,7 +63,7 @@ pub(crate) fn power_loss(
     }
 }
 
-/// Cuts the append-only file in a master's directory back to what was synced.
+/// Cuts the append-only file in a master's directory back to the synced part.
 pub(crate) fn cut(dir: &Path) -> io::Result<Kept> {
     let notes = match fs::read(dir.join(NOTES_FILE)) {
         Ok(bytes) => notes(&bytes),
@@ -84,9 +84,9 @@ pub(crate) fn cut(dir: &Path) -> io::Result<Kept> {
     Ok(kept)
 }
 
-/// The files to which commands are appended; there is one.
+/// The files to which the server appends commands; there is one.
 fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    // Until 6.2 it was this one.
+    // Up to 6.2 it was this file.
     let single = dir.join("appendonly.aof");
     let several = match fs::read_dir(dir.join("appendonlydir")) {
         Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
@@ -95,14 +95,14 @@ fn files(dir: &Path) -> io::Result<Vec<PathBuf>> {
     };
     let grows = |path: &PathBuf| path.to_string_lossy().ends_with(".incr.aof");
     let mut all: Vec<PathBuf> = several?.into_iter().filter(grows).collect();
-    // Of several the last is the one that grows.
+    // Of several files the last one grows.
     all.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     all.drain(..all.len().saturating_sub(1));
     all.extend(Some(single).filter(|path| path.exists()));
     Ok(all)
 }
 
-/// One that is torn, at the end, says nothing.
+/// A torn record at the end is ignored.
 fn notes(bytes: &[u8]) -> Vec<Note> {
     let (notes, _) = bytes.as_chunks::<NOTE_BYTES>();
     let words = |note: &[u8; NOTE_BYTES]| {

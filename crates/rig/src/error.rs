@@ -1,86 +1,88 @@
-//! What can go wrong with the rig. Every public function that can fail returns this.
+//! The errors of the rig. Every public function that can fail returns this type.
 
 use std::{error::Error, fmt, io, time::Duration};
 
 use crate::server::SERVER_VARIABLE;
 
-/// Why the rig could not do what it was asked.
+/// Why the rig failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RigError {
     /// No `redis-server` (or `valkey-server`) was found: a test without one is skipped.
     NoServer {
-        /// Where it was looked for, and what was there instead.
+        /// Where the rig looked, and what was there instead.
         why: String,
     },
-    /// This is not a Unix system: there are no signals to pause and kill masters with.
+    /// This is not a Unix system: there are no signals to pause and kill masters.
     Unsupported,
-    /// Zero masters, or more than [`MAX_MASTERS`](crate::Builder::MAX_MASTERS), were asked for.
+    /// The caller asked for zero masters, or for more than
+    /// [`MAX_MASTERS`](crate::Builder::MAX_MASTERS).
     Count {
-        /// How many.
+        /// The requested number.
         asked: usize,
     },
     /// A server did not come up: it ended, or did not answer in time.
     NotUp {
         /// Which master, counted from 1.
         node: usize,
-        /// The port it was to listen on.
+        /// Its port.
         port: u16,
-        /// What was seen of it from outside.
+        /// The observations from outside.
         why: String,
         /// The last lines of its log.
         log: String,
     },
-    /// A signal was to be sent to a master that was killed or ended by itself.
+    /// The master that a signal was meant for was killed, or ended by itself.
     NotRunning {
         /// Which master, counted from 1.
         node: usize,
     },
-    /// A master was asked to end cleanly, and still runs.
+    /// A master that should end cleanly still runs.
     NotStopped {
         /// Which master, counted from 1.
         node: usize,
-        /// How long it was waited for.
+        /// How long the rig waited.
         within: Duration,
     },
-    /// Clocks cannot be set: not on this system, not with this build, or the masters were started
-    /// without them. A test that needs them is skipped, and says why.
+    /// Clocks cannot be set: this system or this build does not support them, or the masters were
+    /// started without them. A test that needs them is skipped, and reports the reason.
     NoClocks {
         /// What is missing.
         why: String,
     },
-    /// The clock of a master was not set as asked, or does not show what it was set to.
+    /// The clock of a master was not set as requested, or shows another time than its setting.
     Clock {
         /// Which master, counted from 1.
         node: usize,
-        /// What was expected, and what it showed.
+        /// The expected and the shown time.
         why: String,
     },
-    /// A master lost its power, and what of its file was on disk is not known, or could not be cut.
+    /// A master lost its power, and the synced part of its file is unknown, or the file could not
+    /// be cut.
     PowerLoss {
         /// Which master, counted from 1.
         node: usize,
         /// What is missing.
         why: String,
     },
-    /// A master has no replica, or the replica does not do what it was told.
+    /// A master has no replica, or the replica does not follow an instruction.
     Replica {
         /// Which master, counted from 1.
         node: usize,
         /// What is wrong with it.
         why: String,
     },
-    /// A command got no answer: the master is dead, paused or slow. What a master answers, also an
+    /// A command got no reply: the master is dead, paused or slow. A reply of a master, also an
     /// error, is a [`Reply`](crate::Reply).
     NoAnswer {
         /// Which master, counted from 1.
         node: usize,
-        /// What the socket said.
+        /// The socket's error.
         source: io::Error,
     },
     /// No container engine answers: masters can only be processes here.
     NoEngine {
-        /// Where it was looked for.
+        /// Where the rig looked.
         tried: String,
         /// What was there instead.
         why: String,
@@ -92,18 +94,18 @@ pub enum RigError {
         /// Why it could not be pulled.
         why: String,
     },
-    /// The container engine answers, and did not do what it was told.
+    /// The container engine answers, but failed to execute a request.
     Engine {
-        /// What it was told to do.
+        /// The request.
         doing: String,
-        /// What it said.
+        /// Its error.
         why: String,
     },
     /// The shell that watches over a master could not be started, or is gone.
     Keeper {
         /// Which master, counted from 1.
         node: usize,
-        /// What the system or the shell said.
+        /// The error of the system or the shell.
         source: io::Error,
     },
 }

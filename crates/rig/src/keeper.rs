@@ -1,14 +1,14 @@
 //! The keeper: one tiny shell per master, which outlives this process just long enough to clean up
-//! after it. What it does is in `keeper.sh`; here is this end of its pipes. Called by `node.rs`.
+//! after it. `keeper.sh` is its program; this file is our end of its pipes. Called by `node.rs`.
 //!
-//! Why a shell, and not a kill in `Drop`: no code of ours runs after `kill -9`, `exit` or `abort`.
-//! The kernel closes our end of the keeper's input then, and the keeper sees that. (Linux's
-//! parent-death signal is no help: it fires when the *thread* that started the child ends, which
-//! in a test is at once, and it removes no directory.)
+//! A shell is necessary, because a kill in `Drop` is not enough: no code of ours runs after `kill
+//! -9`, `exit` or `abort`. The kernel then closes our end of the keeper's input, and the keeper
+//! detects that. (Linux's parent-death signal does not help. It fires when the *thread* that
+//! started the child ends, which in a test is at once, and it removes no directory.)
 //!
-//! There is no moment at which a killed parent leaves something: the pipe exists before the
-//! keeper, and the keeper before the directory and the server, both of which it makes itself. What
-//! this process writes goes into that directory.
+//! A killed parent leaves nothing behind at any moment: the pipe exists before the keeper, and the
+//! keeper before the directory and the server, both of which it creates itself. This process writes
+//! its files into that directory.
 
 use std::{
     ffi::OsStr,
@@ -20,37 +20,36 @@ use std::{
 
 use crate::{Clock, disk};
 
-/// A keeper, and through it a server. Dropping it ends both and returns when they are gone.
+/// A keeper with its server. Dropping it ends both and returns when they have ended.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     child: Child,
-    /// The one thing that keeps the keeper waiting. `None` when it was told to end.
+    /// The keeper waits as long as this is open. `None` after it was told to end.
     words: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
-/// What a keeper answers.
+/// A reply of a keeper.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The directory is there, and the server can be launched.
     Ready,
-    /// A server was launched: its process id.
+    /// A server was launched, with this process id.
     Pid(u32),
-    /// The directory exists, so the port that it stands for is claimed by another keeper.
+    /// The directory exists, so another keeper has claimed its port.
     Taken,
-    /// It was done; to `look`: the server runs.
+    /// The command was executed; for `look`: the server runs.
     Done,
-    /// There is no server to do it to.
+    /// There is no server for the command.
     Down,
 }
 
 impl Keeper {
-    /// Starts a keeper, which makes the directory at once, and launches the server when it is told.
-    /// Its first answer, [`Answer::Ready`] or [`Answer::Taken`], is left to be read, so that several
-    /// can start at the same time.
+    /// Starts a keeper, which creates the directory at once, and launches the server on command.
+    /// Its first reply, [`Answer::Ready`] or [`Answer::Taken`], stays unread, so that several
+    /// keepers can start at the same time.
     ///
-    /// `clock` is the directory of the [`Clock`] under which the server is to run; with it, syncs can
-    /// be noted.
+    /// `clock` is the directory of the server's [`Clock`]; with it, syncs can be recorded.
     pub(crate) fn spawn<A: AsRef<OsStr>>(
         dir: &Path,
         server: &Path,
@@ -58,15 +57,15 @@ impl Keeper {
         clock: Option<&Path>,
         syncs: bool,
     ) -> io::Result<Self> {
-        // Pipes are closed on exec, but not every system can create them so in one step: another
-        // keeper that is started in between would hold this one's input open for good.
+        // Pipes are closed on exec, but not every system can create them so in one step. Another
+        // keeper that started in between would hold this one's input open for good.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
 
         let mut command = Command::new("/bin/sh");
         command.arg("-c").arg(include_str!("keeper.sh")).arg("redquorum-keeper");
         command.arg(dir).arg(server).args(args);
-        // Under another name until the server is launched, see there.
+        // Under another name until the server is launched; see there.
         const PRELOAD: &str = "REDQUORUM_PRELOAD";
         command.env_remove(PRELOAD).env_remove(disk::NOTES_VARIABLE);
         if syncs {
@@ -77,7 +76,7 @@ impl Keeper {
             command.envs([(PRELOAD, preload), page]);
         }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Out of the terminal's foreground group: Ctrl-C is for the process that uses the masters.
+        // Outside the terminal's foreground group: Ctrl-C is for the process that uses the masters.
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
 
@@ -88,13 +87,13 @@ impl Keeper {
         Ok(Self { child, words: Some(words), answers: BufReader::new(answers) })
     }
 
-    /// Says one word of those that `keeper.sh` knows, and waits for the answer.
+    /// Sends one of the commands of `keeper.sh`, and waits for the reply.
     pub(crate) fn ask(&mut self, word: &str) -> io::Result<Answer> {
         self.tell(word)?;
         self.answer()
     }
 
-    /// Says one word, and leaves the answer to be read.
+    /// Sends one command, and leaves the reply unread.
     pub(crate) fn tell(&mut self, word: &str) -> io::Result<()> {
         let Some(words) = &mut self.words else {
             unreachable!("only a drop ends a keeper, and nothing is asked after it")
@@ -102,7 +101,7 @@ impl Keeper {
         words.write_all(format!("{word}\n").as_bytes())
     }
 
-    /// Waits for an answer that is still to come.
+    /// Waits for an outstanding reply.
     pub(crate) fn answer(&mut self) -> io::Result<Answer> {
         let mut complaints = String::new();
         loop {
@@ -123,8 +122,8 @@ impl Keeper {
         }
     }
 
-    /// Lets the keeper end everything, and does not wait: several can be told before the first
-    /// is dropped.
+    /// Tells the keeper to end everything, and does not wait, so that several can be told before
+    /// the first is dropped.
     pub(crate) fn hang_up(&mut self) {
         self.words = None;
     }
@@ -133,7 +132,7 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.hang_up();
-        // An error would mean that it was waited for already: then it is gone, too.
+        // An error would mean that the child was already waited for: then it has ended too.
         let _gone = self.child.wait();
     }
 }

@@ -26,45 +26,48 @@
 //! To try something by hand: `cargo run -p redquorum-rig --bin masters`. To put a network of faults
 //! between masters and their clients: [`network`].
 //!
-//! # What it promises
+//! # Guarantees
 //!
-//! - **Nothing is left behind**, neither a server nor a file, whatever ends the process that
-//!   started them: a drop, a panic, `exit`, `abort`, Ctrl-C, `kill -9`. A drop returns when all is
-//!   gone; after any other end it takes some milliseconds ([`Masters`] says how).
-//! - **A port stays the same** over kill and restart, and a client that reconnects in a loop while
-//!   its master is dead cannot take it.
+//! - **Nothing is left behind**, neither a server nor a file, in whatever way the process that
+//!   started the masters ends: a drop, a panic, `exit`, `abort`, Ctrl-C, `kill -9`. A drop returns
+//!   when everything is gone; after any other end it takes some milliseconds ([`Masters`] explains
+//!   how).
+//! - **A port stays the same** over kill and restart. A client that reconnects in a loop while its
+//!   master is dead cannot take it.
 //! - **A master that answers is ours**: start and restart compare the process id behind the port,
-//!   so that two tests that reach for one port end up with two servers.
-//! - **A clock that was set is set**: each change is compared with what `TIME` says, and no process
-//!   ever sees half of one.
+//!   so that two tests that try the same port end up with two servers.
+//! - **A clock shows its setting**: each change is compared with the reply to `TIME`, and no
+//!   process ever sees a partial change.
 //!
-//! # What it does not
+//! # Limits
 //!
-//! - A kill does not cut power: what a killed master had written is in the page cache, and is there
-//!   again after its restart if it has [persistence](Builder::persistence). A
-//!   [power loss](Masters::power_loss) takes what was not synced, of its append-only file and of
-//!   nothing else, and knows that on Linux only.
-//! - It does not outlive the murder of its keepers: a keeper is the small shell that watches one
-//!   master, and `kill -9` of *it* leaves that master running.
-//! - It sets wall clocks on Linux only, on x86-64 and aarch64, see [`clocks_supported`]. Monotonic
-//!   clocks, timers and sleeps stay as they are everywhere.
-//! - It knows no other system than Unix. Elsewhere it compiles, and [`Builder::start`] says so.
+//! - A kill does not cut power: the data that a killed master had written is in the page cache, and
+//!   is there again after its restart if it has [persistence](Builder::persistence). A [power
+//!   loss](Masters::power_loss) removes the data that was not synced, from its append-only file and
+//!   from nothing else. The rig knows the synced part on Linux only.
+//! - A keeper is the small shell that watches one master. `kill -9` of the keeper leaves that
+//!   master running.
+//! - The rig sets wall clocks on Linux only, on x86-64 and aarch64, see [`clocks_supported`].
+//!   Monotonic clocks, timers and sleeps stay unchanged everywhere.
+//! - The rig works on Unix only. Elsewhere it compiles, and [`Builder::start`] returns an error.
 //!
 //! # In containers
 //!
-//! With the feature `containers`, `Containers` starts the same masters from an image, and [`Cluster`]
-//! is what both have in common. The two promises above that it cannot keep: a port changes at every
-//! restart, and what is left after `kill -9` goes with the next start. Nothing of it is compiled
-//! without the feature: the client of the engine is some 200 packages.
+//! With the feature `containers`, `Containers` starts the same masters from an image, and
+//! [`Cluster`] is the common interface of both. Containers cannot keep two of the guarantees above:
+//! a port changes at every restart, and the next start removes what is left after `kill -9`.
+//! Without the feature none of this is compiled: the client of the engine has some 200 packages.
 //!
 //! # Reading order
 //!
-//! `masters.rs` has the verbs, `cluster.rs` those that all backends have, `builder.rs` the options,
-//! `node.rs` one master, `keeper.rs` with `keeper.sh` the clean-up,
-//! `process.rs` any other program under a keeper, `clock.rs` with `shim/shim.rs`
-//! the clocks, `disk.rs` power losses, `replica.rs` replicas, `server.rs` finds the program, `trials.rs` (feature `trials`) runs tests that need
-//! it. `containers/` are the masters in containers. `network.rs` is a room of its own; it and
-//! `node.rs` read RESP by `resp.rs`.
+//! - `masters.rs` has the methods of masters, `cluster.rs` those that all backends have,
+//!   `builder.rs` the options.
+//! - `node.rs` is one master, `keeper.rs` with `keeper.sh` the clean-up, `process.rs` any other
+//!   program under a keeper.
+//! - `clock.rs` with `shim/shim.rs` has the clocks, `disk.rs` power losses, `replica.rs` replicas.
+//! - `server.rs` finds the program. `trials.rs` (feature `trials`) runs tests that need it.
+//! - `containers/` are the masters in containers.
+//! - `network.rs` is independent of the others; it and `node.rs` read RESP with `resp.rs`.
 
 mod builder;
 mod clock;

@@ -1,4 +1,4 @@
-//! The masters and what can be done to them. Called by tests and by the `masters` binary.
+//! The masters and their methods. Called by tests and by the `masters` binary.
 
 use std::path::Path;
 
@@ -11,30 +11,30 @@ use crate::{
 /// Independent Redis masters, each a `redis-server` process on a port of loopback.
 ///
 /// Masters are **counted from 1**, in all methods as in all messages: `node` goes from 1 to
-/// [`len`](Self::len), and a method that is given another number panics.
+/// [`len`](Self::len), and a method with another number panics.
 ///
 /// All methods take `&self`, and may be called from several threads.
 ///
-/// # What is left behind
+/// # Clean-up
 ///
-/// Nothing. A drop returns when the servers and their directories are gone. For all other ends of
-/// the process, `kill -9` included, each master has a keeper: a shell that waits for its input to
-/// end, which happens when this process does, and then kills the server, also a paused one, and
-/// removes the directory. It is out of reach of the terminal's Ctrl-C. Only a keeper that is itself
-/// killed with `kill -9` leaves something.
+/// Nothing is left behind. A drop returns when the servers and their directories are gone. For all
+/// other ends of the process, `kill -9` included, each master has a keeper: a shell that waits for
+/// its input to end, which happens when this process ends. It then kills the server, also a paused
+/// one, and removes the directory. The terminal's Ctrl-C does not reach it. Only a keeper that is
+/// itself killed with `kill -9` leaves something behind.
 ///
-/// A process that this one *forks* without exec holds the keepers' inputs open, and delays all of
-/// this until it ends. Programs started with `std::process::Command` do not.
+/// A process that this one *forks* without exec holds the keepers' inputs open, and delays the
+/// clean-up until it ends. Programs started with `std::process::Command` do not.
 #[derive(Debug)]
 #[must_use = "the masters end when this is dropped"]
 pub struct Masters {
     plan: Plan,
     nodes: Vec<Node>,
-    /// One for each, or none.
+    /// One for each master, or none.
     replicas: Vec<Replica<Served>>,
 }
 
-/// A server with what it takes to ask it.
+/// A server with the plan that is needed to send it commands.
 #[derive(Debug)]
 pub(crate) struct Served {
     plan: Plan,
@@ -47,7 +47,7 @@ impl Asked for Served {
     }
 }
 
-/// The same, of a master.
+/// A master with the plan that is needed to send it commands.
 struct Asking<'a>(&'a Plan, &'a Node);
 
 impl Asked for Asking<'_> {
@@ -66,7 +66,7 @@ impl Masters {
         Self::builder().count(count).start()
     }
 
-    /// Options for masters that are other than that.
+    /// Options for other masters than the defaults.
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -89,7 +89,7 @@ impl Masters {
         Ok(self)
     }
 
-    /// How many there are, dead ones included.
+    /// The number of masters, including dead ones.
     #[expect(clippy::len_without_is_empty, reason = "there is always at least one")]
     pub fn len(&self) -> usize {
         self.nodes.len()
@@ -100,7 +100,7 @@ impl Masters {
         (1..=self.len()).map(|node| self.url(node)).collect()
     }
 
-    /// The URL of one: `redis://127.0.0.1:PORT` or `redis://:PASSWORD@127.0.0.1:PORT`.
+    /// The URL of a master: `redis://127.0.0.1:PORT` or `redis://:PASSWORD@127.0.0.1:PORT`.
     pub fn url(&self, node: usize) -> String {
         let user = match &self.plan.password {
             Some(password) => format!(":{}@", percent_encoded(password)),
@@ -109,23 +109,23 @@ impl Masters {
         format!("redis://{user}127.0.0.1:{}", self.port(node))
     }
 
-    /// The port of one. It changes when its replica takes over, and never else.
+    /// The port of a master. It changes only when its replica takes over.
     pub fn port(&self, node: usize) -> u16 {
         self.node(node).port
     }
 
-    /// The process id of one, a new one after each restart; `None` when it was killed.
+    /// The process id of a master, a new one after each restart; `None` when it was killed.
     pub fn pid(&self, node: usize) -> Option<u32> {
         self.node(node).pid()
     }
 
-    /// The directory of one: its log, its append-only file, its Unix socket. It survives a
+    /// The directory of a master: its log, its append-only file, its Unix socket. It survives a
     /// restart, and is removed at the end.
     pub fn dir(&self, node: usize) -> &Path {
         &self.node(node).dir
     }
 
-    /// The Unix socket of one, if they were [started with it](Builder::unix_socket).
+    /// The Unix socket of a master, if they were [started with it](Builder::unix_socket).
     pub fn socket(&self, node: usize) -> Option<&Path> {
         self.node(node).socket.as_deref()
     }
@@ -139,8 +139,8 @@ impl Masters {
         })
     }
 
-    /// Kills one with SIGKILL. On return it is gone and connections are refused; one that was dead
-    /// already stays so.
+    /// Kills a master with SIGKILL. On return it has ended and connections are refused. A master
+    /// that is already dead stays dead.
     ///
     /// # Errors
     ///
@@ -149,91 +149,93 @@ impl Masters {
         self.node(node).kill()
     }
 
-    /// Ends one as a power loss of its machine does. On return it is gone, and of its append-only file
-    /// is left what was synced; [`restart`](Self::restart) gives it its power back. How much that is
-    /// depends on the [persistence](Builder::persistence): nothing, all that was answered, or what the
-    /// latest sync found, for which the masters must have been started [so](Builder::syncs).
+    /// Ends a master as a power loss of its machine does. On return it has ended, and only the
+    /// synced part of its append-only file remains; [`restart`](Self::restart) restores the power.
+    /// The [persistence](Builder::persistence) determines what remains: nothing, everything that
+    /// was answered, or the data of the latest sync, which requires [recorded
+    /// syncs](Builder::syncs).
     ///
     /// # Errors
     ///
-    /// - [`RigError::PowerLoss`]: they were not, or the file cannot be cut.
+    /// - [`RigError::PowerLoss`]: the syncs were not recorded, or the file cannot be cut.
     /// - [`RigError::Keeper`]: its keeper is gone.
     pub fn power_loss(&self, node: usize) -> Result<Kept, RigError> {
         self.node(node).power_loss(&self.plan)
     }
 
-    /// Cuts one off from its [replica](Builder::replicas), which has by then all that it had executed
-    /// before this was called, and gets nothing more. Where it lags already this does nothing.
+    /// Cuts a master off from its [replica](Builder::replicas). The replica has all that the master
+    /// had executed before this call, and gets nothing more. If it lags already, this does nothing.
     ///
     /// # Errors
     ///
-    /// - [`RigError::Replica`]: there is none, or it does not do so.
+    /// - [`RigError::Replica`]: there is none, or it fails to do so.
     /// - [`RigError::NoAnswer`]: the master is paused.
     pub fn lag(&self, node: usize) -> Result<(), RigError> {
         self.replica(node)?.lag(&Asking(&self.plan, self.first(node)))
     }
 
-    /// Lets its replica follow again, and returns when it has a copy. Nothing, where it has taken over.
+    /// Lets a replica follow its master again, and returns when it has a copy. Does nothing if the
+    /// replica has taken over.
     ///
     /// # Errors
     ///
-    /// - [`RigError::Replica`]: there is none, or it does not do so.
+    /// - [`RigError::Replica`]: there is none, or it fails to do so.
     pub fn catch_up(&self, node: usize) -> Result<(), RigError> {
         self.replica(node)?.catch_up(|| Ok(self.first(node).address()))
     }
 
-    /// Ends one for good, with SIGKILL, and lets its [replica](Builder::replicas) take its place: it is
-    /// the master of this number from now on, on another port. A replica that does not lag has all that
-    /// the master had executed before this was called.
+    /// Ends a master for good, with SIGKILL, and lets its [replica](Builder::replicas) take its
+    /// place: the replica is the master of this number from now on, on another port. A replica that
+    /// does not lag has all that the master had executed before this call.
     ///
     /// # Errors
     ///
-    /// - [`RigError::Replica`]: there is none, it has taken over already, or it does not do so.
+    /// - [`RigError::Replica`]: there is none, it has taken over already, or it fails to do so.
     /// - [`RigError::NoAnswer`]: the master is paused, and its replica does not lag.
     pub fn fail_over(&self, node: usize) -> Result<(), RigError> {
         let master = self.first(node);
         self.replica(node)?.take_over(&Asking(&self.plan, master), || master.kill())
     }
 
-    /// Ends one with SIGTERM: it writes its files out and closes its connections. On return it is
-    /// gone, after at most some 100 ms, the time between two of its ticks, unless the disk is slow.
-    /// A paused one is resumed for it.
+    /// Ends a master with SIGTERM: it writes its files and closes its connections. On return it has
+    /// ended. That takes at most some 100 ms, the time between two of its ticks, unless the disk is
+    /// slow. A paused master is resumed for it.
     ///
     /// # Errors
     ///
-    /// - [`RigError::NotRunning`]: it is dead.
-    /// - [`RigError::NotStopped`]: it still runs after as long as it may take to
-    ///   [start](Builder::within).
+    /// - [`RigError::NotRunning`]: the master is dead.
+    /// - [`RigError::NotStopped`]: it still runs after the time that a [start](Builder::within) may
+    ///   take.
     /// - [`RigError::Keeper`]: its keeper is gone.
     pub fn stop(&self, node: usize) -> Result<(), RigError> {
         self.node(node).stop(&self.plan)
     }
 
-    /// Starts one again, on the same port and in the same directory, and returns when it answers.
-    /// One that still runs or is paused is killed first. It is empty, unless it has
-    /// [persistence](Builder::persistence). Its clock stays as it was set.
+    /// Starts a master again, on the same port and in the same directory, and returns when it
+    /// answers. A running or paused master is killed first. It is empty, unless it has
+    /// [persistence](Builder::persistence). Its clock keeps its setting.
     ///
     /// # Errors
     ///
-    /// - [`RigError::NotUp`]: it ended, or was not ready in time.
-    /// - [`RigError::Clock`]: it is up, but does not show what its clock was set to.
+    /// - [`RigError::NotUp`]: the master ended, or was not ready in time.
+    /// - [`RigError::Clock`]: it is up, but does not show the time of its clock.
     /// - [`RigError::Keeper`]: its keeper is gone.
     pub fn restart(&self, node: usize) -> Result<(), RigError> {
         self.node(node).restart(&self.plan)
     }
 
-    /// Stops one with SIGSTOP: the system accepts connections and data for it, and it answers
-    /// nothing. What it was sent it executes when it is resumed.
+    /// Stops a master with SIGSTOP: the system accepts connections and data for it, and it answers
+    /// nothing. When it is resumed, it executes what it was sent.
     ///
     /// # Errors
     ///
-    /// - [`RigError::NotRunning`]: it is dead.
+    /// - [`RigError::NotRunning`]: the master is dead.
     /// - [`RigError::Keeper`]: its keeper is gone.
     pub fn pause(&self, node: usize) -> Result<(), RigError> {
         self.node(node).pause()
     }
 
-    /// Lets one go on with SIGCONT; for one that is not paused this does nothing.
+    /// Resumes a master with SIGCONT; does nothing for one that is not paused.
     ///
     /// # Errors
     ///
@@ -243,35 +245,34 @@ impl Masters {
         self.node(node).resume(&self.plan)
     }
 
-    /// Changes the wall clock that one sees, at once, and compares it with what its `TIME` says. The
+    /// Changes the wall clock of a master at once, and compares it with the reply to `TIME`. The
     /// masters must have been started [with clocks](Builder::clocks).
     ///
-    /// A dead or paused master cannot be asked: its clock is changed all the same, and compared when
-    /// it is restarted or resumed. A key that has expired by a step forward is gone, even if the
-    /// clock is cured before anyone looks at it: Redis also looks by itself.
+    /// For a dead or paused master the clock changes all the same, and the comparison follows when
+    /// it is restarted or resumed. A key that expires by a step forward is gone, even if the clock
+    /// is cured before any client reads the key: Redis also expires keys by itself.
     ///
     /// # Errors
     ///
     /// - [`RigError::NoClocks`]: the masters have no clocks of their own.
-    /// - [`RigError::Clock`]: the change is impossible, or `TIME` says something else.
+    /// - [`RigError::Clock`]: the change is impossible, or `TIME` returns another time.
     /// - [`RigError::NoAnswer`]: it did not answer within a second.
     pub fn set_clock(&self, node: usize, change: ClockChange) -> Result<(), RigError> {
         self.node(node).set_clock(&self.plan, change)
     }
 
-    /// The clock of one, if they were [started with clocks](Builder::clocks): to compute what it
-    /// shows. To change it use [`set_clock`](Self::set_clock), which also verifies it.
+    /// The clock of a master, if they were [started with clocks](Builder::clocks), to compute the
+    /// shown time. Change it with [`set_clock`](Self::set_clock), which also verifies it.
     pub fn clock(&self, node: usize) -> Option<&Clock> {
         self.node(node).clock()
     }
 
-    /// Sends one command over a new connection, after the password if there is one, and returns
-    /// the reply: `command(1, &[b"SET", key, value])`. An error of the server is a
-    /// [`Reply::Error`].
+    /// Sends one command over a new connection, after the password if there is one, and returns the
+    /// reply: `command(1, &[b"SET", key, value])`. An error of the server is a [`Reply::Error`].
     ///
     /// # Errors
     ///
-    /// - [`RigError::NoAnswer`]: nothing came back within a second.
+    /// - [`RigError::NoAnswer`]: no reply came within a second.
     pub fn command(&self, node: usize, command: &[&[u8]]) -> Result<Reply, RigError> {
         self.node(node).command(&self.plan, PATIENCE, command)
     }
@@ -286,7 +287,7 @@ impl Masters {
         self.command(node, &words)
     }
 
-    /// What is the master of this number now.
+    /// The current master of this number.
     fn node(&self, node: usize) -> &Node {
         let first = self.first(node);
         let replica = self.replicas.get(node - 1).filter(|replica| replica.took_over());
@@ -298,7 +299,7 @@ impl Masters {
         self.replicas.get(node - 1).ok_or_else(|| replica::none(node))
     }
 
-    /// What was the master of this number from the start.
+    /// The first master of this number.
     fn first(&self, node: usize) -> &Node {
         let count = self.len();
         assert!(
@@ -311,7 +312,7 @@ impl Masters {
 
 impl Drop for Masters {
     fn drop(&mut self) {
-        // All are told before the first is waited for.
+        // All keepers are told to end before the first is waited for.
         for node in self.nodes.iter().chain(self.replicas.iter().map(|replica| &replica.node.node))
         {
             node.hang_up();
@@ -319,7 +320,7 @@ impl Drop for Masters {
     }
 }
 
-/// Whatever means something in a URL, and more, as `%XX`.
+/// Encodes at least every character with a meaning in a URL as `%XX`.
 fn percent_encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {

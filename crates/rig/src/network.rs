@@ -1,5 +1,5 @@
-//! A network of faults: proxies between clients and masters that understand RESP, and do to its
-//! messages what a TCP network can do.
+//! A network of faults: proxies between clients and masters that understand RESP, and apply to its
+//! messages the faults of a TCP network.
 //!
 //! ```no_run
 //! use redquorum_rig::{Masters, network::{Harm, Network, Rule, Side}};
@@ -9,32 +9,32 @@
 //! network.upstream(1, Some(([127, 0, 0, 1], masters.port(1)).into()));
 //! let address = network.listen("c1", 1)?; // c1 is told that this is master 1
 //! let rule = network.strike(Rule { side: Side::Replies, ..Rule::all(Harm::Drop) });
-//! // c1's commands are executed, and it does not hear of it.
+//! // c1's commands are executed, but it receives no replies.
 //! network.heal(rule);
 //! # let _used = address; Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! One thread serves all connections; every client has a listener of its own for every master, whose
-//! port stays the same whatever happens to the master. RESP has no message ids, so the faults are
-//! those that a TCP network can make: within a connection nothing overtakes, nothing is lost in the
-//! middle, and a close comes behind what was sent before it.
+//! One thread serves all connections. Every client has its own listener for every master. The port
+//! of a listener stays the same whatever happens to the master. RESP has no message ids, so the
+//! faults are those that a TCP network can cause: within a connection no message overtakes another,
+//! no data is lost in the middle, and a close comes behind the data that was sent before it.
 //!
-//! # What it does not
+//! # Limits
 //!
-//! - A connection always *seems* to be accepted: the kernel does it, on behalf of this process. A
+//! - A connection always *seems* to be accepted: the kernel accepts it on behalf of this process. A
 //!   client behind a partition runs into its response timeout, not its connect timeout.
-//! - Messages are passed on when they are there in full (those of more than 4 MiB in parts), so that
-//!   half a message is not seen by the other side before its second half or its end.
-//! - What waits in one direction of a connection is bounded (16 MiB); beyond that it is read no more,
-//!   and the sender is stuck.
+//! - The network passes a message on when it is complete (in parts if it is larger than 4 MiB). So
+//!   the other side does not see half a message before its second half or its end.
+//! - The waiting data in one direction of a connection is bounded (16 MiB). Beyond that the network
+//!   stops reading, and the sender is stuck.
 //! - A message that was struck by a `Delay` waits up to about a millisecond longer.
 //!
 //! # Reading order
 //!
-//! `rule.rs` and `traffic.rs` are what callers see. `engine.rs` is the thread, `connection.rs` what
-//! happens to one connection, `lane.rs` one direction of it, `table.rs` the living rules,
-//! `dialogue.rs` which reply answers which request, `framing.rs` cuts bytes into messages,
-//! `copies.rs` sends duplicates.
+//! `rule.rs` and `traffic.rs` are the public interface. `engine.rs` is the thread, `connection.rs`
+//! one connection, `lane.rs` one direction of it, `table.rs` the living rules. `dialogue.rs`
+//! matches replies to requests, `framing.rs` cuts bytes into messages, `copies.rs` sends
+//! duplicates.
 
 mod connection;
 mod copies;
@@ -65,8 +65,8 @@ pub use traffic::{ClosedBy, Traffic};
 
 /// The proxies between all clients and all masters. A drop closes everything and ends the thread.
 ///
-/// Its methods return when the thread has done what they say, so none may be called by the observer
-/// or by a rule's `matches`, which run on it.
+/// Its methods return when the thread has executed them. So neither the observer nor a rule's
+/// `matches` may call them: both run on that thread.
 #[must_use = "a drop closes all connections"]
 pub struct Network {
     orders: Sender<Order>,
@@ -75,12 +75,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// Starts the thread. `observer` is called on it, in order, for everything that passes, and must
-    /// not block; the network stands still meanwhile.
+    /// Starts the thread. It calls `observer` in order for everything that passes. `observer` must
+    /// not block, because the network stands still meanwhile.
     ///
     /// # Errors
     ///
-    /// What the system says: no thread, no more files.
+    /// Those of the system: no thread, no more files.
     pub fn start(observer: impl FnMut(Traffic) + Send + 'static) -> io::Result<Self> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), ORDERS)?;
@@ -91,12 +91,12 @@ impl Network {
         Ok(Self { orders, waker, thread })
     }
 
-    /// A new listener on loopback for this client's connections to this master, counted from 1.
-    /// It stays until the network is dropped.
+    /// A new listener on loopback for this client's connections to this master, counted from 1. It
+    /// stays until the network is dropped.
     ///
     /// # Errors
     ///
-    /// What the system says: no more ports, no more files.
+    /// Those of the system: no more ports, no more files.
     pub fn listen(&self, client: &str, node: usize) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -104,27 +104,27 @@ impl Network {
         Ok(address)
     }
 
-    /// Where a master is now. `None`, and before the first call: nowhere, connections are reset at
-    /// once, as the system of a dead server does.
+    /// Sets the current address of a master. With `None`, and before the first call, there is no
+    /// master: connections are reset at once, as the system of a dead server does.
     ///
-    /// It counts for new connections. Those that are open are left alone: a master that dies ends
-    /// them itself.
+    /// It applies to new connections. Open connections are left alone: a master that dies ends them
+    /// itself.
     pub fn upstream(&self, node: usize, address: Option<SocketAddr>) {
         self.order(|done| Order::Upstream(node, address, done));
     }
 
-    /// The rule is about everything that arrives from now on, until it is healed.
+    /// Adds a rule. It applies to everything that arrives from now on, until it is healed.
     pub fn strike(&self, rule: Rule) -> RuleId {
         self.order(|done| Order::Strike(rule, done))
     }
 
-    /// Ends a rule: what it held is let go, in order, and connections on which it made a gap are
-    /// reset. Does nothing if it was healed before.
+    /// Ends a rule. The messages that it held are released, in order, and connections on which it
+    /// lost data are reset. Does nothing if the rule was healed before.
     pub fn heal(&self, rule: RuleId) {
         self.order(|done| Order::Heal(rule, done));
     }
 
-    /// Waits until the thread has done it.
+    /// Waits until the thread has executed it.
     fn order<T>(&self, order: impl FnOnce(Sender<T>) -> Order) -> T {
         const ENDED: &str = "the network's thread ended: an observer or a rule panicked on it";
         let own = self.thread.as_ref().map(|thread| thread.thread().id());

@@ -1,5 +1,5 @@
-//! One master: its keeper, its port, and whether it is up. Called by `builder.rs` to start it and
-//! by `masters.rs` for everything after that.
+//! One master: its keeper, its port, and whether it is up. `builder.rs` calls it for the start, and
+//! `masters.rs` for everything after that.
 
 use std::{
     ffi::OsString,
@@ -19,19 +19,20 @@ use crate::{
     ports, resp,
 };
 
-/// Between two looks at a server that is coming up.
+/// The time between two checks of a server that is starting.
 pub(crate) const POLL: Duration = Duration::from_millis(2);
 
-/// How long a command may take: a master that runs answers within microseconds.
+/// How long a command may take. A running master answers within microseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A server that is up answers within microseconds; what is silent for so long is not ours.
+/// A server that is up answers within microseconds. A server that is silent for this long is not
+/// ours.
 const PATIENCE_WITH_STRANGERS: Duration = Duration::from_millis(200);
 
-/// How long a server may take to stand still. Some milliseconds on a busy machine.
+/// How long a server may take to stop after SIGSTOP: some milliseconds on a busy machine.
 const STANDS_STILL: Duration = Duration::from_secs(1);
 
-/// What all masters of a set have in common.
+/// The settings that all masters of a set share.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub(crate) server: PathBuf,
@@ -50,9 +51,9 @@ pub(crate) struct Node {
     pub(crate) number: usize,
     pub(crate) port: u16,
     pub(crate) dir: PathBuf,
-    /// The Unix socket, if there is to be one.
+    /// The Unix socket, if it is requested.
     pub(crate) socket: Option<PathBuf>,
-    /// If there is to be one: from when its keeper has made the directory.
+    /// Its clock, if clocks are requested: set once its keeper has created the directory.
     clock: OnceLock<Clock>,
     running: Mutex<Running>,
 }
@@ -61,29 +62,29 @@ pub(crate) struct Node {
 struct Running {
     keeper: Keeper,
     state: State,
-    /// Between a pause and a resume.
+    /// Whether it is between a pause and a resume.
     paused: bool,
-    /// Its clock was changed while it could not be asked what it shows.
+    /// Whether its clock was changed while it could not be asked for the time.
     unverified: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum State {
-    /// The keeper's first answer, that the directory is there, is still to be read.
+    /// The keeper's first reply, that the directory exists, is still to be read.
     Spawned,
-    /// It was told to launch the server; its process id is still to be read.
+    /// The keeper was told to launch the server; the process id is still to be read.
     Launching,
     /// A server with this process id was launched, and may have ended by itself since.
     Launched(u32),
     Dead,
 }
 
-/// How far a server has come.
+/// The progress of a starting server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     Up,
     NotYet,
-    /// It ended, because something else has its port.
+    /// It ended, because another process has its port.
     PortTaken,
 }
 
@@ -92,7 +93,7 @@ impl Node {
     pub(crate) fn spawn(plan: &Plan, number: usize, port: u16) -> Result<Self, RigError> {
         let dir = ports::directory(port);
         let socket = plan.unix_socket.then(|| dir.join("redis.sock"));
-        // The last of two equal options counts: these are not for the caller to change.
+        // The last of two equal options applies: the caller must not change these.
         let mut args = plan.options.clone();
         args.extend(["--daemonize", "no", "--port"].map(OsString::from));
         args.extend([port.to_string().into(), "--dir".into(), dir.clone().into()]);
@@ -111,8 +112,8 @@ impl Node {
         Ok(Self { number, port, dir, socket, clock: OnceLock::new(), running })
     }
 
-    /// Looks once, and does what is next. An error means that it will not come up: it ended for a
-    /// reason of its own.
+    /// Checks once, and does the next step. An error means that the server will not come up: it
+    /// ended for a reason of its own.
     pub(crate) fn progress(&self, plan: &Plan) -> Result<Progress, RigError> {
         let mut running = self.running();
         let pid = match running.state {
@@ -147,7 +148,7 @@ impl Node {
         Err(self.not_up("the server ended".to_owned()))
     }
 
-    /// The error of a server that is not up when the time is over.
+    /// The error for a server that is not up in time.
     pub(crate) fn late(&self, plan: &Plan) -> RigError {
         let pid = self.pid().unwrap_or_default();
         let why = match self.answers(plan, pid) {
@@ -157,7 +158,8 @@ impl Node {
         self.not_up(format!("not within {:?}: {why}", plan.within))
     }
 
-    /// Whether the server with this process id, and no other behind the same port, is ready.
+    /// Whether the server with this process id is ready. Another server behind the same port does
+    /// not count.
     fn answers(&self, plan: &Plan, pid: u32) -> io::Result<()> {
         let replies = resp::exchange(
             self.address(),
@@ -170,7 +172,7 @@ impl Node {
         if !info.is_empty() && !info.lines().any(|line| line == ours) {
             return Err(io::Error::other("another server answers on this port"));
         }
-        // Also an error is an answer, but not one of a server that is ready (LOADING, NOAUTH).
+        // An error is a reply too, but not one of a server that is ready (LOADING, NOAUTH).
         match replies.iter().find(|reply| reply.text().is_none()) {
             Some(reply) => Err(io::Error::other(format!("it answers, but with {reply:?}"))),
             None => Ok(()),
@@ -190,7 +192,8 @@ impl Node {
             launch = match self.progress(plan)? {
                 Progress::Up => return self.verify_clock(plan),
                 Progress::NotYet => false,
-                // Someone has it for the moment: the port must stay the same, so wait for it.
+                // Another process has it for the moment. The port must stay the same, so wait for
+                // it.
                 Progress::PortTaken => true,
             };
             if Instant::now() >= until {
@@ -200,7 +203,8 @@ impl Node {
         }
     }
 
-    /// SIGKILL. The server is gone, and its port closed, on return. A dead one stays dead.
+    /// Sends SIGKILL. On return the server has ended, and its port is closed. A dead one stays
+    /// dead.
     pub(crate) fn kill(&self) -> Result<(), RigError> {
         let mut running = self.running();
         self.ask(&mut running, "kill")?;
@@ -208,17 +212,17 @@ impl Node {
         Ok(())
     }
 
-    /// SIGKILL, and its file is cut back to what was synced.
+    /// Sends SIGKILL, and cuts its file back to the synced part.
     pub(crate) fn power_loss(&self, plan: &Plan) -> Result<Kept, RigError> {
         self.kill()?;
         disk::power_loss(self.number, plan.persistence, plan.syncs.then_some(&*self.dir))
     }
 
-    /// SIGTERM. The server is gone, and its port closed, on return.
+    /// Sends SIGTERM. On return the server has ended, and its port is closed.
     pub(crate) fn stop(&self, plan: &Plan) -> Result<(), RigError> {
         let until = Instant::now() + plan.within;
         drop(self.signal("stop")?);
-        // Other threads have their turn between two looks.
+        // Other threads get their turn between two checks.
         while self.runs()? {
             if Instant::now() >= until {
                 return Err(RigError::NotStopped { node: self.number, within: plan.within });
@@ -228,8 +232,8 @@ impl Node {
         Ok(())
     }
 
-    /// SIGSTOP. Returns when it stands still: on a busy machine it may run on for milliseconds after
-    /// the signal was sent.
+    /// Sends SIGSTOP. Returns when the process has stopped: on a busy machine it may run on for
+    /// milliseconds after the signal.
     pub(crate) fn pause(&self) -> Result<(), RigError> {
         self.signal("pause")?.paused = true;
         let until = Instant::now() + STANDS_STILL;
@@ -239,13 +243,14 @@ impl Node {
         Ok(())
     }
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     pub(crate) fn resume(&self, plan: &Plan) -> Result<(), RigError> {
         let unverified = self.signal("resume")?.unverified;
         if unverified { self.verify_clock(plan) } else { Ok(()) }
     }
 
-    /// Says `pause`, `resume` or `stop`. After the latter two it is not paused.
+    /// Sends `pause`, `resume` or `stop` to the keeper. After the latter two the server is not
+    /// paused.
     fn signal(&self, word: &str) -> Result<MutexGuard<'_, Running>, RigError> {
         let mut running = self.running();
         match self.ask(&mut running, word)? {
@@ -260,7 +265,7 @@ impl Node {
         }
     }
 
-    /// Whether it has not ended, by itself or otherwise.
+    /// Whether it still runs.
     fn runs(&self) -> Result<bool, RigError> {
         let mut running = self.running();
         let runs = self.ask(&mut running, "look")? == Answer::Done;
@@ -297,7 +302,7 @@ impl Node {
         self.running().keeper.hang_up();
     }
 
-    /// A panic of another thread must not keep this one from cleaning up: no poison here.
+    /// A panic of another thread must not prevent the clean-up, so poisoning is ignored.
     fn running(&self) -> MutexGuard<'_, Running> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -330,16 +335,16 @@ fn launched(answer: Answer) -> u32 {
     }
 }
 
-/// What cannot be read is empty: it is for a message about something worse.
+/// A file that cannot be read is empty: the message is about a worse problem.
 fn read_lossy(file: &Path) -> String {
     fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// Whether the first thread of a process, which in a server is the one that executes, is not stopped
-/// yet. Where it cannot be told, it is taken to be.
+/// Whether the first thread of a process, which executes the commands in a server, is not stopped
+/// yet. If that is unknown, it counts as stopped.
 fn goes_on(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // The name is in parentheses, and may have some in it; the state is the word behind them.
+    // The name is in parentheses, and may contain parentheses. The state is the word behind them.
     let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());
     state.is_some_and(|state| !matches!(state, "T" | "t"))
 }

@@ -1,13 +1,13 @@
-//! Which ports the masters get. Called by `builder.rs` when it starts them.
+//! Chooses the ports of the masters. `builder.rs` calls it when it starts them.
 //!
-//! Not by binding port 0: that gives a port out of the range from which the kernel also serves
-//! *outgoing* connections. While a master is dead, a client that keeps reconnecting to such a port
-//! can be given that very port as its own, connects to itself, and the master cannot come back.
-//! So the choice is below that range (Linux: from 32768, macOS: from 49152).
+//! It does not bind port 0, because that gives a port from the range from which the kernel also
+//! serves *outgoing* connections. While a master is dead, a client that keeps reconnecting to such
+//! a port can get that very port as its own. It then connects to itself, and the master cannot come
+//! back. So the choice is below that range (Linux: from 32768, macOS: from 49152).
 //!
-//! A port is claimed by the directory named after it: among all rigs of a machine, also in other
-//! processes, none takes the port of a master that is killed at the moment. Against everyone else
-//! there is no claim: a server that finds its port taken is started again on the next one.
+//! The directory named after a port claims it. Among all rigs of a machine, also in other
+//! processes, none takes the port of a master that is currently killed. The claim does not bind
+//! other programs: a server that finds its port in use is started again on the next one.
 
 use std::{
     collections::VecDeque,
@@ -31,12 +31,12 @@ impl Ports {
         self.wanted.extend(ports);
     }
 
-    /// The next one: of the wanted, else one that is free at this moment.
+    /// The next port: a requested one, else one that is free at this moment.
     pub(crate) fn next(&mut self) -> u16 {
         if let Some(port) = self.wanted.pop_front() {
             return port;
         }
-        // The look saves a start in vain, no more. If all of these were taken, starting finds out.
+        // The check only saves a start in vain. If all of these are in use, the start detects it.
         let mut port = random_port();
         for _ in 0..100 {
             if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
@@ -50,13 +50,14 @@ impl Ports {
 
 /// The directory of the master on this port, which also claims the port.
 ///
-/// Short, because the path of a Unix socket may have about a hundred bytes and this is within it.
+/// It is short, because the path of a Unix socket may have about a hundred bytes and the socket is
+/// in this directory.
 pub(crate) fn directory(port: u16) -> PathBuf {
     let temp = std::env::temp_dir();
     std::path::absolute(&temp).unwrap_or(temp).join(format!("redquorum-{port}"))
 }
 
-/// Random, so that rigs that start at the same time do not walk the same way.
+/// Random, so that rigs that start at the same time do not try the same ports.
 fn random_port() -> u16 {
     let random = RandomState::new().build_hasher().finish();
     let size = u64::from(CHOICE.end - CHOICE.start);

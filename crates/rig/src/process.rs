@@ -1,5 +1,5 @@
 //! Any program under a keeper: it ends, and its directory is removed, when this process ends in
-//! whatever way. Used by tools that start servers other than Redis.
+//! whatever way. Tools use it to start servers other than Redis.
 
 use std::{
     ffi::OsStr,
@@ -10,7 +10,7 @@ use std::{
 
 use crate::keeper::{Answer, Keeper};
 
-/// A program with a temporary directory of its own, both of which end with this process.
+/// A program with its own temporary directory, both of which end with this process.
 ///
 /// A drop returns when the program is killed and the directory is removed. After any other end of
 /// this process, `kill -9` included, a small shell does the same within milliseconds. The program

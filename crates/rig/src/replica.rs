@@ -1,5 +1,6 @@
-//! Replicas: how one follows its master, when it has all that the master has, and how it is cut off.
-//! Called by those who have both, in processes (`masters.rs`) and in containers (`containers/mod.rs`).
+//! Replicas: how a replica follows its master, when it has all the master's data, and how it is cut
+//! off. Called by code that has both, in processes (`masters.rs`) and in containers
+//! (`containers/mod.rs`).
 
 use std::{
     net::SocketAddr,
@@ -10,15 +11,15 @@ use std::{
 
 use crate::{Reply, RigError};
 
-/// A replica answers within microseconds, gets what its master has within a millisecond, and a copy of
-/// everything within a second.
+/// A replica answers within microseconds, gets its master's writes within a millisecond, and a copy
+/// of everything within a second.
 const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(2);
 
-/// For masters that are to have replicas: nobody waits for a second replica before a copy is made.
+/// For masters with replicas: the master starts a copy without waiting for a second replica.
 pub(crate) const DIRECTIVES: [&str; 2] = ["--repl-diskless-sync-delay", "0"];
 
-/// What a replica is to its master.
+/// The role of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Follows,
@@ -28,7 +29,7 @@ enum Part {
     TookOver,
 }
 
-/// The replica of a master: what runs it, and the part that it plays.
+/// The replica of a master: the server, and its role.
 #[derive(Debug)]
 pub(crate) struct Replica<N> {
     /// Counted from 1: the master's number.
@@ -37,13 +38,13 @@ pub(crate) struct Replica<N> {
     part: Mutex<Part>,
 }
 
-/// A server that can be asked.
+/// A server that accepts commands.
 pub(crate) trait Asked {
     fn asked(&self, command: &[&[u8]]) -> Result<Reply, RigError>;
 }
 
 impl<N: Asked> Replica<N> {
-    /// A server that is to [follow](Self::follow) the master of this number.
+    /// A server that will [follow](Self::follow) the master of this number.
     pub(crate) fn new(number: usize, node: N) -> Self {
         Self { number, node, part: Mutex::new(Part::Follows) }
     }
@@ -53,8 +54,8 @@ impl<N: Asked> Replica<N> {
         *self.part() == Part::TookOver
     }
 
-    /// From now on it gets nothing more; what its master had executed before this it has. The link is
-    /// cut by the replica itself: one that were stopped would find the stream in its socket.
+    /// From now on it gets nothing more; it has all that its master had executed before. The
+    /// replica itself cuts the link: a stopped replica would find the stream in its socket.
     pub(crate) fn lag(&self, master: &impl Asked) -> Result<(), RigError> {
         let mut part = self.part();
         match *part {
@@ -69,7 +70,7 @@ impl<N: Asked> Replica<N> {
         }
     }
 
-    /// It follows again. Nothing, where it is the master by now.
+    /// It follows again. Does nothing if it is the master by now.
     pub(crate) fn catch_up(
         &self,
         master: impl FnOnce() -> Result<SocketAddr, RigError>,
@@ -82,8 +83,8 @@ impl<N: Asked> Replica<N> {
         Ok(())
     }
 
-    /// Takes over from a master, which is ended on the way. One that does not lag has all that the master
-    /// had executed before this.
+    /// Takes over from a master, which is ended in the process. A replica that does not lag has all
+    /// that the master had executed before.
     pub(crate) fn take_over(
         &self,
         master: &impl Asked,
@@ -103,7 +104,7 @@ impl<N: Asked> Replica<N> {
         Ok(())
     }
 
-    /// Makes it the replica of a master, and returns when it has a copy of it.
+    /// Makes it the replica of a master, and returns when it has a copy of the data.
     pub(crate) fn follow(&self, master: SocketAddr) -> Result<(), RigError> {
         let (host, port) = (master.ip().to_string(), master.port().to_string());
         self.say(&[b"REPLICAOF", host.as_bytes(), port.as_bytes()])?;
@@ -122,7 +123,7 @@ impl<N: Asked> Replica<N> {
         }
     }
 
-    /// Waits until it has all that its master had when this was called.
+    /// Waits until it has all data that its master had at the call.
     fn wait_for(&self, master: &impl Asked) -> Result<(), RigError> {
         let offset = |info: &str, name| value(info, name).and_then(|text| text.parse::<u64>().ok());
         let wanted = offset(&info(master)?, "master_repl_offset");
@@ -166,13 +167,13 @@ impl<N: Asked> Replica<N> {
         RigError::Replica { node: self.number, why }
     }
 
-    /// A panic elsewhere has not changed what the servers are.
+    /// A panic elsewhere does not change the role of the servers.
     fn part(&self) -> MutexGuard<'_, Part> {
         self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Without a replica.
+/// The error for a master without a replica.
 pub(crate) fn none(node: usize) -> RigError {
     let why = "there is none: start the masters with the builder's `replicas`".to_owned();
     RigError::Replica { node, why }

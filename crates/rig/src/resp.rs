@@ -1,8 +1,8 @@
-//! RESP, the protocol of Redis: replies, and a client that is just enough for tests: blocking, a new
-//! connection for every exchange. The client is called by `node.rs`, to see whether a server is up
-//! and for the commands of tests; `scan.rs` and `decode.rs` are the parser, which the network uses
-//! too. The rig has its own, so that it can judge the library without being built on the library's
-//! client.
+//! RESP, the protocol of Redis: replies, and a minimal client for tests: blocking, with a new
+//! connection for every exchange. `node.rs` calls the client, to check whether a server is up and
+//! for the commands of tests; `scan.rs` and `decode.rs` are the parser, which the network uses too.
+//! The rig has its own implementation, so that it can check the library without depending on the
+//! library's client.
 
 pub(crate) mod decode;
 pub(crate) mod scan;
@@ -18,10 +18,10 @@ use std::{
 
 use scan::{Grammar, Scan, Scanner};
 
-/// No reply that a test asks for is larger; what is not Redis behind a port could be.
+/// No reply that a test asks for is larger, but another program behind a port could send more.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// What a master replied. Complete: RESP2 has no other.
+/// A reply of a master. All types of RESP2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// A status such as `OK` or `PONG`.
@@ -39,8 +39,8 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// The text of a status or a value; nothing for all others, so that an error cannot be taken
-    /// for one.
+    /// The text of a status or a value; none for all others, so that an error cannot be mistaken
+    /// for a text.
     pub fn text(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Status(text) => Some(Cow::Borrowed(text)),
@@ -75,7 +75,7 @@ pub(crate) fn exchange(
         Replies { stream, scanner: Scanner::new(Grammar::Replies), bytes: Vec::new() };
     let mut read = || {
         replies.next().map_err(|error| match error.kind() {
-            // A socket's timeout calls itself "resource temporarily unavailable".
+            // The error of a socket's timeout reads "resource temporarily unavailable".
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 io::Error::new(io::ErrorKind::TimedOut, format!("silent for {timeout:?}"))
             }

@@ -1,4 +1,4 @@
-//! Finds the `redis-server` program. Called by whoever starts masters, and by tests that ask
+//! Finds the `redis-server` program. Called by code that starts masters, and by tests that check
 //! whether they can.
 
 use std::{
@@ -18,10 +18,10 @@ pub const SERVER_VARIABLE: &str = "REDQUORUM_REDIS_SERVER";
 /// The environment variable that, set to `1`, turns "no server: skipped" into a failure.
 pub const REQUIRE_VARIABLE: &str = "REDQUORUM_REQUIRE_REDIS";
 
-/// Valkey is Redis to this library; on some systems it is the only one that is packaged.
+/// Valkey is Redis to this library. Some systems package only Valkey.
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// A server program that was found, and said which version it is.
+/// A server program that was found, with the version that it reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Server {
     path: PathBuf,
@@ -29,7 +29,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -40,7 +40,7 @@ impl Server {
     }
 }
 
-/// As for a report: `redis-server 7.0.15 (/usr/bin/redis-server)`.
+/// The format of reports: `redis-server 7.0.15 (/usr/bin/redis-server)`.
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.path.file_name().unwrap_or_default().display();
@@ -48,8 +48,8 @@ impl fmt::Display for Server {
     }
 }
 
-/// Finds the server: what [`SERVER_VARIABLE`] names, else `redis-server`, else `valkey-server` on
-/// the `PATH`. A server that was found once is remembered.
+/// Finds the server: the program that [`SERVER_VARIABLE`] names, else `redis-server`, else
+/// `valkey-server` on the `PATH`. The result is cached once a server is found.
 ///
 /// # Errors
 ///
@@ -63,16 +63,15 @@ pub fn find_server() -> Result<Server, RigError> {
     Ok(FOUND.get_or_init(|| server).clone())
 }
 
-/// Whether a missing server is to be a failure and not a reason to skip: [`REQUIRE_VARIABLE`] is
-/// set, and not to `0`.
+/// Whether a missing server is a failure and not a reason to skip: [`REQUIRE_VARIABLE`] is set, and
+/// not to `0`.
 ///
-/// For machines that are meant to have one, where a skipped test would be a test that silently
-/// never runs.
+/// Use it on machines that must have a server, where a skipped test would silently never run.
 pub fn required() -> bool {
     is_set(REQUIRE_VARIABLE)
 }
 
-/// Whether a variable says yes.
+/// Whether a variable is set, not empty, and not `0`.
 pub(crate) fn is_set(variable: &str) -> bool {
     env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }
@@ -81,7 +80,7 @@ pub(crate) fn is_set(variable: &str) -> bool {
 fn find(named: Option<&OsStr>, path: Option<&OsStr>) -> Result<Server, RigError> {
     let missing = |why| RigError::NoServer { why };
     if let Some(named) = named.filter(|named| !named.is_empty()) {
-        // No other is tried: who names one would not notice that the tests ran with another.
+        // No other program is tried: the user would not notice that the tests ran with another one.
         let named = Path::new(named);
         let is_name = named.components().count() == 1;
         let file = if is_name { on_path(named, path).next() } else { Some(named.to_owned()) };
@@ -106,7 +105,7 @@ fn on_path(name: &Path, path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> {
     files.into_iter().filter(|file| file.is_file())
 }
 
-/// Asks a program for its version; the error says what it did instead.
+/// Asks a program for its version. The error describes what it did instead.
 fn probe(file: &Path) -> Result<Server, String> {
     let shown = file.display();
     let output = Command::new(file)

@@ -1,9 +1,10 @@
 //! Runs tests of which some need real masters. Called by the `main` of test files that have
 //! `harness = false`, in this crate and in others.
 //!
-//! Rust's own test harness cannot skip a test at run time; a test that returns early counts as
-//! passed, and no one sees that it never ran. Here it is reported as ignored, with the reason at
-//! the top, and on a machine that sets [`REQUIRE_VARIABLE`] as failed.
+//! Rust's own test harness cannot skip a test at run time. A test that returns early counts as
+//! passed, and the output does not show that it never ran. Here such a test is reported as ignored,
+//! with the reason at the top. On a machine that sets [`REQUIRE_VARIABLE`] it is reported as
+//! failed.
 //!
 //! ```no_run
 //! use redquorum_rig::{Masters, trials::{plain, run, with_masters}};
@@ -23,7 +24,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use crate::{REQUIRE_VARIABLE, find_server, required};
 
-/// A list of tests by the names of their functions, each behind what it needs:
+/// A list of tests by the names of their functions, each behind its requirement:
 /// `cases![with_masters: five_start, plain: two_and_two_make_four]`.
 #[macro_export]
 macro_rules! cases {
@@ -47,27 +48,28 @@ enum Need {
     Containers,
 }
 
-/// A test that needs a server, and is ignored where there is none.
+/// A test that needs a server. It is ignored where there is none.
 pub fn with_masters(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
     Case { name: name.to_owned(), needs: Need::Masters, test: Box::new(test) }
 }
 
-/// A test that needs containers, and is ignored where there is no engine or no image. A machine
-/// that sets [`REQUIRE_CONTAINERS_VARIABLE`](crate::REQUIRE_CONTAINERS_VARIABLE) fails it instead.
+/// A test that needs containers. It is ignored where there is no engine or no image. A machine that
+/// sets [`REQUIRE_CONTAINERS_VARIABLE`](crate::REQUIRE_CONTAINERS_VARIABLE) fails it instead.
 #[cfg(feature = "containers")]
 pub fn with_containers(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
     Case { name: name.to_owned(), needs: Need::Containers, test: Box::new(test) }
 }
 
-/// A test that needs none.
+/// A test without requirements.
 pub fn plain(name: &str, test: impl FnOnce() + Send + 'static) -> Case {
     Case { name: name.to_owned(), needs: Need::Nothing, test: Box::new(test) }
 }
 
-/// A test in real time, up to three times until it holds: what a machine that stalls for a moment has
-/// spoilt is not spoilt each time, and what is wrong is wrong each time.
+/// A test in real time, run up to three times until it passes. A machine that stalls for a moment
+/// does not fail it each time; a defect does.
 ///
 /// # Panics
+///
 /// With the last try's panic.
 pub fn thrice(test: impl Fn()) {
     for _ in 1..3 {
@@ -81,12 +83,12 @@ pub fn thrice(test: impl Fn()) {
 
 /// Runs the tests as the arguments of the process say, which are those of Rust's own harness.
 ///
-/// Says on standard error which server the tests use, or why they are ignored: standard output
-/// belongs to those who list the tests.
+/// It prints on standard error which server the tests use, or why they are ignored: tools that list
+/// the tests read standard output.
 pub fn run(cases: impl IntoIterator<Item = Case>) -> ExitCode {
     let arguments = Arguments::from_args();
     let cases: Vec<Case> = cases.into_iter().collect();
-    // What no test needs is not looked for: an image may have to be pulled.
+    // Requirements that no test has are not checked: an image may have to be pulled.
     let needed = |need| cases.iter().any(|case| case.needs == need);
     let mut means = Vec::new();
     if needed(Need::Masters) {
@@ -103,7 +105,7 @@ pub fn run(cases: impl IntoIterator<Item = Case>) -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// What some tests need, and whether it is there.
+/// The requirements of tests, and whether each is met.
 struct Means {
     need: Need,
     noun: &'static str,

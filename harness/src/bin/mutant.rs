@@ -1,5 +1,5 @@
-//! The command `redquorum-mutant`: a client that lies. `--mutant NAME` speaks the client protocol as
-//! that mutant, `--list` prints them.
+//! The command `redquorum-mutant`: a client with a deliberate bug. `--mutant NAME` runs this mutant
+//! with the client protocol, and `--list` prints all mutants.
 
 use std::process::ExitCode;
 

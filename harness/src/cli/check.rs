@@ -1,4 +1,4 @@
-//! `check`: judges a recorded run again.
+//! `check`: runs the checkers again on a recorded run.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -31,7 +31,7 @@ pub(super) fn main(options: &CheckOptions) -> Code {
         }
     };
     let name = history.header.scenario.name.clone();
-    // The history may be anyone's; the judge is ours.
+    // The history may come from any program, so a panic of the checkers must not end this one.
     let Ok(verdict) = catch_unwind(AssertUnwindSafe(|| judge::judge(&history))) else {
         complain(
             &format!("the judge failed on {path} (`{name}`)"),

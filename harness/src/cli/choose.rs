@@ -1,4 +1,5 @@
-//! Which scenarios: from files and folders, or those that come with the program; by name.
+//! Selects the scenarios to run: from files, from folders, or by name from those that come with the
+//! program.
 
 use std::fs;
 use std::io;
@@ -10,7 +11,7 @@ use super::words::{colourful, complain};
 use super::{Code, commands};
 use crate::scenario::{self, Scenario, near};
 
-/// Which scenarios.
+/// The scenarios to run.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Selection {
     /// Scenario files, folders of them, or names of those that come with the program. Default: all
@@ -22,19 +23,19 @@ pub struct Selection {
     pub filter: Option<String>,
 }
 
-/// A run that was chosen.
+/// A selected run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Chosen {
-    /// What is run: the scenario itself or a variant, spelled out.
+    /// What to run: the scenario itself, or a variant in full.
     pub run: Scenario,
-    /// The file that it is from; none: it came with the program.
+    /// The file that contains it, or `None` if it comes with the program.
     pub file: Option<PathBuf>,
     /// The line of its expectation in that file.
     pub line: usize,
 }
 
-/// A file, read and understood.
+/// A scenario file after parsing.
 #[derive(Clone, Debug)]
 pub(super) struct Lesson {
     pub(super) scenario: Scenario,
@@ -43,7 +44,7 @@ pub(super) struct Lesson {
 }
 
 impl Selection {
-    /// The scenarios, or, after all that is wrong was told, the exit code.
+    /// The scenarios. Prints all errors first and returns the exit code if there are any.
     pub(super) fn lessons(&self) -> Result<Vec<Lesson>, Code> {
         let mut read = Read::default();
         if self.paths.is_empty() {
@@ -57,9 +58,11 @@ impl Selection {
         if read.wrong { Err(Code::Usage) } else { Ok(read.lessons) }
     }
 
-    /// What is to be run, or, after all that is wrong was told, the exit code.
+    /// The runs that the options select. Prints all errors first and returns the exit code if there
+    /// are any.
     ///
     /// # Errors
+    ///
     /// [`Code::Usage`].
     pub fn runs(&self) -> Result<Vec<Chosen>, Code> {
         let lessons = self.lessons()?;
@@ -70,7 +73,7 @@ impl Selection {
                 all.push(Chosen { run, file: lesson.file.clone(), line });
             }
         }
-        // `run name/variant` repeats just that.
+        // `run name/variant` selects only that run.
         let names: Vec<&str> = self
             .paths
             .iter()
@@ -89,7 +92,8 @@ impl Selection {
         let names: Vec<String> = all.iter().map(|chosen| chosen.run.name.clone()).collect();
         all.retain(|chosen| chosen.run.name.contains(filter.as_str()));
         if all.is_empty() {
-            // A filter is a part of a name: what is near is a word of one, or all of it.
+            // A filter matches a part of a name, so suggestions come from the words of names and
+            // from whole names.
             let words = names.iter().flat_map(|name| name.split(['-', '/']).chain([name.as_str()]));
             let near = near(filter, words);
             let mend = match near {
@@ -127,7 +131,7 @@ impl Read {
         if file.is_none()
             && self.lessons.iter().any(|known| known.file.is_none() && known.text == text)
         {
-            // Named twice, as with two of its variants.
+            // A file that is named twice, for example with two of its variants, is read once.
             return;
         }
         match scenario::read(name, text) {
@@ -183,7 +187,7 @@ impl Read {
         }
     }
 
-    /// A name of those that come with the program.
+    /// Selects one of the scenarios that come with the program, by name.
     fn name(&mut self, path: &Path) {
         let name = path.to_str().unwrap_or_default();
         let all: Vec<(&str, &str)> = scenario::embedded().collect();
@@ -203,7 +207,7 @@ impl Read {
         }
         let words = commands();
         let known = all.iter().map(|(name, _)| *name).chain(words.iter().map(String::as_str));
-        // `run list` means no command.
+        // `run list` probably means the command `list`.
         let known = known.filter(|known| *known != base);
         let part = !base.is_empty() && all.iter().any(|(name, _)| name.contains(base));
         let mend = match near(base, known) {

@@ -1,4 +1,4 @@
-//! Exit codes, and which of them wins when several would be right.
+//! The exit codes, and their precedence where several apply.
 
 use std::process::ExitCode;
 
@@ -22,7 +22,7 @@ pub enum Code {
     AsExpected = 0,
     /// Something differs.
     Differs = 1,
-    /// An expected violation was not seen, or it cannot be told.
+    /// An expected violation was not observed, or the result is uncertain.
     NotSeen = 2,
     /// The environment.
     Environment = 3,
@@ -34,7 +34,7 @@ pub enum Code {
     Interrupted = 130,
 }
 
-/// What came of all runs: how many ended in which way.
+/// The outcomes of all runs: how many runs ended in which way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// As expected.
@@ -67,8 +67,9 @@ impl Tally {
         }
     }
 
-    /// The exit code. Who interrupts knows why; a fault of the program makes all else doubtful;
-    /// then 3, 1, 2, 0. Wrong usage (64) ends the program before anything is run.
+    /// The exit code. An interrupt takes precedence, because the user knows the reason. An error of
+    /// the program follows, because it makes all other results doubtful. Then come 3, 1, 2 and 0.
+    /// Wrong usage (64) ends the program before any run.
     pub const fn code(&self) -> Code {
         if self.internal > 0 {
             Code::Internal
@@ -81,7 +82,7 @@ impl Tally {
         } else if self.not_seen > 0 || self.inconclusive > 0 {
             Code::NotSeen
         } else if self.as_expected == 0 && self.skipped > 0 {
-            // Nothing ran: nothing was shown.
+            // If nothing ran, the result shows nothing.
             Code::Environment
         } else {
             Code::AsExpected

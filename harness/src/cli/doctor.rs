@@ -1,4 +1,4 @@
-//! `doctor`: looks at real masters. What is asked, how it is printed, and with which exit code it ends.
+//! `doctor`: inspects real masters. Defines the options, the output and the exit code.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ Exit codes:
   64   the command line is wrong
   70   a fault of this program";
 
-/// Which masters, and how they are to be used.
+/// The masters, and the options of the lock that will use them.
 #[derive(Debug, Args)]
 pub(super) struct DoctorOptions {
     /// The masters, as the lock is given them: redis://[[user]:password@]host[:port][/database]
@@ -30,24 +30,24 @@ pub(super) struct DoctorOptions {
     /// How long the lock waits for a master
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "100ms")]
     node_timeout: Duration,
-    /// The longest TTL of a lock with a guard: markers are held against it
+    /// The longest TTL of a lock with a guard: markers are compared with it
     #[arg(long, value_name = "TIME", value_parser = time)]
     max_ttl: Option<Duration>,
-    /// The clock guard of a lock with one: markers are held against it
+    /// The clock guard of a lock that has one: markers are compared with it
     #[arg(long, value_name = "TIME", value_parser = time, requires = "max_ttl")]
     clock_guard: Option<Duration>,
-    /// The name of the set of masters, if the lock is given one by `fleet`; else its addresses are, as
-    /// they are given here
+    /// The name of the set of masters, if the lock gets one by `fleet`. Otherwise its addresses, as
+    /// given here, are the name
     #[arg(long, value_name = "NAME", requires = "max_ttl")]
     fleet: Option<String>,
-    /// The prefix of the lock's keys, where permissions are cut to it
+    /// The prefix of the lock's keys, if permissions are limited to it
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     prefix: String,
     /// Mark masters that have no marker, so that a lock with a guard trusts them at once
     ///
-    /// This asserts that no lease is alive that any of them has granted and does not remember: true of
-    /// masters that are new, false of masters that lost their data a moment ago. A marker that is there
-    /// is left as it is.
+    /// This asserts that no lease is alive that any of them has granted and does not remember. It
+    /// is true of masters that are new, and false of masters that have just lost their data. An
+    /// existing marker is left as it is.
     #[arg(long, requires = "max_ttl")]
     init: bool,
     /// How to print it
@@ -89,7 +89,7 @@ fn wish(options: &DoctorOptions) -> Result<(Vec<Address>, Wish), (String, &'stat
     }
     let addresses = Address::read_all(&options.urls)
         .map_err(|why| (why, "give each master as the lock is given it"))?;
-    // A guard's marker has whole milliseconds.
+    // The marker of a guard stores whole milliseconds.
     let guard = match options.max_ttl {
         Some(time) if time < Duration::from_millis(1) => {
             return Err((format!("--max-ttl {time:?} is too short"), "give at least 1ms"));
@@ -115,7 +115,7 @@ fn wish(options: &DoctorOptions) -> Result<(Vec<Address>, Wish), (String, &'stat
     Ok((addresses, Wish { node_timeout, guard, prefix, init: options.init }))
 }
 
-/// By master, what concerns all of them last, and a line that counts.
+/// The findings by master, then those that concern all masters, then a line with the counts.
 fn told(diagnosis: &Diagnosis) -> String {
     let mut lines = Vec::new();
     let of = |name: Option<&String>| {

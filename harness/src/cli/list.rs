@@ -1,4 +1,4 @@
-//! `list`: the scenarios, and what is expected of each.
+//! `list`: prints the scenarios, and what each of them expects.
 
 use clap::ValueEnum;
 use serde::Serialize;

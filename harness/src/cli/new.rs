@@ -1,4 +1,4 @@
-//! `new`: a scenario to start from, which can be run as it is.
+//! `new`: writes a scenario to start from, which can run as it is.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -26,7 +26,7 @@ pub(super) fn main(name: &str) -> Code {
     let folder = Path::new("scenarios");
     let folder = if folder.is_dir() { folder } else { Path::new("") };
     let path = folder.join(format!("{name}.toml"));
-    // Created only if it is not there, so that nothing is overwritten.
+    // Creates the file only if it does not exist, so that it overwrites nothing.
     let file = OpenOptions::new().write(true).create_new(true).open(&path);
     match file.and_then(|mut file| file.write_all(text(name).as_bytes())) {
         Ok(()) => {

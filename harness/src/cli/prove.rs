@@ -1,5 +1,5 @@
-//! `prove`: every state of the shipped machines, or of the protocol of fencing tokens, within bounds,
-//! looked at; what was looked at, and what was found.
+//! `prove`: explores every state within bounds, either of the shipped machines or of the
+//! fencing-token protocol. Prints what was explored and what was found.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -12,17 +12,18 @@ use crate::prove::fencing::{self, Scheme};
 use crate::prove::machines::{self, Blunder, Scope};
 use crate::prove::{Counterexample, Explored};
 
-/// What to prove.
+/// The model to check.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(super) enum What {
-    /// The claims and links of the library, between clients and masters that are cut off (the default)
+    /// The claims and links of the library, between clients and masters that are cut off (the
+    /// default)
     Machines,
-    /// Fencing tokens over independent masters: that they are unique and grow, with no clock at all,
-    /// and how each scheme that is known to be wrong goes wrong
+    /// Fencing tokens over independent masters: that they are unique and grow, without any clock,
+    /// and how each wrong scheme fails
     Fencing,
 }
 
-/// What to prove, and how much of it.
+/// The model to check, and the runs of it.
 #[derive(Clone, Debug, Args)]
 pub(super) struct ProveOptions {
     #[command(subcommand)]
@@ -90,7 +91,7 @@ fn no_such(only: &str, names: &[&str]) -> Code {
     Code::Usage
 }
 
-/// What all runs come to.
+/// The totals of all runs.
 struct Sum {
     code: Code,
     start: Instant,
@@ -103,7 +104,7 @@ impl Sum {
         Self { code: Code::AsExpected, start: Instant::now(), states: 0, transitions: 0 }
     }
 
-    /// Tells what a run has found that ought to find nothing.
+    /// Reports the violation that a run found although it must not find any.
     fn add(&mut self, explored: &Explored, begin: Instant) {
         self.states += explored.states;
         self.transitions += explored.transitions;
@@ -116,7 +117,7 @@ impl Sum {
         }
     }
 
-    /// Something should have been found, and was not.
+    /// Reports that a run did not find a violation that it must find.
     fn miss(&mut self, line: &str) {
         say(line);
         self.code = Code::Differs;
@@ -139,7 +140,7 @@ impl Sum {
     }
 }
 
-/// Most states of one run: some two gibibytes.
+/// The largest number of states of one run: about two gibibytes.
 const MOST: usize = 40_000_000;
 
 fn told(found: &Explored, seconds: f64) -> String {
@@ -168,7 +169,7 @@ fn story(of: &Counterexample) -> String {
     text
 }
 
-/// A number with its thousands apart.
+/// A number with separators between its thousands.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let parts: Vec<&str> = digits
@@ -180,13 +181,13 @@ fn grouped(number: u64) -> String {
     parts.join(" ")
 }
 
-/// Of `states` random hashes of 128 bits.
+/// The probability that two of `states` random hashes of 128 bits are equal.
 fn chance_of_collision(states: usize) -> f64 {
     let states = states as f64;
     states * states / 2_f64.powi(129)
 }
 
-/// The most memory that this process had, in MiB, where the system says.
+/// The peak memory of this process in MiB, if the system reports it.
 fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

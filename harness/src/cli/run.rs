@@ -1,5 +1,4 @@
-//! `run`: from the command line to a plan, a ground and reports. What is done with them is in
-//! `work.rs`.
+//! `run`: turns the command line into a plan, a backend and reports. `work.rs` executes the plan.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -29,7 +28,7 @@ pub(super) fn main(options: &RunOptions) -> Code {
         jobs: usize::from(options.jobs),
         repeat: options.repeat,
         twice: options.check_determinism,
-        // Short enough to be typed, and a number that every reader of JSON keeps exactly.
+        // The seed is short enough to type, and every JSON reader keeps the number exactly.
         seed: options.seed.unwrap_or_else(|| u64::from(rand::random::<u32>())),
         fail_fast: options.fail_fast,
         again: again(options),
@@ -75,7 +74,7 @@ pub(super) fn main(options: &RunOptions) -> Code {
     run_all(&ground, &chosen, &plan, &mut reports).code()
 }
 
-/// On every ground that is at hand, and whether they agree.
+/// Runs on every available backend, and compares the verdicts.
 fn on_all(setup: &Setup, chosen: &[Chosen], plan: &Plan, options: &RunOptions, out: Out) -> Code {
     let (grounds, missing) = Ground::all(setup);
     if grounds.len() < 2 || plan.twice {
@@ -103,7 +102,8 @@ fn on_all(setup: &Setup, chosen: &[Chosen], plan: &Plan, options: &RunOptions, o
     let mut reports = Reports::new(options.format, session, out);
     let code = run_on(&stages, chosen, plan, &mut reports).code();
     let agree = reports.compare();
-    // Two backends of which each is as expected cannot differ; where one is not, that is told.
+    // Two backends that both come out as expected cannot differ. If one does not come out as
+    // expected, the report says so.
     if code == Code::AsExpected && !agree { Code::Differs } else { code }
 }
 
@@ -115,7 +115,7 @@ fn widest(chosen: &[Chosen]) -> usize {
     chosen.iter().map(|chosen| chosen.run.name.len()).max().unwrap_or_default()
 }
 
-/// The options that a repetition needs beside scenario, seed and backend.
+/// The options that a repetition needs in addition to scenario, seed and backend.
 fn again(options: &RunOptions) -> String {
     let mut words = String::new();
     for (option, value) in [("--client", &options.client), ("--image", &options.image)] {
@@ -129,7 +129,7 @@ fn again(options: &RunOptions) -> String {
     words
 }
 
-/// Leaves a fault out where there is one of that number.
+/// Removes the fault with this number from every run that has it.
 fn without_fault(chosen: Vec<Chosen>, number: u32) -> Result<Vec<Chosen>, Code> {
     let index = usize::try_from(number - 1).unwrap_or(usize::MAX);
     let most = chosen.iter().map(|chosen| chosen.run.faults.len()).max().unwrap_or_default();
@@ -149,7 +149,7 @@ fn without_fault(chosen: Vec<Chosen>, number: u32) -> Result<Vec<Chosen>, Code> 
     Ok(fewer)
 }
 
-/// Beside what cargo builds, where there is a project; else in sight.
+/// In Cargo's target folder if there is a Cargo project, else in the current folder.
 pub(super) fn usual_folder() -> PathBuf {
     let project = Path::new("target").is_dir() || Path::new("Cargo.toml").is_file();
     PathBuf::from(if project { "target/chaos" } else { "chaos-out" })
@@ -161,7 +161,7 @@ pub(super) fn listen() {
     thread::spawn(move || {
         for _ in signals.forever() {
             if real::interrupted() {
-                // The guards that are processes of their own clean up.
+                // Separate guard processes clean up what this process leaves behind.
                 std::process::exit(Code::Interrupted as i32);
             }
             real::interrupt();

@@ -1,6 +1,6 @@
-//! `search`: looks for runs in which the lock breaks its promise. What is asked, and with which exit
-//! code it ends; `chance.rs` runs scenarios by chance, `exhaustive.rs` all schedules of a few faults, `finds.rs` makes a file of each find, `told.rs`
-//! has what is printed.
+//! `search`: looks for runs in which the lock violates its guarantees. Defines the options and the
+//! exit code. `chance.rs` runs random scenarios, `exhaustive.rs` all schedules of a few faults,
+//! `finds.rs` writes a file for each find, `told.rs` formats the output.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -21,22 +21,23 @@ mod exhaustive;
 mod finds;
 mod told;
 
-/// Of this many seeds each can be typed.
+/// Each of this many seeds is short enough to type.
 const SEEDS: u64 = u32::MAX as u64;
 
-/// What to look for, where, and for how long.
+/// What to search, where, and for how long.
 #[derive(Debug, Args)]
 #[command(after_help = HELP)]
 pub(super) struct SearchOptions {
     /// How many masters. Default: 1 to 5, by chance; with --faults 5
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=9))]
     nodes: Option<u8>,
-    /// Instead of scenarios by chance all schedules of up to so many faults, on a few lessons
+    /// Instead of random scenarios run all schedules of up to this many faults, on a few lessons
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u8).range(0..=9),
         conflicts_with_all = ["runs", "seed", "outside", "require_coverage"])]
     faults: Option<u8>,
-    /// With --faults: the same schedules once more with the lock's defences switched on, and a table of
-    /// what they change. The files are of what they do not prevent
+    /// With --faults: run the same schedules once more with the lock's defences switched on, and
+    /// print a table of the differences. The files are of violations that the defences do not
+    /// prevent
     #[arg(long, requires = "faults")]
     defended: bool,
     /// For how long, such as 90s or 10m. Default: 60s; with --faults until
@@ -46,28 +47,28 @@ pub(super) struct SearchOptions {
     /// How many runs, instead of a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     runs: Option<u64>,
-    /// The number of the first run. The same seed and number of runs give the same result, on however
-    /// many threads. Default: a random one
+    /// The number of the first run. The same seed and number of runs give the same result, on any
+    /// number of threads. Default: a random one
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// All faults, also those that no lock can survive: shows how it breaks, and is wrong only if
-    /// something breaks for no reason
+    /// Use all faults, including those that no lock can survive: shows how the lock fails, and
+    /// counts as wrong only a failure that no fault explains
     #[arg(long)]
     outside: bool,
-    /// Let the clients lie: one of the mutants, to see whether and how soon the search notices
+    /// Use a mutant of the clients, to see whether and how soon the search detects it
     #[arg(long, value_name = "NAME", default_value_t = Lie::None, hide_default_value = true)]
     lie: Lie,
     /// How many threads. Default: all cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,
-    /// Where the scenario files of what is found go: to `found` in it. Default: target/chaos in a
-    /// Cargo project, else chaos-out
+    /// The folder for the scenario files of finds, which go to `found` in it. Default: target/chaos
+    /// in a Cargo project, else chaos-out
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// How to print it
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Shape,
-    /// Exit with 2 if a situation that a search should come by never came
+    /// Exit with 2 if the search never reached a situation that it should reach
     #[arg(long)]
     require_coverage: bool,
 }

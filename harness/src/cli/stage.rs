@@ -1,4 +1,5 @@
-//! Where scenarios are run: real masters, or in tests whatever plays them.
+//! The interface of the backends that run scenarios: real masters, the simulation, or a double in
+//! tests.
 
 use std::time::Duration;
 
@@ -7,24 +8,26 @@ use crate::real::lateness::Lateness;
 use crate::real::{Failure, Ground};
 use crate::scenario::Scenario;
 
-/// What can run scenarios, several at once.
+/// A backend that runs scenarios, several of them at once.
 pub trait Stage: Sync {
-    /// What it is, and why it was chosen.
+    /// A description of the backend, and why it was chosen.
     fn describe(&self) -> String;
 
     /// `process`, `container`, ….
     fn backend(&self) -> &str;
 
-    /// Whether a scenario can be run here.
+    /// Whether this backend can run a scenario.
     ///
     /// # Errors
-    /// Why not.
+    ///
+    /// Why it cannot.
     fn can(&self, scenario: &Scenario) -> Result<(), String>;
 
-    /// Runs one of a scenario's [runs](Scenario::runs), and says how far it is.
+    /// Runs one of a scenario's [runs](Scenario::runs), and reports its progress.
     ///
     /// # Errors
-    /// Why it was not run to its end.
+    ///
+    /// Why it did not run to its end.
     fn run(
         &self,
         scenario: &Scenario,
@@ -32,8 +35,8 @@ pub trait Stage: Sync {
         progress: &mut dyn FnMut(&str),
     ) -> Result<History, Failure>;
 
-    /// Watches from here on how late this machine runs what is due: the most so far. Nothing is late in
-    /// virtual time.
+    /// Starts to measure how late this machine runs what is due. The function returns the longest
+    /// delay so far. In virtual time nothing is late.
     fn lateness(&self) -> Box<dyn Fn() -> Duration> {
         Box::new(|| Duration::ZERO)
     }

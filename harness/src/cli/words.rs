@@ -1,4 +1,4 @@
-//! Small things that several commands say: errors, JSON, words for a shell.
+//! Helpers that several commands share: errors, JSON, words for a shell.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::Code;
 
-/// Says what is wrong and how to mend it, on standard error.
+/// Prints an error and its remedy on standard error.
 pub(super) fn complain(wrong: &str, mend: &str) {
-    // Whoever closed standard error does not want to know.
+    // If standard error is closed, the message is dropped.
     drop(writeln!(io::stderr(), "error: {wrong}\n  = help: {mend}"));
 }
 
-/// Prints a line; a pipe that was closed is nobody's error.
+/// Prints a line. A closed pipe is not an error.
 pub(super) fn say(text: &str) -> Code {
     match writeln!(io::stdout(), "{text}") {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -35,14 +35,15 @@ pub(super) fn say_json(value: &impl Serialize) -> Code {
     }
 }
 
-/// Whether a stream is to be coloured: a terminal that does not say no.
+/// Whether output to a stream has colours: it is a terminal, and the environment does not disable
+/// them.
 pub(crate) fn colourful(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stream.is_terminal() && !set("NO_COLOR") && !dumb
 }
 
-/// A word as one would type it into a shell.
+/// A word, quoted for a shell where necessary.
 pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

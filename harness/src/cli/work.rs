@@ -1,4 +1,4 @@
-//! Every chosen run on its stage, judged, and told as it ends.
+//! Runs every selected run on its backend, checks its history, and reports it as soon as it ends.
 
 use std::any::Any;
 use std::io;
@@ -20,25 +20,25 @@ use crate::scenario::{Layer, Wanted};
 /// How often a run is repeated at most because this machine was slow.
 const REPEATS: usize = 2;
 
-/// How to run what was chosen.
+/// How to execute the selected runs.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Plan {
-    /// How many at once.
+    /// How many runs execute at once.
     pub jobs: usize,
-    /// How often everything.
+    /// How often each run is repeated.
     pub repeat: u32,
-    /// The seed of the first time.
+    /// The seed of the first repetition.
     pub seed: u64,
-    /// Whether to run each twice, and compare.
+    /// Whether to execute each run twice and compare the results.
     pub twice: bool,
-    /// Whether to stop at the first that is not as expected.
+    /// Whether to stop at the first run that does not come out as expected.
     pub fail_fast: bool,
-    /// What of the command line a repetition needs, beside scenario and seed.
+    /// The command-line options that a repetition needs in addition to scenario and seed.
     pub again: String,
-    /// The judge.
+    /// The function that checks a history.
     pub judge: fn(&History) -> Verdict,
-    /// Whether to end.
+    /// Whether the user has interrupted the program.
     pub interrupted: fn() -> bool,
 }
 
@@ -57,12 +57,12 @@ impl Default for Plan {
     }
 }
 
-/// Runs everything, and tells each as it ends.
+/// Runs everything, and reports each run as it ends.
 pub fn run_all(stage: &dyn Stage, chosen: &[Chosen], plan: &Plan, reports: &mut Reports) -> Tally {
     run_on(&[stage], chosen, plan, reports)
 }
 
-/// Runs everything on one stage after the other, and tells each as it ends.
+/// Runs everything on one backend after the other, and reports each run as it ends.
 pub(super) fn run_on(
     stages: &[&dyn Stage],
     chosen: &[Chosen],
@@ -82,7 +82,8 @@ pub(super) fn run_on(
         }
     }
     tally.interrupted = (plan.interrupted)();
-    // A result that could not be kept is worth nothing to whoever reads it there.
+    // If a result file cannot be written, the exit code reports that: a program that reads the file
+    // would miss the result.
     if reports.end(&tally).is_err() {
         tally.environment += 1;
     }
@@ -161,8 +162,8 @@ impl Work<'_> {
         }
     }
 
-    /// One run, or nothing if it was interrupted. On real masters it is repeated where it differs in what a
-    /// slow machine explains, and this machine was slow.
+    /// Executes one run, or returns nothing after an interrupt. On real masters it repeats the run
+    /// if a slow machine explains the difference, and this machine was slow.
     fn one(&self, chosen: &Chosen, time: usize, say: &Sender<News>, out: &Out) -> Option<Entry> {
         let mut repeated = Vec::new();
         loop {
@@ -211,12 +212,13 @@ impl Work<'_> {
             Ok(Err(Failure::Environment(why))) => Ended::Environment(why),
             Ok(Ok(_)) if (self.plan.interrupted)() => return None,
             Ok(Ok(history)) => {
-                // Of a run in virtual time nothing is told but that.
+                // A run in virtual time reports nothing else.
                 if self.stage.backend() == "sim" {
                     virtual_time = history.length();
                 }
                 match out.history(&run.name, time, &history) {
-                    // Kept before it is judged, so that a judge that fails leaves what it failed on.
+                    // Writes the history before the check, so that it remains if the checkers
+                    // panic.
                     Err(error) => Ended::Environment(unkept(out.folder(), &error)),
                     Ok(file) => {
                         history_file = Some(file);
@@ -247,9 +249,9 @@ impl Work<'_> {
         })
     }
 
-    /// What repeats a run.
+    /// The command that repeats a run.
     fn command(&self, chosen: &Chosen, seed: u64) -> String {
-        // Under cargo there is the alias.
+        // In a Cargo project the alias works.
         let program =
             if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" };
         let what = match &chosen.file {
@@ -268,8 +270,8 @@ impl Work<'_> {
     }
 }
 
-/// Whether a slow machine may be why a run differs: clients acquired nothing, or too late. No slowness
-/// makes two clients hold one resource: a violation of safety stands.
+/// Whether a slow machine may explain why a run differs: clients acquired nothing, or too late. No
+/// delay lets two clients hold one resource, so a violation of safety stands.
 fn may_be_slowness(entry: &Entry) -> bool {
     let Ended::Judged(verdict) = &entry.ended else { return false };
     let unsafe_now = verdict.observed.iter().any(|(layer, seen)| {
@@ -282,7 +284,7 @@ fn may_be_slowness(entry: &Entry) -> bool {
 
 fn bytes_of(history: &History) -> Vec<u8> {
     let mut bytes = Vec::new();
-    // Into memory, which takes everything.
+    // Writing to memory cannot fail.
     drop(history.write(&mut bytes));
     bytes
 }

@@ -1,5 +1,5 @@
-//! Desk: what becomes of a request. Requests run concurrently; what has to be in order (an acquire
-//! and the cancel of it) is entered here in the order in which it was read.
+//! Desk: the handler of requests. Requests run concurrently. An acquire and its cancel must stay in
+//! order, so this module registers them in the order in which they were read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,7 +15,7 @@ use crate::name::Name;
 use crate::stamp;
 use crate::talk::{Answer, Op, Request, Why};
 
-/// The requests under way, and the leases.
+/// The requests in flight, and the leases.
 pub(super) struct Desk {
     pub(super) lock: Redlock,
     pub(super) fencing: bool,
@@ -24,22 +24,23 @@ pub(super) struct Desk {
 
 #[derive(Default)]
 pub(super) struct Books {
-    /// Acquires under way, by the number of their request.
+    /// Acquires in flight, by the number of their request.
     pub(super) acquiring: HashMap<u64, oneshot::Sender<()>>,
-    /// Who has the lease of a client and a resource, held or lost, until it is released.
+    /// The owner task of each client's lease of a resource. A lease stays here, held or lost, until
+    /// it is released.
     pub(super) owners: HashMap<(Name, Name), Entry>,
 }
 
 pub(super) struct Entry {
-    /// Tells the task that the lease belongs to.
+    /// The channel to the owner task.
     pub(super) orders: mpsc::UnboundedSender<Order>,
-    /// As whom it was acquired: whoever acquires it again is the same.
+    /// The owner that acquired the lease. A re-entry acquires as the same owner.
     pub(super) owner: Owner,
 }
 
-/// What an acquire asks for.
+/// The parameters of an acquire.
 struct Wanted {
-    /// None: what the options say, and the deadline of a lease that is held stands.
+    /// `None`: the TTL of the options, and the deadline of a lease that is held stays.
     ttl: Option<Duration>,
     wait: Duration,
     again: bool,
@@ -50,7 +51,7 @@ impl Desk {
         Self { lock, fencing, books: Arc::default() }
     }
 
-    /// Takes a line from the harness, and returns at once.
+    /// Handles a line from the harness, and returns at once.
     pub(super) fn take(&self, line: &str) {
         match serde_json::from_str::<Request>(line) {
             Ok(request) => self.handle(request),
@@ -82,12 +83,13 @@ impl Desk {
                 self.order((client, resource), id, Order::Release { id });
             }
             Op::Cancel { request } => {
-                // Said first: whoever cancels wants to know that it was heard. One that has ended
-                // meanwhile is as good as cancelled.
+                // Answer first: the answer only confirms that the cancel arrived. A request that
+                // has ended meanwhile counts as cancelled.
                 Voice.answer(&Answer { id, ok: true, ..Answer::default() });
                 let mut books = self.books();
                 if let Some(cancel) = books.acquiring.remove(&request) {
-                    // It may have ended meanwhile, and then nobody hears it; the same below.
+                    // The send fails if the acquire has ended meanwhile. The sends below fail if
+                    // the owner task has ended.
                     let _ = cancel.send(());
                 }
                 for entry in books.owners.values() {
@@ -119,7 +121,8 @@ impl Desk {
         let mut books = self.books();
         books.acquiring.insert(id, cancel);
         let held = books.owners.get(&whose).filter(|_| wanted.again);
-        // Somebody new each time but for that: a second lease of the same is to be refused.
+        // Any other acquire has a new owner, so that a second acquire of the same resource is
+        // refused.
         let owner = held.map_or_else(Owner::new, |entry| entry.owner.clone());
         drop(books);
         let request = self.lock.acquire(whose.1.as_str()).owner(&owner).wait(wanted.wait);
@@ -131,13 +134,13 @@ impl Desk {
         tokio::spawn(async move {
             let from_ns = stamp::now();
             let result = tokio::select! {
-                // What was won is told, also if the cancel came at the same moment.
+                // `biased`: report a win even if the cancel comes at the same moment.
                 biased;
                 result = granted(request, fencing) => result,
                 _ = cancelled => {
-                    // Here the future is dropped already.
+                    // The future has been dropped by now.
                     if let Some(entry) = unpoisoned(&books).owners.get(&whose).filter(|_| again) {
-                        // Whose task is gone has no lease.
+                        // The send fails if the owner task has ended. Then there is no lease.
                         let _ = entry.orders.send(Order::Watch);
                     }
                     Voice.refuse(id, Why::Cancelled, "cancelled");
@@ -160,8 +163,8 @@ impl Desk {
                 Ok(lease) => {
                     let told = owner::deadline_ns(lease.deadline());
                     let fence = lease.fencing_token();
-                    // Entered before it is told: the next request may be about it. One that was
-                    // lost and never released gives way to it.
+                    // Register the lease before the answer, since the next request may be about it.
+                    // It replaces a lease that was lost and never released.
                     let orders = owner::spawn(lease, whose.clone(), told);
                     books.owners.insert(whose, Entry { orders, owner });
                     drop(books);

@@ -1,6 +1,6 @@
-//! Owner: the task that a lease belongs to, from its grant to its release. It tells at once when
-//! the lease is lost, and keeps it after that, so that a holder who does not look gets on with its
-//! steps and its release as if nothing had happened: that is what scenarios are about.
+//! Owner: the task that owns a lease, from its grant to its release. It reports a loss at once, but
+//! keeps the lost lease. So a holder that does not check can go on with its steps and its release
+//! as if nothing had happened. Scenarios exist to show the effects of that.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -16,62 +16,63 @@ use crate::name::Name;
 use crate::stamp;
 use crate::talk::{Answer, Notice, Why};
 
-/// How often the deadline of a lease is looked at that is kept alive, or was asked for again by a request
-/// that was given up. The library says nothing when it extends a lease and nobody waits for that, so this is
-/// how late it is told; a loss is told at once.
+/// How often the task polls the deadline of a lease. It polls while the watchdog extends the lease,
+/// and after a re-entry was given up, since its round may go on. The library does not report an
+/// extension that no caller awaits, so the notice of an extension may be late by this time. A loss
+/// is reported at once.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// What a lease is asked.
+/// A command to the owner task.
 pub(super) enum Order {
     /// Extend it.
     Extend {
-        /// The request.
+        /// The number of the request.
         id: u64,
-        /// By how much.
+        /// The new TTL.
         ttl: Duration,
     },
     /// Keep it alive.
     KeepAlive {
-        /// The request.
+        /// The number of the request.
         id: u64,
-        /// At most so long.
+        /// The longest time to keep it alive.
         max_hold: Duration,
     },
-    /// Is it held now?
+    /// Check whether it is held now.
     Check {
-        /// The request.
+        /// The number of the request.
         id: u64,
     },
-    /// Look at its deadline from now on: who acquired it again, for longer, has given that up, and the
-    /// round goes on.
+    /// Poll its deadline from now on: a re-entry for a longer time was given up, but its round goes
+    /// on and may extend the lease.
     Watch,
-    /// Give up this request, if it is under way here.
+    /// Cancel this request, if this task is processing it.
     Cancel {
-        /// Which.
+        /// The number of the request to cancel.
         request: u64,
     },
-    /// Keep another handle of it, and say that it was granted.
+    /// Keep another handle of the lease, and report the grant.
     Again {
-        /// The request.
+        /// The number of the request.
         id: u64,
-        /// When the library was called, and when it returned.
+        /// The stamps before and after the call of the library.
         stamps: (i64, i64),
-        /// That handle.
+        /// The new handle.
         lease: Held,
     },
-    /// Give a handle of it back; that of the last one is the last order.
+    /// Release one handle. The release of the last handle ends the task.
     Release {
-        /// The request.
+        /// The number of the request.
         id: u64,
     },
-    /// Hand it over to whoever gives several back at once. The last order.
+    /// Hand the lease over to a request that releases several at once. This ends the task.
     HandOver {
-        /// To whom.
+        /// The receiver of the lease.
         to: oneshot::Sender<Held>,
     },
 }
 
-/// A lease, with a fencing token or without.
+/// A lease, with or without a fencing token.
 pub(super) enum Held {
     Plain(Lease),
     Fenced(FencedLease),
@@ -104,21 +105,22 @@ impl Deref for Held {
     }
 }
 
-/// Gives the lease to a task, which lives until it is told to release or nobody can tell it
-/// anything any more. `told` is the deadline that the harness was told.
+/// Starts the task that owns the lease. The task ends when it releases the lease or hands it over,
+/// or when its channel closes. `told` is the deadline that the client reported to the harness.
 pub(super) fn spawn(lease: Held, whose: (Name, Name), told: i64) -> mpsc::UnboundedSender<Order> {
     let (orders, inbox) = mpsc::unbounded_channel();
     tokio::spawn(own(lease, whose, told, inbox));
     orders
 }
 
-/// The deadline as a stamp. The stamp is read before what is left, so that it errs to the safe side.
+/// The deadline as a stamp. The clock is read before the remaining time, so that the stamp is early
+/// rather than late.
 pub(super) fn deadline_ns(deadline: Deadline) -> i64 {
     let now = stamp::now();
     stamp::later(now, deadline.remaining())
 }
 
-/// An extension under way: the request, when the library was called, and its future.
+/// An extension in flight: the request, the time of the call, and its future.
 type Extending<'a> = (u64, i64, Pin<Box<dyn Future<Output = Extended> + Send + 'a>>);
 type Extended = Result<Deadline, ExtendError>;
 
@@ -168,14 +170,14 @@ async fn own(
                         watch.again(id, stamps, &others[others.len() - 1]);
                     }
                     Some(Order::Release { id }) => match others.pop() {
-                        // At once: no master is asked.
+                        // This returns at once: no master takes part.
                         Some(other) => release(id, other, Some(others.len() as u64 + 1)).await,
                         None => {
                             cancel(extending);
                             break Last::Release(id);
                         }
                     },
-                    // Another lease of the same resource has taken its place.
+                    // Another lease of the same resource has replaced this one.
                     None => return,
                 },
                 () = due(&mut watch.look) => watch.look(&lease),
@@ -184,7 +186,8 @@ async fn own(
     };
     match last {
         Last::Release(id) => release(id, lease, None).await,
-        // Whoever asked waits for it; if not, the lease is dropped, and so given back.
+        // The request waits for the lease. If the request has gone, the lease is dropped, and so
+        // released.
         Last::HandOver(to) => drop(to.send(lease)),
     }
 }
@@ -216,7 +219,7 @@ async fn due(look: &mut Option<Interval>) {
     }
 }
 
-/// Gives a handle back, and tells how many are left if any are.
+/// Releases a handle, and reports the number of handles that are left, if any.
 async fn release(id: u64, lease: Held, handles: Option<u64>) {
     let from_ns = Some(stamp::now());
     let released = lease.release().await;
@@ -227,7 +230,7 @@ async fn release(id: u64, lease: Held, handles: Option<u64>) {
     Voice.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
 }
 
-/// Why a release is not all well.
+/// The reason in the answer to a release that did not fully succeed.
 pub(super) const fn why(outcome: Outcome) -> Option<Why> {
     match outcome {
         Outcome::Released | Outcome::StillHeld | Outcome::Left => None,
@@ -236,15 +239,15 @@ pub(super) const fn why(outcome: Outcome) -> Option<Why> {
     }
 }
 
-/// What is known of a lease, and was told of it.
+/// The state of a lease, as known and as reported.
 struct Watch {
     client: Name,
     resource: Name,
-    /// Why it is not held any more. Lost is final.
+    /// Why the lease is no longer held. A loss is final.
     over: Option<String>,
-    /// The deadline that was told last, and what was told.
+    /// The last deadline that was reported, and its stamp.
     seen: (Deadline, i64),
-    /// Ticks while the deadline may move by itself.
+    /// Ticks while the deadline may change without a request.
     look: Option<Interval>,
 }
 
@@ -265,7 +268,8 @@ impl Watch {
         Voice.answer(&Answer { fence, handles, ..answer });
     }
 
-    /// The stamp of a deadline. The same one has always the same, or it would seem to move.
+    /// The stamp of a deadline. The same deadline always has the same stamp; otherwise it would
+    /// seem to move.
     fn told(&mut self, deadline: Deadline) -> i64 {
         if deadline != self.seen.0 {
             self.seen = (deadline, deadline_ns(deadline));
@@ -274,7 +278,7 @@ impl Watch {
     }
 
     fn check(&mut self, id: u64, lease: &Lease) {
-        // Asked of the library, too: the deadline counts, not whether its timer has fired.
+        // Ask the library, too: the deadline decides, not whether its timer has fired.
         let over = self.over.clone().or_else(|| lease.is_lost().map(|lost| lost.to_string()));
         match over {
             Some(why) => Voice.refuse(id, Why::Lost, why),
@@ -301,7 +305,8 @@ impl Watch {
                 });
                 answer.text = Some(error.to_string());
                 if matches!(error, ExtendError::QuorumGone(_)) && self.over.is_none() {
-                    // The library leaves it to its caller to stop then, and a good one does.
+                    // The library leaves it to its caller to stop at this point. A correct caller
+                    // stops.
                     self.lose(error.to_string());
                 }
             }
@@ -319,7 +324,7 @@ impl Watch {
         Voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
     }
 
-    /// From now on its deadline is looked at, until it is lost.
+    /// From now on, polls the deadline until the lease is lost.
     fn start(&mut self) {
         if self.over.is_none() {
             let mut look = interval(LOOK);

@@ -1,13 +1,13 @@
-//! Settings: what a client is told in its environment.
+//! Settings: the client's environment variables.
 
 use std::env;
 
 use crate::talk::{NODES_VARIABLE, OPTIONS_VARIABLE, Options};
 
-/// The masters' URLs, and the options of the lock.
+/// The URLs of the masters, and the options of the lock.
 ///
 /// # Errors
-/// What is missing, or what is wrong with it.
+/// A variable is missing or wrong.
 pub(crate) fn read() -> Result<(Vec<String>, Options), String> {
     let nodes = variable(NODES_VARIABLE)?;
     let nodes = nodes.split(',').map(str::trim).filter(|url| !url.is_empty());

@@ -1,5 +1,5 @@
-//! Several: requests for several resources at once. Each lease then has an owner of its own, as if it
-//! had been asked for alone.
+//! Several: requests for several resources at once. Each lease then has an owner task of its own,
+//! as if it had been requested alone.
 
 use std::time::Duration;
 
@@ -30,11 +30,11 @@ impl Desk {
             let request = lock.acquire_all(names).ttl(ttl).wait(wait);
             let from_ns = Some(stamp::now());
             let result = tokio::select! {
-                // What was won is told, also if the cancel came at the same moment.
+                // `biased`: report a win even if the cancel comes at the same moment.
                 biased;
                 result = held(request, fencing) => result,
                 _ = cancelled => {
-                    // Here the future is dropped already.
+                    // The future has been dropped by now.
                     Voice.refuse(id, Why::Cancelled, "cancelled");
                     return;
                 }
@@ -53,8 +53,8 @@ impl Desk {
                             [answer.deadline_ns, deadline_ns].into_iter().flatten().min();
                         let fence = lease.fencing_token();
                         answer.each.push(Each { token: None, deadline_ns, fence });
-                        // Entered before it is told: the next request may be about it. One that was
-                        // lost and never released gives way to it.
+                        // Register the lease before the answer, since the next request may be about
+                        // it. It replaces a lease that was lost and never released.
                         let whose = (client.clone(), resource);
                         let orders = owner::spawn(lease, whose.clone(), deadline);
                         let owner = redquorum::Owner::new();
@@ -77,7 +77,7 @@ impl Desk {
             let (to, lease) = oneshot::channel();
             let whose = (client.clone(), resource);
             if let Some(owner) = self.books().owners.get(&whose) {
-                // Whose task is gone has no lease, as it is found below.
+                // The send fails if the owner task has ended. The code below then finds no lease.
                 let _ = owner.orders.send(Order::HandOver { to });
             }
             handed.push((whose.1, lease));
@@ -96,7 +96,7 @@ impl Desk {
             let mut worst = None;
             for one in released {
                 let Ok(released) = one.await else { continue };
-                // Lost is worse than what nobody knows.
+                // A loss is worse than an unknown result.
                 let why =
                     owner::why(released.outcome).map(|why| (why, Released::to_string(&released)));
                 if why.as_ref().is_some_and(|(why, _)| worst.is_none() || *why == Why::Lost) {

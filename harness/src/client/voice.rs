@@ -1,5 +1,5 @@
-//! Voice: the one writer to standard output. Whole lines, written at once. The saboteurs speak with
-//! it, too.
+//! Voice: the only writer to standard output. It writes whole lines, at once. The mutants use it,
+//! too.
 
 use std::io::{Write, stdout};
 use std::process::exit;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::talk::{Answer, Notice, Why};
 
-/// Speaks to the harness.
+/// The writer of messages to the harness.
 #[derive(Clone, Copy)]
 pub(crate) struct Voice;
 
@@ -18,20 +18,20 @@ impl Voice {
         self.say(answer);
     }
 
-    /// Answers a request that was not done.
+    /// Answers a request that failed.
     pub(crate) fn refuse(self, id: u64, why: Why, text: impl Into<String>) {
         let (why, text) = (Some(why), Some(text.into()));
         self.say(&Answer { id, at_ns: Some(crate::stamp::now()), why, text, ..Answer::default() });
     }
 
-    /// Says something unasked.
+    /// Sends a notice, which answers no request.
     pub(crate) fn tell(self, notice: &Notice) {
         self.say(notice);
     }
 
-    /// Answers a line that is no request, if it says at least which one it is.
+    /// Answers a line that is not a valid request, if it contains at least the number of a request.
     pub(crate) fn refuse_line(self, line: &str, error: &serde_json::Error) {
-        /// As much as is needed to answer.
+        /// The part of a request that an answer needs.
         #[derive(serde::Deserialize)]
         struct Numbered {
             id: u64,
@@ -64,10 +64,10 @@ impl Voice {
             unreachable!("numbers, texts and enums are always JSON, but: {why}")
         });
         line.push(b'\n');
-        // Locked over both, so that no two lines mix.
+        // The lock covers both calls, so that lines do not mix.
         let mut out = stdout().lock();
         if out.write_all(&line).and_then(|()| out.flush()).is_err() {
-            // Nobody listens any more.
+            // The harness no longer reads.
             exit(0);
         }
     }

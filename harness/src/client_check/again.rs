@@ -1,4 +1,4 @@
-//! Again: the check of a client that acquires what it holds.
+//! Again: the check of re-entry, in which a client acquires a resource that it holds.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Fair: the check of processes that come in the order in which they asked.
+//! Fair: the check of the fair queue, in which processes get the resource in the order of their
+//! requests.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,17 +10,18 @@ use crate::talk::{Answer, Can, Op, Options};
 
 const RESOURCE: &str = "check-fair";
 const PROCESSES: usize = 3;
-/// Each process is served so often.
+/// How often each process gets the resource.
 const ROUNDS: usize = 2;
-/// Longer than all of it takes: no lease ends by itself, and nobody gives up.
+/// Longer than the whole check: no lease expires, and no request times out.
 const TTL_MS: u64 = 20_000;
-/// How long it may take until one stands in line, before somebody asks who is to come behind it.
+/// The time for a request to enter the fair queue before the next process sends its own.
 const APART: Duration = Duration::from_millis(250);
-/// How long it may take until the next is served, with everything up.
+/// How long the next grant may take while all masters run.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Each has a client that waits while another holds. Whoever gives back has one more that wants it: to hand
-/// the lease on within the process is what it must not do.
+/// Each process has a client that waits while another process holds the resource. A process that
+/// releases has a second client that wants the resource by then. It must not hand the lease over
+/// within the process.
 pub(super) fn fair(session: &mut Session) -> Result<Verdict, Fault> {
     if !session.can(Can::Fair) || !session.can(Can::Wait) {
         return Ok(cannot("fair"));

@@ -1,4 +1,4 @@
-//! Grant: the checks of acquire and of what is said about a lease.
+//! Grant: the checks of acquire, and of the data in the answer.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl Session {
         )))
     }
 
-    /// Gives a resource back, however that is answered: what is said to it is for other checks.
+    /// Releases a resource, and ignores the result of the release: other checks examine that.
     pub(super) fn give_back(&mut self, client: &str, resource: &str) -> Result<(), Fault> {
         let asked = self.talker.ask(client, Op::Release { resource: resource.into() })?;
         self.talker.answer(asked).map(drop)
@@ -73,7 +73,7 @@ pub(super) fn stamps(session: &mut Session) -> Result<Verdict, Fault> {
     }
 }
 
-/// Fencing tokens of one lease after another, of the same resource.
+/// Checks the fencing tokens of successive leases of the same resource.
 pub(super) fn fence(session: &mut Session) -> Result<Verdict, Fault> {
     if !session.can(Can::Fence) {
         return Ok(cannot("fence"));
@@ -101,7 +101,7 @@ pub(super) fn fence(session: &mut Session) -> Result<Verdict, Fault> {
     }
 }
 
-/// What a stamp may be instead.
+/// The unit or clock that a wrong stamp may have instead.
 fn guess(stamp: i64, grant: &Grant) -> &'static str {
     let near = |stamp: i64| (stamp - grant.heard).abs() < 10_000_000_000;
     let wall = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);

@@ -1,4 +1,4 @@
-//! Hold: the checks of a lease's life: release, extensions, its end.
+//! Hold: the checks of a lease's life: its release, its extensions and its end.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{OPTIONS, Session, Verdict, cannot, no_lease, said};
 use crate::stamp;
 use crate::talk::{Answer, Can, Notice, Op, Why};
 
-/// How late a loss may be told on a busy machine.
+/// How late a driver may report a loss on a busy machine.
 const LATE: Duration = Duration::from_millis(500);
 
 const EXPIRING: &str = "check-expired";
@@ -88,7 +88,7 @@ pub(super) fn extend(session: &mut Session) -> Result<Verdict, Fault> {
     later(session, grant.answer.deadline_ns, &answer)
 }
 
-/// What is left of the key where it lives longest.
+/// The remaining TTL of the key on the master where it lives longest.
 fn longest(session: &Session, resource: &str) -> Result<u64, Fault> {
     let keys = session.keys.of(resource)?;
     Ok(keys.iter().flatten().filter_map(|key| key.ttl_ms).max().unwrap_or(0))
@@ -164,7 +164,7 @@ pub(super) fn keep_alive(session: &mut Session) -> Result<Verdict, Fault> {
     }
 }
 
-/// Leaves an expired lease behind for [`expired`].
+/// Leaves an expired lease for the check [`expired`].
 pub(super) fn lost(session: &mut Session) -> Result<Verdict, Fault> {
     let grant = session.grant("c1", EXPIRING, EXPIRING_TTL_MS)?;
     let ttl = Duration::from_millis(EXPIRING_TTL_MS);
@@ -198,7 +198,7 @@ pub(super) fn lost(session: &mut Session) -> Result<Verdict, Fault> {
 
 pub(super) fn expired(session: &mut Session) -> Result<Verdict, Fault> {
     let Some(grant) = session.grant.take() else { return Ok(no_lease()) };
-    // However `lost` ended, the lease is over after this.
+    // Whatever the result of `lost`: after this wait, the lease is over.
     session.talker.pass(LATE)?;
     let resource = grant.resource;
     let asked = session.talker.ask("c1", checked(&resource))?;

@@ -1,4 +1,4 @@
-//! Keys: what a driver has left on the masters.
+//! Keys: the keys that a driver has left on the masters.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use redquorum_rig::{Masters, RigError};
 use super::talker::Fault;
 use crate::real::keys::{self, Key};
 
-/// The masters, and which of them are dead.
+/// The masters, and the numbers of the dead ones.
 pub(super) struct Keys {
     masters: Masters,
     dead: Vec<usize>,
@@ -30,7 +30,7 @@ impl Keys {
         self.len() / 2 + 1
     }
 
-    /// The keys on each master that lives whose name holds that of the resource.
+    /// The keys on each living master whose name contains that of the resource.
     pub(super) fn of(&self, resource: &str) -> Result<Vec<Vec<Key>>, Fault> {
         let living = (1..=self.len()).filter(|node| !self.dead.contains(node));
         living.map(|node| self.on(node, resource)).collect()
@@ -42,7 +42,7 @@ impl Keys {
         Ok(keys)
     }
 
-    /// Waits until no master has a key of the resource, and says how many have one still.
+    /// Waits until no master has a key of the resource. Returns how many masters still have one.
     pub(super) fn gone(&self, resource: &str, within: Duration) -> Result<usize, Fault> {
         let until = Instant::now() + within;
         loop {
@@ -54,7 +54,7 @@ impl Keys {
         }
     }
 
-    /// Kills so many that no quorum is left.
+    /// Kills so many masters that no quorum is left.
     pub(super) fn kill_a_majority(&mut self) -> Result<usize, Fault> {
         for node in 1..=self.quorum() {
             self.masters.kill(node).map_err(|error| broken(&error))?;
@@ -63,7 +63,7 @@ impl Keys {
         Ok(self.dead.len())
     }
 
-    /// Starts the dead again.
+    /// Restarts the dead masters.
     pub(super) fn restart(&mut self) -> Result<(), Fault> {
         for node in std::mem::take(&mut self.dead) {
             self.masters.restart(node).map_err(|error| broken(&error))?;

@@ -1,4 +1,4 @@
-//! Manners: the checks of how a driver speaks, whatever it locks.
+//! Manners: the conformance checks of the client protocol, independent of locks.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use super::talker::{ANSWER, Fault};
 use super::{OPTIONS, Session, Verdict, cannot, said, shown};
 use crate::talk::{Can, Op, PROTOCOL, Why};
 
-/// What needs no master is answered within this time. A scenario wants it sooner, and a busy
-/// machine gets its share.
+/// The time limit for an answer that needs no master. A scenario needs it sooner; the rest is for
+/// busy machines.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// How long a driver may take to end.

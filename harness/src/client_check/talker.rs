@@ -1,5 +1,5 @@
-//! Talker: the conversation with a driver that may do anything: say nothing, too much, nonsense, or
-//! die. Every wait has an end, and so has everything that is kept.
+//! Talker: the conversation with a driver that may misbehave in any way: it may be silent, write
+//! too much, write nonsense, or die. Every wait is bounded, and so are all buffers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -12,34 +12,34 @@ use crate::talk::{
     Answer, LONGEST_LINE, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Op, Options, Request, Said,
 };
 
-/// How long an answer may take that has to wait for nothing but masters.
+/// How long an answer may take that has to wait only for masters.
 pub(super) const ANSWER: Duration = Duration::from_secs(10);
 
-/// Lines that wait to be looked at. Beyond them the driver waits.
+/// The number of lines in the buffer. When it is full, the driver blocks.
 const WAITING: usize = 16;
 
-/// After so much nonsense nothing more is listened to.
+/// After this many invalid lines, the check reads no more.
 const ENOUGH: usize = 100;
 
-/// After so many questions without an answer nothing more is asked.
+/// After this many requests without an answer, the check sends no more.
 const PATIENCE: usize = 2;
 
-/// Why a check failed.
+/// The reason why a check failed.
 #[derive(Debug)]
 pub(super) enum Fault {
-    /// The driver is wrong: what it said, what is expected, how to mend it.
+    /// The driver is wrong: its output, the expected output, and how to fix it.
     Wrong(String),
-    /// The same, and nothing more can be asked.
+    /// The driver is wrong, and no further check is possible.
     Over(String),
-    /// It is not the driver's fault.
+    /// The environment failed, not the driver.
     Environment(String),
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Asked {
     pub(super) id: u64,
-    /// The stamp at which it was asked.
+    /// The stamp at which it was sent.
     pub(super) at: i64,
     op: &'static str,
 }
@@ -47,13 +47,13 @@ pub(super) struct Asked {
 pub(super) struct Talker {
     process: ClientProcess,
     heard: Receiver<Heard>,
-    /// One instant on both clocks.
+    /// The same instant on both clocks.
     origin: (Instant, i64),
     last: u64,
-    /// Answers that came, the strange ones with what is strange about them.
+    /// The answers that have come. A malformed answer has a description of its problem.
     answers: HashMap<u64, (i64, Result<Answer, String>)>,
     notices: Vec<(i64, Notice)>,
-    /// What is wrong with its lines: of each kind the first, and how many there were.
+    /// The problems of the driver's lines: the first of each kind, and how many there were.
     complaints: BTreeMap<&'static str, (String, usize)>,
     unanswered: usize,
     closed: Option<String>,
@@ -63,11 +63,12 @@ impl Talker {
     pub(super) fn start(command: &str, urls: &[String], options: &Options) -> Result<Self, String> {
         let options = serde_json::to_string(options).map_err(|why| why.to_string())?;
         let env = [(NODES_VARIABLE, urls.join(",")), (OPTIONS_VARIABLE, options)];
-        // As a person would type it; all signals go to the group, so the shell is not in the way.
+        // The command runs as a person would type it. All signals go to the group, so the shell is
+        // not in the way.
         let command = ["/bin/sh", "-c", command].map(OsString::from);
         let (out, heard) = sync_channel(WAITING);
         let process = ClientProcess::spawn(&command, env, move |word| {
-            // Nobody listens any more: the check is over.
+            // The check is over: no receiver is left.
             let _ = out.send(word);
         });
         let process = process.map_err(|why| format!("the client cannot be started: {why}"))?;
@@ -84,7 +85,7 @@ impl Talker {
         })
     }
 
-    /// Asks for something.
+    /// Sends a request.
     pub(super) fn ask(&mut self, client: &str, op: Op) -> Result<Asked, Fault> {
         let (name, id) = (op.name(), self.last + 1);
         let request = Request { id, client: client.into(), op };
@@ -93,24 +94,24 @@ impl Talker {
         self.ask_raw(name, &line)
     }
 
-    /// The number that the next request will have.
+    /// The number of the next request.
     pub(super) const fn next_id(&self) -> u64 {
         self.last + 1
     }
 
-    /// Says a request as it is; it must have [`next_id`](Self::next_id).
+    /// Sends a request as it is. Its number must be [`next_id`](Self::next_id).
     pub(super) fn ask_raw(&mut self, op: &'static str, line: &str) -> Result<Asked, Fault> {
         self.last += 1;
         let at = stamp::now();
         if let Err(why) = self.process.say(line) {
-            // If it has ended, that is what is to be told.
+            // If the driver has ended, that is the problem to report.
             self.listen(Duration::from_secs(1), |talker| talker.closed.is_some())?;
             return Err(Fault::Over(format!("it cannot be asked to {op}: {why}")));
         }
         Ok(Asked { id: self.last, at, op })
     }
 
-    /// Waits for an answer, and says when it was heard.
+    /// Waits for an answer. Returns it with the time at which it was read.
     pub(super) fn answer(&mut self, asked: Asked) -> Result<(Answer, i64), Fault> {
         self.answer_within(asked, ANSWER)
     }
@@ -140,12 +141,12 @@ impl Talker {
         }
     }
 
-    /// Whether it is answered already, or is within this time.
+    /// Whether an answer has come, or comes within this time.
     pub(super) fn is_answered(&mut self, asked: Asked, within: Duration) -> Result<bool, Fault> {
         self.listen(within, |talker| talker.answers.contains_key(&asked.id))
     }
 
-    /// Waits for a notice, and says when it was heard.
+    /// Waits for a notice. Returns it with the time at which it was read.
     pub(super) fn notice(
         &mut self,
         within: Duration,
@@ -159,7 +160,7 @@ impl Talker {
         Ok(find(self))
     }
 
-    /// Its first line as it is, to be read with more leniency than a scenario has.
+    /// The driver's first line as it is, for a check that is more lenient than a scenario.
     pub(super) fn first_line(&mut self) -> Result<Option<String>, Fault> {
         let until = Instant::now() + ANSWER;
         while let Some(Heard { what, .. }) = self.next(until)? {
@@ -185,28 +186,28 @@ impl Talker {
         }
     }
 
-    /// Closes its input, and says how it ended; nothing if it does not.
+    /// Closes the driver's input. Returns how the driver ended; `None` if it does not end in time.
     pub(super) fn hang_up(&mut self, within: Duration) -> Option<String> {
         self.process.hang_up();
         let until = Instant::now() + within;
-        // Listening goes on, so that it does not hang on something that it still says.
+        // Read on, so that the driver does not block on a write.
         while let Ok(Some(_)) = self.next(until) {}
         self.process.wait(until.saturating_duration_since(Instant::now()))
     }
 
-    /// What was wrong with its lines.
+    /// The problems of the driver's lines.
     pub(super) fn complaints(&self) -> Vec<String> {
         let times =
             |count: usize| if count > 1 { format!(" ({count} times)") } else { String::new() };
         self.complaints.values().map(|(text, count)| format!("{text}{}", times(*count))).collect()
     }
 
-    /// A silence that is meant: what comes meanwhile is heard.
+    /// Waits without a request. Lines that come meanwhile are processed.
     pub(super) fn pass(&mut self, time: Duration) -> Result<(), Fault> {
         self.listen(time, |_| false).map(drop)
     }
 
-    /// Listens until `done` or the time is over; whether it is done is returned.
+    /// Reads lines until `done` holds or the time is over. Returns whether it holds.
     fn listen(&mut self, within: Duration, done: impl Fn(&Self) -> bool) -> Result<bool, Fault> {
         let until = Instant::now() + within;
         while !done(self) {
@@ -251,7 +252,7 @@ impl Talker {
                 self.complain("ready again", "it said `ready` more than once".to_owned())
             }
             Ok(Said::Notice(notice)) => {
-                // Whoever says more than a check looks at is not remembered for it.
+                // More notices than a check examines are not kept.
                 if self.notices.len() < 1000 {
                     self.notices.push((at, notice));
                 }
@@ -312,7 +313,7 @@ impl Talker {
     }
 }
 
-/// The number of the request that a line wants to answer.
+/// The number of the request that a line seems to answer.
 fn numbered(line: &str) -> Option<u64> {
     let value: serde_json::Value = serde_json::from_str(line).ok()?;
     if value.get("event").is_some() { None } else { value.get("id")?.as_u64() }

@@ -1,4 +1,4 @@
-//! Trouble: the checks with masters that are dead.
+//! Trouble: the checks with dead masters.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use super::talker::Fault;
 use super::{OPTIONS, Session, Verdict, said};
 use crate::talk::{Op, Why};
 
-/// How long an attempt may take while masters are dead, with the node timeout that it is given.
+/// How long an attempt may take while masters are dead, with the node timeout of its options.
 const BOUND: Duration = Duration::from_secs(5);
 
-/// How long a driver may take to find masters that are back.
+/// How long a driver may take to find masters that run again.
 const BACK: Duration = Duration::from_secs(10);
 
 pub(super) fn no_quorum(session: &mut Session) -> Result<Verdict, Fault> {

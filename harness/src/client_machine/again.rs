@@ -1,4 +1,4 @@
-//! A client that acquires what it holds, and the handles that it has then.
+//! Acquires by a client that holds the resource already, and the handles of its lease.
 
 use redquorum_protocol::{ClaimId, Input};
 
@@ -6,17 +6,17 @@ use super::lease::{Asked, Whose};
 use super::{Around, Conduct, Process};
 use crate::talk::Why;
 
-/// What an acquire asks for.
+/// The options of an acquire.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
-    /// 0: what the options say, and the deadline of a lease that is held stands.
+    /// 0: use the configured TTL. The deadline of a lease that is held stays the same.
     pub(super) ttl_ms: u64,
     pub(super) wait_ms: u64,
 }
 
 impl<K: Conduct> Process<K> {
-    /// The owner of a lease asks for another handle. Whether that is seen to; if not, it has none, and
-    /// acquires as any other client.
+    /// Gives the owner of a lease another handle, or starts to. Returns `false` if the owner gets
+    /// none, and acquires like any other client.
     pub(super) fn reenter(
         &mut self,
         request: u64,
@@ -34,7 +34,7 @@ impl<K: Conduct> Process<K> {
         self.advance(id, Input::Reenter, around);
         let conduct = self.conduct;
         if !self.client.claim(id).is_some_and(|claim| conduct.lets_in(claim, before)) {
-            // It may be by this that the lease is found to be over.
+            // The re-entry may have shown that the lease is over.
             self.attend(id, around);
             return false;
         }
@@ -68,8 +68,8 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// A handle could not have the TTL that it was asked for, and is given back. If the lease is over,
-    /// its owner acquires as any other client.
+    /// Releases a handle that could not get the requested TTL. If the lease is over, its owner
+    /// acquires like any other client.
     pub(super) fn not_prolonged(
         &mut self,
         id: ClaimId,
@@ -84,7 +84,7 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// A request for another handle is given up.
+    /// Cancels a request for another handle.
     pub(super) fn cancel_prolonging(&mut self, request: u64, around: &mut Around<'_>) {
         let client = &self.client;
         let found = self.leases.iter_mut().find_map(|lease| {
@@ -97,7 +97,7 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// Whether there are other handles than the one that is released.
+    /// Releases one handle of several. Returns `false` if there is no other handle.
     pub(super) fn count_down(
         &mut self,
         request: u64,

@@ -1,4 +1,4 @@
-//! Conduct: how a client process behaves. The honest one is here; `sabotage` has the mutants.
+//! Conduct: how a client process behaves. The honest conduct is here; `sabotage` has the mutants.
 //!
 //! This is the one seam between a process and its mutants. An honest process drives the shipped
 //! [`Claim`] and takes every default.
@@ -13,24 +13,24 @@ use crate::talk::Options;
 
 /// See the [module](self).
 pub(crate) trait Conduct: Copy + Debug {
-    /// What the client drives for each request.
+    /// The machine that the client drives for each request.
     type Claim: ClaimMachine<Clocks: From<Clocks>, Seed: Clone + Debug> + Clone + Debug;
 
-    /// Whether claims measure by clocks that may jump, so that no timer holds.
+    /// Whether claims measure by clocks that may jump, so that no timer is reliable.
     const CLOCKS_JUMP: bool = false;
 
-    /// Whether a claim is made of what became of an earlier one.
+    /// Whether a new claim depends on the result of an earlier one.
     const REMEMBERS: bool = false;
 
-    /// What a claim is made of. `root` draws the random token that all claims of the client share;
-    /// `former` is the latest claim of the client that was granted the same resource.
+    /// The ingredients of a claim. `root` draws the random token that all claims of the client
+    /// share. `former` is the latest claim of the client that was granted the same resource.
     fn seed(
         self,
         root: &mut dyn FnMut() -> Token,
         former: Option<&Self::Claim>,
     ) -> <Self::Claim as ClaimMachine>::Seed;
 
-    /// The options as the process takes them.
+    /// The options as the process uses them.
     fn options(self, options: Options) -> Options {
         options
     }
@@ -40,27 +40,27 @@ pub(crate) trait Conduct: Copy + Debug {
         drift
     }
 
-    /// What a master reported of itself.
+    /// A master's greeting as the process uses it.
     fn greeting(self, _node: NodeId, greeting: Greeting) -> Greeting {
         greeting
     }
 
-    /// The clock by which requests for several resources are measured.
+    /// The clock by which multi-lock requests are measured.
     fn clock(self, clocks: Clocks) -> Time {
         clocks.monotonic
     }
 
-    /// The same clock as all resources are collected.
+    /// The clock for multi-lock requests at the moment of the collection.
     fn clock_to_collect(self, clocks: Clocks) -> Time {
         self.clock(clocks)
     }
 
-    /// Whether a member of several is kept although it is to be undone.
+    /// Whether the process keeps a member of a multi-lock that it should undo.
     fn keeps(self, _claim: &Self::Claim) -> bool {
         false
     }
 
-    /// Whether an owner has another handle of its lease, of which so many were out.
+    /// Whether an owner gets another handle of its lease, after `before` handles.
     fn lets_in(self, claim: &Self::Claim, before: u32) -> bool {
         matches!(claim.claim(), Claim::Holding(hold) if hold.handles() > before)
     }
@@ -75,7 +75,7 @@ pub(crate) trait Conduct: Copy + Debug {
         hold.lost().is_none() && clocks.monotonic < hold.deadline()
     }
 
-    /// Whether a loss is reported.
+    /// Whether the process reports a loss.
     fn reports_loss(self) -> bool {
         true
     }

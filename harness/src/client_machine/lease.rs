@@ -14,7 +14,7 @@ use crate::talk::{Each, Notice, Why};
 /// A client and a resource.
 pub(super) type Whose = (Name, Name);
 
-/// A request under way: its number, and the stamp of the call.
+/// A request under way: its id, and the stamp of the call.
 pub(super) type Asked = (u64, i64);
 
 /// See the [module](self).
@@ -23,16 +23,16 @@ pub(super) struct Lease {
     pub(super) id: ClaimId,
     pub(super) whose: Whose,
     acquiring: Option<Asked>,
-    /// With the number of the round.
+    /// An extension under way, with the number of its round.
     extending: Option<(Asked, u32)>,
-    /// That is for another handle.
+    /// Set if that extension is for another handle.
     prolonging: Option<Wanted>,
-    /// Such a handle that was not given out, and is yet to be given back.
+    /// A handle whose extension failed. It was not given out, and is yet to be released.
     pub(super) not_prolonged: Option<(Asked, Wanted, Why)>,
     releasing: Option<Asked>,
-    /// It is not held any more, and that was reported.
+    /// Whether the lease is over and that was reported.
     over: bool,
-    /// Where it may move by itself: the deadline that was reported last.
+    /// The deadline that was last reported, if the deadline may move by itself.
     seen: Option<Time>,
 }
 
@@ -52,19 +52,20 @@ impl Lease {
         self.extending.is_some()
     }
 
-    /// Whether it is not held any more, and that was reported.
+    /// Whether the lease is over and that was reported.
     pub(super) const fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Another handle is given out once the round under way has succeeded.
+    /// Notes a request for another handle, which is given out once the round under way has
+    /// succeeded.
     pub(super) const fn prolong(&mut self, asked: Asked, round: u32, wanted: Wanted) {
         self.extend(asked, round);
         self.prolonging = Some(wanted);
     }
 
-    /// Whether this request was for another handle, and is given up. Its round goes on, and may move the
-    /// deadline, which no answer tells then.
+    /// Cancels a request for another handle. Returns whether `request` was one. Its round goes on
+    /// and may move the deadline, which no answer reports then.
     pub(super) fn cancel_prolonging(&mut self, request: u64, deadline: Option<Time>) -> bool {
         let is = |((id, _), _): &mut (Asked, u32)| *id == request;
         self.prolonging.is_some() && self.extending.take_if(is).is_some() && {
@@ -74,7 +75,7 @@ impl Lease {
         }
     }
 
-    /// From now on the deadline moves by itself, and each move is reported.
+    /// From now on, the deadline moves by itself, and each move is reported.
     pub(super) fn watch(&mut self, deadline: Option<Time>) {
         self.seen = deadline.or(self.seen);
     }
@@ -93,7 +94,7 @@ impl Lease {
         around.answer(asked, Err(why(failure)), |answer| answer.text = distrust(ballot));
     }
 
-    /// Tells what is new about a held lease, and whether it was granted just now.
+    /// Reports all news about a held lease. Returns whether it was granted just now.
     pub(super) fn hold<K: Conduct>(
         &mut self,
         conduct: K,
@@ -151,7 +152,8 @@ impl Lease {
         if let Some(wanted) = self.prolonging.take() {
             match (result, extension) {
                 (Ok(()), _) => reentered(conduct, claim, asked, around),
-                // A gap is for those to hear of who hold it; this one does not, yet.
+                // A gap concerns only requests that hold the lease. This request does not hold it
+                // yet.
                 (Err(_), Extension::QuorumGone) => {
                     self.not_prolonged = Some((asked, wanted, Why::NoQuorum));
                 }
@@ -175,7 +177,7 @@ impl Lease {
         }
     }
 
-    /// It is given back together with others.
+    /// Refuses the extension under way, since the lease is released, alone or with others.
     pub(super) fn part(&mut self, around: &mut Around<'_>) {
         if let Some(((extension, _), _)) = self.extending.take() {
             around.refuse(extension, Why::Cancelled);
@@ -188,7 +190,7 @@ impl Lease {
     }
 }
 
-/// The owner of a lease has another handle of it.
+/// Answers the owner of a lease, which now has another handle of it.
 pub(super) fn reentered<K: Conduct>(
     conduct: K,
     claim: &K::Claim,
@@ -197,7 +199,7 @@ pub(super) fn reentered<K: Conduct>(
 ) {
     let Claim::Holding(hold) = claim.claim() else { return };
     let deadline = deadline(conduct, claim, hold, around.clocks);
-    // At least the one before and this one, whatever a mutant counts.
+    // At least the earlier handle and this one, whatever a mutant counts.
     let handles = hold.handles().max(2);
     around.answer(asked, Ok(()), |answer| {
         answer.token = value(conduct, hold);
@@ -207,7 +209,7 @@ pub(super) fn reentered<K: Conduct>(
     });
 }
 
-/// What is reported of a lease that was granted together with others.
+/// The report of a lease that was granted together with others.
 pub(super) fn each<K: Conduct>(conduct: K, claim: &K::Claim, clocks: Clocks) -> Option<Each> {
     let Claim::Holding(hold) = claim.claim() else { return None };
     let token = value(conduct, hold);
@@ -224,7 +226,7 @@ fn deadline<K: Conduct>(conduct: K, claim: &K::Claim, hold: &Hold, clocks: Clock
     i64::try_from(conduct.deadline(claim, hold, clocks).as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Which masters were distrusted at the last attempt, if any was.
+/// Which masters were distrusted at the last attempt, if any.
 pub(super) fn distrust(ballot: &Ballot) -> Option<String> {
     let votes = NodeId::all(ballot.votes().len()).zip(ballot.votes());
     let named = votes.filter_map(|(node, vote)| match &vote.answer {
@@ -235,7 +237,7 @@ pub(super) fn distrust(ballot: &Ballot) -> Option<String> {
     (!named.is_empty()).then(|| named.join("; "))
 }
 
-/// Why there is no lease.
+/// Why an acquire failed.
 pub(super) const fn why(failure: Failure) -> Why {
     match failure {
         Failure::Taken => Why::Taken,
@@ -245,7 +247,7 @@ pub(super) const fn why(failure: Failure) -> Why {
     }
 }
 
-/// What became of a release.
+/// The result of a release.
 pub(super) const fn ended(outcome: Outcome) -> Result<(), Why> {
     match outcome {
         Outcome::Released | Outcome::Left => Ok(()),

@@ -1,5 +1,6 @@
-//! Several resources at once, in a client process: the shipped machine that orders claims about, and what
-//! is told of all of them together. Once all are granted, each lease is one like any other.
+//! Multi-lock requests in a client process. The shipped machine gives orders about the claims, and
+//! this module reports the results of all claims to it. Once all are granted, each lease is an
+//! ordinary lease.
 
 use std::time::Duration;
 
@@ -13,30 +14,30 @@ use super::{Around, Clocks, Conduct, Process};
 use crate::name::Name;
 use crate::talk::Why;
 
-/// A request for several resources, under way.
+/// A multi-lock request under way.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
-    /// The request, and when the library was called.
+    /// The request id, and the time of the call.
     asked: (u64, i64),
     client: Name,
     terms: Terms,
     several: Several,
-    /// In the order in which they are asked for: by their keys.
+    /// In the order in which the process acquires them: by their keys.
     members: Vec<Member>,
-    /// Which masters were distrusted, where one was refused last.
+    /// Which masters were distrusted at the last refusal of a member.
     distrust: Option<String>,
 }
 
 #[derive(Clone, Debug)]
 struct Member {
     resource: Name,
-    /// Its place in the request.
+    /// Its position in the request.
     place: usize,
-    /// The number of its claim.
+    /// The id of its claim.
     claim: Option<ClaimId>,
 }
 
-/// Several leases that are given back in one request.
+/// Several leases that one request releases.
 #[derive(Clone, Debug)]
 pub(super) struct Parting {
     asked: (u64, i64),
@@ -104,7 +105,8 @@ impl<K: Conduct> Process<K> {
         let terms = group.terms;
         let seed = self.seed(&whose, around);
         let Patience { wait, explain, .. } = patience;
-        // A request that waits for one of several has its turn as if it wanted that alone.
+        // A request that waits for one of several resources gets its turn as if it wanted only that
+        // one.
         let fair = patience.fair || !wait.is_zero();
         let request = AcquireRequest { terms, wait, explain, fair, seed };
         let claim = self.claim(whose, request, None, around);
@@ -113,14 +115,15 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// Whether it keeps what it has of a member, against the order.
+    /// Whether the process keeps a member, against the order to undo it.
     fn keeps(&mut self, id: u64, member: usize) -> bool {
         let claim = self.group(id).and_then(|group| group.members[member].claim);
         let conduct = self.conduct;
         claim.and_then(|claim| self.client.claim(claim)).is_some_and(|claim| conduct.keeps(claim))
     }
 
-    /// Gives up what a member asked for, or gives back what it has: no work was done under it.
+    /// Undoes a member: cancels its acquire or releases its lease. No work was done under the
+    /// lease.
     fn undo(&mut self, id: u64, member: usize, around: &mut Around<'_>) {
         let claim = self.group(id).and_then(|group| group.members[member].claim.take());
         let Some(claim) = claim else { return };
@@ -135,7 +138,7 @@ impl<K: Conduct> Process<K> {
         (0..members).for_each(|member| self.undo(id, member, around));
     }
 
-    /// Tells a group what became of one of its claims. Returns whether the claim is one of a group.
+    /// Reports the result of a claim to its multi-lock. Returns whether the claim belongs to one.
     pub(super) fn attend_group(&mut self, claim: ClaimId, around: &mut Around<'_>) -> bool {
         let of = |group: &Group| {
             let member = group.members.iter().position(|member| member.claim == Some(claim))?;
@@ -162,7 +165,8 @@ impl<K: Conduct> Process<K> {
         true
     }
 
-    /// What was kept against the order is won still, when it is asked for again.
+    /// Reports members that were kept against the order as won, since the machine asks for them
+    /// again.
     fn remind(&mut self, id: u64, around: &mut Around<'_>) {
         let members = self.group(id).map_or(0, |group| group.members.len());
         for member in 0..members {
@@ -190,7 +194,7 @@ impl<K: Conduct> Process<K> {
                 group.distrust = distrust;
             }
             self.tell(id, told, around);
-            // One that failed by itself is not undone by order.
+            // A member that failed by itself gets no order to undo it.
             let failed =
                 self.group(id).is_some_and(|group| group.members[member].claim == Some(claim));
             if failed {
@@ -201,7 +205,7 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// Collects all that is won, and answers what is decided.
+    /// Collects all claims once all are won, and answers a request that is decided.
     fn conclude(&mut self, id: u64, around: &mut Around<'_>) {
         let Some(group) = self.group(id) else { return };
         if group.several.is_won() {
@@ -235,7 +239,7 @@ impl<K: Conduct> Process<K> {
     }
 
     fn hand_out(&mut self, mut group: Group, around: &mut Around<'_>) {
-        // As they were named.
+        // In the order of the request.
         group.members.sort_by_key(|member| member.place);
         let claims: Vec<ClaimId> = group.members.iter().filter_map(|it| it.claim).collect();
         let mut all = Vec::new();
@@ -248,11 +252,11 @@ impl<K: Conduct> Process<K> {
             answer.deadline_ns = all.iter().filter_map(|each| each.deadline_ns).min();
             answer.each = all;
         });
-        // A loss may have come meanwhile.
+        // A loss may have happened meanwhile.
         claims.into_iter().for_each(|claim| self.attend(claim, around));
     }
 
-    /// When to wake the groups, by the monotonic clock.
+    /// When to wake the multi-locks, by the monotonic clock.
     pub(super) fn groups_wake(&self, clocks: Clocks) -> Time {
         let wake = self.groups.iter().map(|group| group.several.next_wake()).min();
         let wake = wake.filter(|wake| *wake != Time::NEVER);
@@ -268,7 +272,7 @@ impl<K: Conduct> Process<K> {
         due.into_iter().for_each(|id| self.tell(id, Told::Wake, around));
     }
 
-    /// Gives a request up, if it is one for several resources.
+    /// Cancels a request, if it is a multi-lock request.
     pub(super) fn cancel_group(&mut self, request: u64, around: &mut Around<'_>) {
         if self.group(request).is_some() {
             self.tell(request, Told::Abandon, around);
@@ -308,7 +312,7 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    /// One of several leases was given back.
+    /// Records that one of several leases was released.
     pub(super) fn parted(&mut self, claim: ClaimId, outcome: Outcome, around: &mut Around<'_>) {
         let found = self.partings.iter().position(|parting| parting.open.contains(&claim));
         let Some(place) = found else { return };

@@ -1,4 +1,5 @@
-//! When faults strike and when they are cured. Whom they hit is in `whom.rs`.
+//! When faults strike and when they are healed. `whom.rs` finds the masters and processes that they
+//! hit.
 
 use super::Order;
 use super::places::{Place, Places};
@@ -8,7 +9,7 @@ use crate::name::Name;
 use crate::scenario::{Class, Fault, Harm, Moment, Nodes, Scenario, Side, Way, What, When};
 use crate::units::nanos;
 
-/// The faults of a run, by their place in the scenario.
+/// The faults of a run, by their index in the scenario.
 #[derive(Clone, Debug)]
 pub(super) struct Faults {
     all: Vec<Watched>,
@@ -19,7 +20,7 @@ pub(super) struct Faults {
 struct Watched {
     fault: Fault,
     state: State,
-    /// How many messages of the moment's kind have passed.
+    /// How many messages of the kind that the moment names have passed.
     passed: u32,
     nodes: Vec<usize>,
     processes: Vec<Name>,
@@ -37,17 +38,17 @@ impl Watched {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Its moment has not come.
+    /// The moment of the fault has not come.
     Waiting,
-    /// It is to strike at this time.
+    /// The fault strikes at this time.
     Due(Ns),
-    /// It is being done.
+    /// The backend is applying the fault.
     Striking,
-    /// It is there, until this time, or until the end.
+    /// The fault has struck, and lasts until this time or until the end of the run.
     Struck(Option<Ns>),
-    /// It is being undone.
+    /// The backend is healing the fault.
     Curing,
-    /// It is over, or could not be done.
+    /// The fault is over, or could not be applied.
     Over,
 }
 
@@ -57,7 +58,8 @@ impl Faults {
         Self { all: all.collect(), places: None }
     }
 
-    /// Notes places from now on; of each class so many messages of a client. With none, no more.
+    /// Starts to record places. Of each class, only the first `most` messages of a client count.
+    /// `None` ends the recording.
     pub(super) fn note_places(&mut self, most: Option<u32>) {
         self.places = most.map(|most| Box::new(Places::new(most)));
     }
@@ -66,7 +68,7 @@ impl Faults {
         self.places.as_ref().map_or(&[], |places| places.all())
     }
 
-    /// One more, as if it had been there from the start: its moment has not come yet.
+    /// Adds a fault, as if it had been there from the start. Its moment must not have come yet.
     pub(super) fn add(&mut self, fault: Fault) {
         let mut watched = Watched::new(fault);
         if let (When::After(moment), Some(places)) = (&watched.fault.when, &self.places)
@@ -77,7 +79,7 @@ impl Faults {
         self.all.push(watched);
     }
 
-    /// The gates for those that strike before a message.
+    /// The gates for faults that strike before a message.
     pub(super) fn gates(&self, scenario: &Scenario) -> Vec<Order> {
         let gate = |(fault, watched): (usize, &Watched)| {
             let When::Before(moment) = &watched.fault.when else { return None };
@@ -88,7 +90,7 @@ impl Faults {
         self.all.iter().enumerate().filter_map(gate).collect()
     }
 
-    /// Whether any strikes after a message.
+    /// Whether any fault strikes after a message.
     pub(super) fn follow_messages(faults: &[Fault]) -> bool {
         faults.iter().any(|fault| match &fault.when {
             When::After(moment) => message(&moment.what).is_some(),
@@ -96,7 +98,7 @@ impl Faults {
         })
     }
 
-    /// Whether any hits masters by the part that they play.
+    /// Whether any fault selects masters by their role.
     pub(super) fn follow_grants(faults: &[Fault]) -> bool {
         faults.iter().any(|fault| matches!(fault.harm.nodes(), Some(Nodes::Role(_))))
     }
@@ -117,7 +119,7 @@ impl Faults {
         wakes.min()
     }
 
-    /// Something happened to a client: the faults after it become due.
+    /// An event of a client occurred: the faults that strike after it become due.
     pub(super) fn happened(&mut self, now: Ns, client: &str, what: &What) {
         if let Some(places) = &mut self.places {
             places.come(client, what, false);
@@ -168,7 +170,8 @@ impl Faults {
         }
     }
 
-    /// The fault that is to strike before this, if one is that has not yet; it is due now.
+    /// The first fault that must strike before this event and has not struck yet. It becomes due
+    /// now.
     pub(super) fn before(&mut self, now: Ns, client: &str, what: &What) -> Option<usize> {
         if let Some(places) = &mut self.places {
             places.come(client, what, true);
@@ -187,7 +190,7 @@ impl Faults {
         matches!(self.all[fault].state, State::Struck(_) | State::Curing | State::Over)
     }
 
-    /// How much later comes what a client sends to a register now.
+    /// The delay of a request that a client sends to a register now.
     pub(super) fn delay(&self, client: &str, way: Way) -> Ns {
         let there = |watched: &&Watched| matches!(watched.state, State::Struck(_) | State::Curing);
         let delays = self.all.iter().filter(there).filter_map(|watched| {
@@ -197,7 +200,7 @@ impl Faults {
         delays.fold(0, |sum: Ns, by| sum.saturating_add(nanos(by.0)))
     }
 
-    /// Those that are to strike now; each is said once.
+    /// The faults that strike now. Each is returned once.
     pub(super) fn due(&mut self, now: Ns) -> Vec<usize> {
         self.each(|state| match *state {
             State::Due(at) if now >= at => Some(State::Striking),
@@ -205,7 +208,7 @@ impl Faults {
         })
     }
 
-    /// Those whose time is over; each is said once.
+    /// The faults whose time is over. Each is returned once.
     pub(super) fn over(&mut self, now: Ns) -> Vec<usize> {
         self.each(|state| match *state {
             State::Struck(Some(until)) if now >= until => Some(State::Curing),
@@ -213,7 +216,7 @@ impl Faults {
         })
     }
 
-    /// All that are there; none will strike any more.
+    /// The faults to heal. No fault strikes after this call.
     pub(super) fn cure_all(&mut self) -> Vec<usize> {
         for watched in &mut self.all {
             if matches!(watched.state, State::Waiting | State::Due(_)) {
@@ -224,12 +227,12 @@ impl Faults {
             State::Struck(_) => Some(State::Curing),
             _ => None,
         });
-        // The last first: what was done on top of something is undone before it.
+        // Faults are healed in reverse order, since a later fault may build on an earlier one.
         there.reverse();
         there
     }
 
-    /// The gates, whether or not something waits.
+    /// All gates, whether or not a message waits.
     pub(super) fn open_all(&self) -> Vec<usize> {
         (0..self.all.len()).filter(|fault| self.has_gate(*fault)).collect()
     }
@@ -245,13 +248,13 @@ impl Faults {
         changed
     }
 
-    /// Whom a fault hits, known when it strikes.
+    /// Notes the masters and processes that a fault hits. They are known when it strikes.
     pub(super) fn aims(&mut self, fault: usize, nodes: Vec<usize>, processes: Vec<Name>) {
         self.all[fault].nodes = nodes;
         self.all[fault].processes = processes;
     }
 
-    /// It struck, or could not. Returns whom it hit.
+    /// The fault struck, or failed to. Returns the masters and processes that it hit.
     pub(super) fn struck(
         &mut self,
         now: Ns,
@@ -261,7 +264,7 @@ impl Faults {
         let watched = &mut self.all[fault];
         watched.state = match watched.fault.lasts {
             _ if !watched.fault.harm.has_cure() => State::Over,
-            // What was done of it before it failed is undone at the end.
+            // A fault that failed half-way is healed at the end of the run.
             _ if failed && watched.nodes.is_empty() && watched.processes.is_empty() => State::Over,
             _ if failed => State::Struck(None),
             Some(lasts) => State::Struck(Some(now.saturating_add(nanos(lasts.0)))),
@@ -270,14 +273,14 @@ impl Faults {
         (watched.nodes.clone(), watched.processes.clone())
     }
 
-    /// It is no more. Returns the processes that it hit.
+    /// The fault is over. Returns the processes that it hit.
     pub(super) fn cured(&mut self, fault: usize) -> Vec<Name> {
         self.all[fault].state = State::Over;
         self.all[fault].processes.clone()
     }
 
-    /// Whether nothing is going to happen by itself: none is due, being done, or has a time at
-    /// which it ends.
+    /// Whether no fault is due, being applied or being healed. A fault that has struck does not
+    /// count, even if it ends at a given time.
     pub(super) fn nothing_due(&self) -> bool {
         self.all.iter().all(|watched| match watched.state {
             State::Waiting | State::Over | State::Struck(_) => true,
@@ -285,7 +288,7 @@ impl Faults {
         })
     }
 
-    /// Whether all that strike at the very start have struck.
+    /// Whether all faults that strike at the very start have struck.
     pub(super) fn are_set_up(&self) -> bool {
         self.all.iter().all(|watched| match watched.fault.when {
             When::At(at) if at.is_zero() => {
@@ -300,7 +303,7 @@ impl Faults {
     }
 }
 
-/// The message that a moment is about, if it is about one.
+/// The message that a moment is about, if any.
 const fn message(what: &What) -> Option<(Side, u32, Class)> {
     match what {
         What::Request(number, class) => Some((Side::Request, *number, *class)),

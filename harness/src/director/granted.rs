@@ -1,4 +1,4 @@
-//! Which masters granted whose lease: for faults that hit holders.
+//! The masters that granted each lease, for faults that hit the holders' masters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::name::Name;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Granted {
     nodes: BTreeMap<Name, BTreeSet<usize>>,
-    /// The tokens of each process, in the order in which they were first granted.
+    /// The tokens of each process, in the order of their first grants.
     of_process: BTreeMap<Name, Vec<Name>>,
     /// The token of each client's latest lease.
     of_client: BTreeMap<Name, Name>,
@@ -24,8 +24,9 @@ impl Granted {
         self.nodes.entry(token.clone()).or_default().insert(node);
     }
 
-    /// A client was granted a lease. If it does not say by which token: by the latest of its process
-    /// that so many masters granted; others in the process may be trying, too.
+    /// A client got a lease. If the client does not report the token, this is the latest of the
+    /// process's tokens that `quorum` masters granted. Later tokens may belong to other clients of
+    /// the process, which are still trying.
     pub(super) fn won(&mut self, client: &Name, process: &str, told: Option<&Name>, quorum: usize) {
         let told = told.filter(|token| self.nodes.contains_key(*token));
         let count = |token: &Name| self.nodes.get(token).map_or(0, BTreeSet::len).min(quorum);
@@ -38,8 +39,8 @@ impl Granted {
         }
     }
 
-    /// The masters that granted the latest lease of a client; if it has none, what its process
-    /// tried last.
+    /// The masters that granted the latest lease of a client. If it has no lease, the masters that
+    /// granted the latest token of its process.
     pub(super) fn nodes(&self, client: &str, process: &str) -> Option<&BTreeSet<usize>> {
         let tried = || self.of_process.get(process)?.last();
         self.nodes.get(self.of_client.get(client).or_else(tried)?)
@@ -67,7 +68,7 @@ mod tests {
         assert_eq!(granted.nodes("c2", "p"), Some(&BTreeSet::from([1, 3, 5])));
         assert_eq!(granted.nodes("c3", "p"), Some(&BTreeSet::from([5])));
         assert_eq!(granted.nodes("c4", "q"), None);
-        // The latest of several that have a quorum.
+        // Of several tokens with a quorum, the latest.
         granted.won(&"c1".into(), "p", Some(&"unknown".into()), 3);
         assert_eq!(granted.nodes("c1", "p"), Some(&BTreeSet::from([1, 3, 5])));
     }

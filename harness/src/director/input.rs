@@ -1,4 +1,4 @@
-//! What the director is told, by whoever carries out its orders.
+//! Inputs of the director. The backend that carries out the orders sends them.
 
 use std::collections::BTreeMap;
 
@@ -7,88 +7,88 @@ use crate::name::Name;
 use crate::scenario::{Class, Side};
 use crate::talk::{Answer, Can};
 
-/// What happened.
+/// An event of the run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Input {
-    /// All clients are ready, and can do this, by process.
+    /// All clients are ready. The map has the features of each process.
     Begin(BTreeMap<Name, Vec<Can>>),
-    /// A client answered; its stamps are nanoseconds of the run.
+    /// A client answered. Its stamps are nanoseconds of the run.
     Answered(Answer),
-    /// A client was told that its lease is lost.
+    /// A client reported the loss of its lease.
     Lost {
-        /// Who.
+        /// The client.
         client: Name,
-        /// What.
+        /// The resource.
         resource: Name,
-        /// When, by its own stamp.
+        /// The time of the loss, by the client's own stamp.
         at: Ns,
     },
     /// A client's watchdog extended its lease.
     Extended {
-        /// Who.
+        /// The client.
         client: Name,
-        /// What.
+        /// The resource.
         resource: Name,
         /// The new deadline.
         deadline: Ns,
     },
     /// A message passed: a request on its way to a master, or a reply that reached its client.
     Passed {
-        /// Whose.
+        /// The process of the client.
         process: Name,
-        /// Request or reply.
+        /// Whether it is a request or a reply.
         side: Side,
-        /// What the request is for.
+        /// The purpose of the request.
         class: Class,
     },
-    /// A master replied to a command; the reply may be on its way for long.
+    /// A master replied to a command. The reply may be in flight for a long time.
     Replied {
-        /// Whose command it was.
+        /// The process that sent the command.
         process: Name,
-        /// Which master.
+        /// The number of the master.
         node: usize,
         /// The command.
         act: Act,
-        /// What the master said.
+        /// The master's reply.
         result: Outcome,
     },
-    /// For the history alone.
+    /// An event that only the history needs.
     Recorded(Event),
     /// A message waits at the gate of this fault.
     Gated(usize),
     /// A fault struck, or failed to.
     Struck {
-        /// Which, counted from 0.
+        /// The fault, counted from 0.
         fault: usize,
-        /// When.
+        /// The time.
         at: Window,
-        /// Why not.
+        /// The reason for a failure.
         failed: Option<String>,
     },
-    /// A fault was cured, or could not be.
+    /// A fault was healed, or could not be.
     Cured {
-        /// Which, counted from 0.
+        /// The fault, counted from 0.
         fault: usize,
-        /// When.
+        /// The time.
         at: Window,
-        /// Why not.
+        /// The reason for a failure.
         failed: Option<String>,
     },
-    /// A client process is gone, or is to be ignored from now on.
+    /// A client process has ended, or the director must ignore it from now on.
     Broken {
-        /// Which.
+        /// The process.
         process: Name,
-        /// What it did.
+        /// The reason.
         why: String,
     },
     /// The keys of a master.
     Keys {
-        /// Which.
+        /// The number of the master.
         node: usize,
-        /// None: it does not answer.
+        /// The keys. `None`: the master does not reply.
         keys: Option<Vec<Left>>,
     },
-    /// The time that was asked for has come.
+    /// The time of [`Director::next_wake`](super::Director::next_wake) has come.
     Wake,
 }

@@ -1,53 +1,53 @@
-//! What the director says to do. A backend carries it out, and tells what came of it as
+//! The director's actions. A backend carries them out, and returns their results as
 //! [`Input`](super::Input).
 
 use crate::name::Name;
 use crate::scenario::{Class, Side};
 use crate::talk::Request;
 
-/// What to do.
+/// An action for the backend.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Order {
-    /// Tell a client process.
+    /// Send a request to a client process.
     Ask {
-        /// Which.
+        /// The process.
         process: Name,
-        /// What.
+        /// The request.
         request: Request,
     },
-    /// Hold back these messages of a process, from the `number`-th on, and say
+    /// Hold back these messages of a process, from the `number`-th on, and send
     /// [`Input::Gated`](super::Input::Gated) as soon as one waits. Given before the run.
     Gate {
-        /// For which fault, counted from 0.
+        /// The fault that the gate belongs to, counted from 0.
         fault: usize,
-        /// Whose messages.
+        /// The process whose messages are held back.
         process: Name,
         /// Requests or replies.
         side: Side,
-        /// Of which class.
+        /// The class of the messages.
         class: Class,
-        /// From which on.
+        /// The first message that is held back.
         number: u64,
     },
-    /// Let go what waits at the gate of this fault.
+    /// Pass on the messages that wait at the gate of this fault.
     Open(usize),
-    /// Let this fault strike.
+    /// Apply this fault.
     Strike {
-        /// Which, counted from 0.
+        /// The fault, counted from 0.
         fault: usize,
         /// The masters that it hits.
         nodes: Vec<usize>,
         /// The client processes that it hits.
         processes: Vec<Name>,
     },
-    /// Cure it.
+    /// Heal this fault.
     Cure(usize),
-    /// Kill a client process that does not keep to the protocol.
+    /// Kill a client process that violates the client protocol.
     Kill {
-        /// Which.
+        /// The process.
         process: Name,
     },
-    /// Say which keys each master has.
+    /// Report the keys of each master.
     Look,
 }

@@ -1,4 +1,4 @@
-//! What is due in each phase, and when the next begins.
+//! The actions that are due in each phase, and the start of the next phase.
 
 use super::settle::Settle;
 use super::whom::{clients_of, nodes_of, process_of, processes_of};
@@ -9,7 +9,7 @@ use crate::name::Name;
 use crate::units::nanos;
 
 impl Director {
-    /// When to say [`Input::Wake`](super::Input::Wake), at the latest.
+    /// When the backend must send [`Input::Wake`](super::Input::Wake), at the latest.
     pub fn next_wake(&self) -> Option<Ns> {
         self.wake
     }
@@ -17,7 +17,7 @@ impl Director {
     pub(super) fn due(&self) -> Option<Ns> {
         match self.phase {
             Some(Phase::Run) => {
-                // Nobody is told anything before what is there from the start is there.
+                // No client starts before all faults of the start have struck.
                 let players = if self.faults.are_set_up() { &self.players[..] } else { &[] };
                 let players = players.iter().filter_map(Player::next_wake);
                 players.chain(self.faults.next_wake()).chain([self.limit]).min()
@@ -29,10 +29,10 @@ impl Director {
         }
     }
 
-    /// Does what is due, until nothing is.
+    /// Performs the actions that are due, until none is left.
     pub(super) fn go_on(&mut self, now: Ns, orders: &mut Vec<Order>) {
         if self.phase == Some(Phase::Heal) {
-            // What was still striking when the healing began is there only now.
+            // A fault that the backend was still applying when healing began has struck only now.
             orders.extend(self.faults.cure_all().into_iter().map(Order::Cure));
         }
         match self.phase {
@@ -71,19 +71,19 @@ impl Director {
         for (process, why) in self.players.iter().filter_map(late).collect::<Vec<_>>() {
             self.broken(now, process, why, orders);
         }
-        // What is there from the start is there before anybody does anything.
+        // All faults of the start strike before any client acts.
         if self.faults.are_set_up() {
             self.play(now, orders);
         }
         while self.strike(now, orders) {
-            // Whoever waited for a fault that failed goes on, or waits for the next.
+            // A client that waited for a fault that failed continues, or waits for the next fault.
             if self.faults.are_set_up() {
                 self.play(now, orders);
             }
         }
         let played = self.players.iter().all(Player::is_done);
         if (played && self.faults.nothing_due()) || now >= self.limit {
-            // Who has no time left to wait for it has it now.
+            // The run is over: requests that are still on their way to a register arrive now.
             self.let_arrive(now, Ns::MAX);
             self.enter(now, Phase::Heal);
             self.limit = now.saturating_add(nanos(PATIENCE));
@@ -93,7 +93,7 @@ impl Director {
         }
     }
 
-    /// What was sent to registers and is there by some time touches them.
+    /// Requests to registers that have arrived by the time `by` take effect.
     fn let_arrive(&mut self, now: Ns, by: Ns) {
         for index in 0..self.players.len() {
             let player = &mut self.players[index];
@@ -115,8 +115,8 @@ impl Director {
         }
     }
 
-    /// Every fault whose moment has come strikes; every one that had its time is cured. Returns
-    /// whether one failed at once.
+    /// Applies every fault whose moment has come, and heals every fault whose time is over. Returns
+    /// whether a fault failed at once.
     fn strike(&mut self, now: Ns, orders: &mut Vec<Order>) -> bool {
         let mut failed = false;
         for fault in self.faults.due(now) {

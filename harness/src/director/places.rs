@@ -1,5 +1,5 @@
-//! Places: where in a run a fault can strike. Noted for a search that asks for them, in the order in
-//! which they come; nobody else pays.
+//! Places: the points of a run at which a fault can strike. They are recorded, in order, only for a
+//! search that needs them; other runs have no cost.
 
 use crate::name::Name;
 use crate::scenario::{Class, Side, What};
@@ -7,18 +7,18 @@ use crate::scenario::{Class, Side, What};
 /// A moment that comes in a run, or the instant before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Whose.
+    /// The client.
     pub client: Name,
-    /// What happens.
+    /// The event.
     pub what: What,
-    /// Before it.
+    /// Whether the place is before the event.
     pub before: bool,
 }
 
 /// The places that have come so far.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
-    /// Later messages of a class are no places.
+    /// Messages of a class beyond this number are no places.
     most: u32,
     passed: Vec<((Name, Side, Class), u32)>,
     all: Vec<Place>,
@@ -33,7 +33,7 @@ impl Places {
         &self.all
     }
 
-    /// Something happens to a client, or is about to.
+    /// An event of a client occurs, or is about to.
     pub(super) fn come(&mut self, client: &str, what: &What, before: bool) {
         let known =
             |place: &Place| place.before == before && place.what == *what && place.client == client;
@@ -66,7 +66,7 @@ impl Places {
         }
     }
 
-    /// How many messages of a client have passed: of one class, as places have one.
+    /// How many messages of a client have passed, of one class as a place names it.
     pub(super) fn passed(&self, client: &str, side: Side, class: Class) -> u32 {
         let is = |(key, _): &&((Name, Side, Class), u32)| {
             (key.1, key.2) == (side, class) && key.0 == *client

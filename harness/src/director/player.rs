@@ -11,45 +11,45 @@ use crate::scenario::{Client, Length, Lock, Rounds, Step, Way, What};
 use crate::talk::{Answer, Can, Op};
 use crate::units::{millis, nanos};
 
-/// How long a client that cannot wait by itself is left alone before it is asked again.
+/// How long the director waits before it asks a client again that cannot wait by itself.
 const ASK_AGAIN: Duration = Duration::from_millis(40);
 
-/// How long a client may take for an answer, beside the time for which it was told to wait: for
-/// most steps there is nothing to wait for.
+/// How long a client may take for an answer, in addition to the wait of its request. Most steps
+/// have no such wait.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// A client and where it is in its script.
+/// A client, and its position in its script.
 #[derive(Clone, Debug)]
 pub(super) struct Player {
     client: Client,
-    /// The next step.
+    /// The index of the next step.
     at: usize,
-    /// How many rounds are over.
+    /// The number of finished rounds.
     rounds: u32,
     state: State,
-    /// When the acquire that is under way must be over, where the harness waits for the client.
+    /// When the current acquire must be over, if the harness waits in place of the client.
     wait_until: Option<Ns>,
-    /// The request that is to be cancelled, and when.
+    /// The request to cancel, and when.
     cancel: Option<(u64, Ns)>,
-    /// When the request that is under way must have been answered.
+    /// When the answer to the current request is overdue.
     overdue: Ns,
-    /// Its process stands still.
+    /// Whether the client's process stands still.
     paused: bool,
-    /// What it waits for takes any time, since its lease clock runs at another rate.
+    /// Whether waiting may take any time, since the process's lease clock runs at another rate.
     slow: bool,
-    /// What it has sent to a register, and is not there yet.
+    /// The request that is on its way to a register.
     sent: Option<Sent>,
-    /// The version that was read of each register.
+    /// The version that the client read of each register.
     read: BTreeMap<Name, u64>,
     /// The fencing token of the latest lease of each resource.
     fences: BTreeMap<Name, u64>,
     /// The TTL of a request that names none.
     ttl: Length,
-    /// The steps of its script, for people.
+    /// The steps of the script, as text for people.
     steps: Vec<Name>,
 }
 
-/// Something on its way to a register.
+/// A request on its way to a register.
 #[derive(Clone, Debug)]
 struct Sent {
     at: Ns,
@@ -57,26 +57,26 @@ struct Sent {
     touch: Touch,
 }
 
-/// How a register is touched.
+/// An access to a register.
 #[derive(Clone, Debug)]
 struct Touch {
     register: Name,
     way: Way,
-    /// The fencing token that is shown with it, and of which lease.
+    /// The fencing token that the client presents with it, and the resource of its lease.
     fence: Option<(Name, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It goes on at this time.
+    /// The client continues at this time.
     Resting(Ns),
-    /// It is told what to do as soon as this fault has struck.
+    /// The client gets its next request as soon as this fault has struck.
     Parked(usize),
-    /// It was told this, and has not answered.
+    /// The client has this request, and has not answered.
     Asked(u64),
-    /// It waits for a register.
+    /// The client waits for a register.
     Sending,
-    /// It is at the end of its script, or dead.
+    /// The client is at the end of its script, or dead.
     Done,
 }
 
@@ -100,8 +100,8 @@ impl Player {
         }
     }
 
-    /// How long a script takes if all of it takes as long as it may, and whatever is sent to a register
-    /// comes so much later.
+    /// The longest time of a script: every step takes as long as it may, and every request to a
+    /// register is delayed by `late`.
     pub(super) fn longest(client: &Client, lock: &Lock, late: Duration) -> Duration {
         let steps = client.script.iter().map(|step| match step {
             Step::Acquire { wait, .. } => wait.0,
@@ -131,7 +131,7 @@ impl Player {
         self.state == State::Done && self.sent.is_none()
     }
 
-    /// Whether the step that it is at is an acquire.
+    /// Whether the current step is an acquire.
     pub(super) fn is_acquiring(&self) -> bool {
         matches!(self.client.script.get(self.at), Some(Step::Acquire { .. }))
     }
@@ -140,7 +140,7 @@ impl Player {
         self.state == State::Asked(id)
     }
 
-    /// It will never answer again; what it has sent comes all the same.
+    /// The client will never answer again. A request that it has sent to a register still arrives.
     pub(super) fn lose(&mut self) {
         self.state = State::Done;
         self.cancel = None;
@@ -156,7 +156,7 @@ impl Player {
         rest.into_iter().chain(self.cancel.map(|(_, at)| at)).chain(sent).min()
     }
 
-    /// What it is to be told now, if anything.
+    /// The next request to the client, if it is due now.
     pub(super) fn next(
         &mut self,
         now: Ns,
@@ -184,7 +184,7 @@ impl Player {
                 self.at += 1;
                 continue;
             }
-            // Held back, if a fault is to strike before it.
+            // If a fault must strike before this step, the step is held back.
             let moment = moment_before(step);
             if let Some(moment) = &moment
                 && let Some(fault) = faults.before(now, &self.client.id, moment)
@@ -212,7 +212,7 @@ impl Player {
                 if !waits && self.wait_until.is_none() {
                     self.wait_until = Some(now.saturating_add(nanos(wait.0)));
                 }
-                // Named by nobody: whoever holds it already keeps its deadline.
+                // The step names no TTL: 0 keeps the deadline of the lease that the client holds.
                 let ttl_ms = if again && ttl.is_none() { 0 } else { ttl_ms(ttl) };
                 if also.is_empty() {
                     Op::Acquire { resource, ttl_ms, wait_ms, again }
@@ -233,8 +233,8 @@ impl Player {
         }
     }
 
-    /// It was told what [`next`](Self::next) said, under this number. A cancel is answered on the
-    /// side.
+    /// The request from [`next`](Self::next) was sent under this number. A cancel does not change
+    /// the state: its answer is not awaited.
     pub(super) fn asked(&mut self, now: Ns, id: u64) {
         if matches!(self.state, State::Asked(_)) {
             return;
@@ -246,7 +246,8 @@ impl Player {
         self.give_time(now);
     }
 
-    /// Its process stops, or its lease clock `is_slow`; or it goes on, and has its time again.
+    /// The client's process stops, or its lease clock `is_slow`. When the delay ends, the answer
+    /// gets its full time again.
     pub(super) fn is_delayed(&mut self, now: Ns, is_slow: bool, delayed: bool) {
         *(if is_slow { &mut self.slow } else { &mut self.paused }) = delayed;
         self.give_time(now);
@@ -264,7 +265,7 @@ impl Player {
         };
     }
 
-    /// What it was asked and has not answered in time, if so.
+    /// The step whose answer is overdue, if any.
     pub(super) fn is_overdue(&self, now: Ns) -> Option<&Step> {
         match self.state {
             State::Asked(_) if now >= self.overdue => self.client.script.get(self.at),
@@ -272,7 +273,7 @@ impl Player {
         }
     }
 
-    /// It answered. Returns what it did to a register, if so: at this very time.
+    /// The client answered. If it accessed a register without a delay, this returns the event.
     pub(super) fn answered(
         &mut self,
         now: Ns,
@@ -308,7 +309,8 @@ impl Player {
                     return None;
                 }
                 self.wait_until = None;
-                // What the lock was wanted for is not done, and nothing is there to be released.
+                // Skip to the release and past it: these steps need the lock, and there is nothing
+                // to release.
                 let end = self.client.script.len() - 1;
                 self.at = end.min(self.at + self.to_release(resource));
             }
@@ -317,7 +319,7 @@ impl Player {
                 step.releases().cloned().map(What::Released).for_each(happened);
             }
             Step::Touch { register, way, under, .. } if answer.ok => {
-                // Who was given none shows one that is smaller than any.
+                // A lease without a fencing token presents 0, which is smaller than any token.
                 let token = |lease: Name| {
                     let token = self.fences.get(&lease).copied().unwrap_or_default();
                     (lease, token)
@@ -338,7 +340,8 @@ impl Player {
         touched
     }
 
-    /// What it has sent is there, if it is by now. Returns what that did to a register.
+    /// If the client's request to a register has arrived by now, this returns what the request did
+    /// there.
     pub(super) fn arrived(
         &mut self,
         now: Ns,
@@ -357,8 +360,8 @@ impl Player {
         Some(event)
     }
 
-    /// A register is touched. Who hears that it refuses, and `waits` for that, does no more of what
-    /// the lock was wanted for.
+    /// A request reaches a register. If the register refuses and the client `waits` for the result,
+    /// the client skips the other steps that need the lock.
     fn touch(
         &mut self,
         Touch { register, way, fence }: Touch,
@@ -375,7 +378,7 @@ impl Player {
             Way::Present | Way::Read => version,
         };
         match fence {
-            // The step before the release: it has done this one.
+            // Go to the step before the release: the caller adds one for the current step.
             Some((lease, _)) if refused && waits => self.at += self.to_release(&lease) - 1,
             _ if way == Way::Read => drop(self.read.insert(register.clone(), version)),
             _ => {}
@@ -384,8 +387,9 @@ impl Player {
         Event::Touched { client, register, way, seen, version, sent, fence: token, refused }
     }
 
-    /// How many steps further the handle of its resource is released that it has, or was not given, or
-    /// the script ends. What it acquires again behind this step, it releases before.
+    /// The number of steps to the release of the handle that the client has of this resource, or
+    /// was not granted; or to the end of the script. Handles that the client acquires again after
+    /// this step have releases of their own before that.
     fn to_release(&self, resource: &str) -> usize {
         let rest = &self.client.script[self.at..];
         let mut others: usize = 0;
@@ -425,7 +429,7 @@ impl Player {
     }
 }
 
-/// The moment that is about to come when a client is told to take this step.
+/// The event that is about to occur when a client gets the request for this step.
 fn moment_before(step: &Step) -> Option<What> {
     Some(match step {
         Step::Acquire { resource, .. } => What::Asks(resource.clone()),

@@ -1,8 +1,8 @@
-//! Register: what a lock protects, as the harness keeps it.
+//! Register: the object that a lock protects, as the harness models it.
 
 use crate::scenario::Way;
 
-/// A register, and the largest fencing token that was presented to it.
+/// A register, and the largest fencing token that a client has presented to it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Register {
     version: u64,
@@ -10,12 +10,12 @@ pub(super) struct Register {
 }
 
 impl Register {
-    /// Somebody touches it, with a fencing token or without. Returns the version that is there now;
-    /// `None`: it refused.
+    /// A client accesses the register, with a fencing token or without. Returns the current
+    /// version, or `None` if the register refuses.
     ///
-    /// Whoever shows a token must have presented it before, and nobody a larger one since: a read or a
-    /// write under a token that is merely no smaller would let two holders lose an update between
-    /// them. Without a token it refuses nothing.
+    /// A read or a write with a token is refused unless this token is the largest one presented so
+    /// far. A check that only refuses smaller tokens would let two holders lose an update between
+    /// them. The register refuses no request without a token.
     pub(super) const fn touch(&mut self, way: Way, token: Option<u64>) -> Option<u64> {
         match (token, way) {
             (Some(0), _) => return None,
@@ -30,7 +30,7 @@ impl Register {
         Some(self.version)
     }
 
-    /// What is there.
+    /// The current version.
     pub(super) const fn version(&self) -> u64 {
         self.version
     }

@@ -1,4 +1,5 @@
-//! Requests and their answers: numbered, recorded, and given to whoever awaits them.
+//! Requests and their answers: they are numbered, recorded, and passed to the client or phase that
+//! awaits them.
 
 use std::borrow::Cow;
 
@@ -33,7 +34,8 @@ impl Director {
             Op::ReleaseAll { .. } => "release",
             other => other.name(),
         };
-        // What is asked of several resources is recorded as a request for each: that is what it is worth.
+        // A request for several resources is recorded as one request for each: it has the same
+        // effect.
         let count = resources.len().max(1);
         for place in 0..count {
             let mut with = resources.clone();
@@ -51,7 +53,7 @@ impl Director {
     }
 
     pub(super) fn answered(&mut self, now: Ns, answer: Answer) {
-        // The backend saw to it that each request is answered once.
+        // The backend ensures that each request is answered once.
         let Some(place) = self.asked.iter().position(|(id, ..)| *id == answer.id) else { return };
         let (_, client, count) = self.asked.swap_remove(place);
         let player = self.players.iter().position(|player| player.awaits(answer.id));

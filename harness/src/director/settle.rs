@@ -1,4 +1,4 @@
-//! The last phase: what is left on the masters must go within one TTL.
+//! The last phase, the drain: the keys that are left on the masters must disappear within one TTL.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,25 +6,25 @@ use std::time::Duration;
 use crate::history::{Left, Ns};
 use crate::units::nanos;
 
-/// How long one round of looking at the masters' keys is apart from the next.
+/// The pause between two looks at the masters' keys.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// What is added to one TTL before a key that is left counts as left for good.
+/// The allowance on top of one TTL before a key counts as left for good.
 const SLACK: Duration = Duration::from_millis(100);
 
-/// The keys of each master; none: it did not answer.
+/// The keys of each master. `None`: the master did not reply.
 pub(super) type Seen = BTreeMap<usize, Option<Vec<Left>>>;
 
-/// How it is going.
+/// The state of the drain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settle {
     until: Ns,
-    /// When the masters are looked at next; none: they are being looked at.
+    /// When the masters are looked at next. `None`: they are being looked at.
     look_at: Option<Ns>,
     seen: Seen,
 }
 
 impl Settle {
-    /// It begins; the longest TTL of the run is this.
+    /// Begins the drain. `ttl` is the longest TTL of the run.
     pub(super) fn new(now: Ns, ttl: Duration) -> Self {
         Self {
             until: now.saturating_add(nanos(ttl.saturating_add(SLACK))),
@@ -37,7 +37,7 @@ impl Settle {
         self.look_at
     }
 
-    /// Whether the masters are to be looked at now; said once.
+    /// Whether to look at the masters now. True once per look.
     pub(super) fn is_due(&mut self, now: Ns) -> bool {
         let due = self.look_at.is_some_and(|at| now >= at);
         if due {
@@ -46,8 +46,8 @@ impl Settle {
         due
     }
 
-    /// One of so many masters was looked at. Returns what is left at the end: nothing, or what
-    /// had its time.
+    /// The keys of one of `masters` masters have arrived. Returns the result at the end: no keys,
+    /// or keys that should have expired.
     pub(super) fn looked(
         &mut self,
         now: Ns,

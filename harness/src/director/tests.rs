@@ -1,4 +1,4 @@
-//! The director in virtual time: no socket, no process, no sleep.
+//! Tests of the director in virtual time: no socket, no process, no sleep.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ fn scenario(rest: &str) -> Scenario {
     scenario::read("x.toml", &text).unwrap().runs().remove(0)
 }
 
-/// Carries out orders as a backend would on which all goes well at once; a client's answers are those
-/// of `answers`. Returns what was ordered, in words, each with its time.
+/// Carries out orders like a backend on which every order succeeds at once. The clients' answers
+/// come from `answers`. Returns the orders as text, each with its time.
 fn play(scenario: &Scenario, answers: impl Fn(Ns, &str, &Op) -> bool) -> (Director, Vec<String>) {
     let mut director = Director::new(scenario);
     let can = scenario.processes().into_iter().map(|name| (name.to_owned(), vec![Can::Wait]));
@@ -134,7 +134,7 @@ fn what_a_lock_was_wanted_for_is_passed_over_when_it_is_refused() {
     assert_eq!(touched, ["S"]);
 }
 
-/// What happened to registers, each with its time and when it was sent.
+/// The accesses to registers as text, each with its time and the time at which it was sent.
 fn touches(director: &Director) -> Vec<String> {
     let touch = |record: &Record| match &record.event {
         Event::Touched { client, way, seen, version, sent, .. } => Some(format!(
@@ -147,7 +147,7 @@ fn touches(director: &Director) -> Vec<String> {
     director.records().iter().filter_map(touch).collect()
 }
 
-/// A client that reads, works and writes, and one that does so meanwhile.
+/// A client that reads, works and writes, and another that does the same meanwhile.
 fn late(faults: &str) -> Director {
     let clients = r#"
         [[client]]
@@ -178,7 +178,8 @@ fn a_write_that_is_delayed_comes_later_and_its_client_waits_for_it() {
             "0 c1 Read 0 0 None",
             "200 c2 Read 0 0 None",
             "250 c2 Write 0 1 None",
-            // Cured meanwhile: what is under way stays late, and what comes behind it is not.
+            // The fault is healed meanwhile: requests in flight stay late, later requests have no
+            // delay.
             "90100 c1 Write 0 2 Some(100)",
             "90110 c1 Write 0 3 None",
         ]
@@ -289,7 +290,7 @@ fn who_is_refused_leaves_out_what_it_wanted_the_handle_for_and_no_more() {
         let ops = told.iter().filter(|line| line.contains(" c1 "));
         let ops = ops.map(|line| line.split(' ').nth(2).unwrap().to_owned());
         let ops = ops.collect::<Vec<_>>().join(" ");
-        // The witness has the last word.
+        // The final acquire has the last word.
         ops.strip_suffix(" acquire release").unwrap().to_owned()
     };
     let inner = "acquire acquire extend acquire release keep_alive release extend";

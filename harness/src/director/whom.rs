@@ -1,12 +1,11 @@
-//! Who is who in a run: the masters and the processes that a fault hits, and which client lives in
-//! which process.
+//! The masters and the processes that a fault hits, and the process of each client.
 
 use std::collections::BTreeSet;
 
 use crate::name::Name;
 use crate::scenario::{Client, Clients, Harm, Nodes, Scenario};
 
-/// The masters that a fault hits now. A part is played by masters that its client knows.
+/// The masters that a fault hits now. A role covers only masters that its client knows.
 pub(super) fn nodes_of(
     harm: &Harm,
     scenario: &Scenario,

@@ -1,5 +1,5 @@
-//! After healing: each client process that lives acquires each resource once more, one after the
-//! other, and gives it back.
+//! The final acquire, after healing: each client process that lives acquires each resource once
+//! more, one after the other, and releases it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,15 +11,16 @@ use crate::scenario::Scenario;
 use crate::talk::{Answer, Can, Op};
 use crate::units::{millis, nanos};
 
-/// How long it may take beyond what may be left of a TTL: reconnecting backs off to one second.
+/// How long a task may exceed the time that may be left of a TTL: reconnecting backs off to one
+/// second.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a client is left alone before it is asked again.
+/// How long the director waits before it asks a client again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
 /// See the [module](self).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Witness {
-    /// What is left to do; the first is under way.
+    /// The tasks that are left. The last one is under way.
     tasks: Vec<Task>,
     ttl: Duration,
     patience: Duration,
@@ -37,13 +38,13 @@ enum State {
     /// The first task is to begin.
     #[default]
     Fresh,
-    /// It is asked again at this time, if not after the second.
+    /// The client is asked again at the first time, unless the second has passed.
     Again(Ns, Ns),
-    /// Its acquire is under way; until when all of the task may take.
+    /// The acquire is in flight. The task must be over by this time.
     Acquiring(u64, Ns),
-    /// It was granted, and is to be released.
+    /// The acquire was granted; the release comes next.
     Granted,
-    /// Its release is under way, until then at the longest.
+    /// The release is in flight, until this time at the longest.
     Releasing(u64, Ns),
 }
 
@@ -60,10 +61,10 @@ impl Witness {
                 tasks.push(Task { process, resource });
             }
         }
-        // Its end is the first: tasks are taken from there.
+        // Reverse the order, since tasks are taken from the end.
         tasks.reverse();
-        // A master that a fault made distrusted votes again after its quarantine, or after another one if a
-        // vigil was found that expires before.
+        // A master that clients distrust because of a fault votes again after its quarantine, or
+        // after a second one if its probation key was found to expire before.
         let own = scenario.clients.iter().map(|client| client.options(&scenario.lock).quarantine());
         let quarantine = own.max().unwrap_or_default();
         let patience = longest_key(scenario).max(2 * quarantine).saturating_add(PATIENCE);
@@ -78,14 +79,14 @@ impl Witness {
         }
     }
 
-    /// What a process is to be told now, if anything.
+    /// The next request to a process, if it is due now.
     pub(super) fn next(
         &mut self,
         now: Ns,
         gone: &BTreeSet<Name>,
         can: &BTreeMap<Name, Vec<Can>>,
     ) -> Option<(Name, Op)> {
-        // What does not answer is given up: the judge sees that nothing was granted.
+        // A task without an answer is given up: the checker finds that nothing was granted.
         let late = match self.state {
             State::Acquiring(_, until) | State::Releasing(_, until) => now >= until,
             _ => false,
@@ -113,7 +114,7 @@ impl Witness {
     }
 
     pub(super) fn asked(&mut self, now: Ns, id: u64) {
-        // The client itself waits for as long as it is told; a moment more for its answer.
+        // The client itself waits for `patience`; the answer gets `PATIENCE` more.
         let until = now.saturating_add(nanos(self.patience)).saturating_add(nanos(PATIENCE));
         self.state = match self.state {
             State::Fresh => State::Acquiring(id, until),

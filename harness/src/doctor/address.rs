@@ -1,4 +1,4 @@
-//! Address: where a master is and whom to be there. Shows no secret.
+//! Address: how to reach a master, and as which user. Never shows a secret.
 
 use std::fmt;
 
@@ -7,11 +7,11 @@ use redis::{Client, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo};
 /// See the [module](self).
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// What it is called.
+    /// The name in findings.
     pub(crate) name: String,
-    /// What a lock calls it in the fingerprint of its set.
+    /// The name that a lock uses in the fingerprint of its set of masters.
     pub(crate) spelled: String,
-    /// Connects without a word, so that what is refused is told apart.
+    /// Connects without a handshake, so that the doctor can tell what the master refuses.
     pub(super) client: Client,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
@@ -30,7 +30,8 @@ impl Address {
     /// Reads a URL.
     ///
     /// # Errors
-    /// What is wrong with it; never repeats it, since it may hold a password.
+    ///
+    /// The error in the URL. Never repeats the URL, which may contain a password.
     pub(crate) fn read(url: &str) -> Result<Self, String> {
         let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
         if matches!(scheme.as_deref(), Some("rediss" | "valkeys")) {
@@ -41,7 +42,7 @@ impl Address {
             );
         }
         let info = url.into_connection_info().map_err(|error| {
-            // Its detail is a part of the URL.
+            // The detail is a part of the URL.
             let detail = error.detail().filter(|detail| !detail.is_empty());
             let why = error.to_string();
             let why = detail.map_or_else(|| why.clone(), |detail| why.replace(detail, "…"));
@@ -76,10 +77,11 @@ impl Address {
         Ok(Self { name, spelled, client, user, password, database })
     }
 
-    /// Reads many, and gives those that are called alike a number.
+    /// Reads several URLs, and numbers those with equal names.
     ///
     /// # Errors
-    /// What is wrong with the first bad one.
+    ///
+    /// The error in the first bad URL.
     pub(crate) fn read_all(urls: &[String]) -> Result<Vec<Self>, String> {
         let mut all: Vec<Self> = Vec::new();
         for (index, url) in urls.iter().enumerate() {
@@ -92,7 +94,7 @@ impl Address {
         Ok(all)
     }
 
-    /// What a master said, without the password that it may repeat.
+    /// Removes the password from a master's reply, which may repeat it.
     pub(super) fn conceal(&self, text: &str) -> String {
         let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         match self.password.as_deref().filter(|secret| !secret.is_empty()) {

@@ -1,4 +1,4 @@
-//! Checks: from what masters said to findings. Pure.
+//! Checks: from the replies of masters to findings. Pure.
 
 use super::finding::Finding;
 use super::said::{Said, Unreached};
@@ -14,7 +14,7 @@ mod marker;
 pub(super) use fleet::of_all;
 pub(super) use marker::Trust;
 
-/// What is to be said of one master by itself.
+/// The findings about one master by itself.
 pub(super) fn of_master(said: &Said, wish: &Wish) -> Vec<Finding> {
     let visit = match &said.visit {
         Ok(visit) => visit,

@@ -1,21 +1,21 @@
-//! Finding: one thing that was looked at, and what to do about it.
+//! Finding: the result of one check, and how to fix it.
 
 use serde::Serialize;
 
-/// How bad it is.
+/// The severity.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
     /// As it should be.
     Ok,
-    /// It takes something away from the lock, which may be meant so.
+    /// Limits the lock, which may be intended.
     Warn,
     /// The lock does not work with it, or its promise does not hold.
     Error,
 }
 
 impl Level {
-    /// Its name.
+    /// The name of the level.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -28,25 +28,25 @@ impl Level {
 /// See the [module](self).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub(crate) level: Level,
-    /// Whom it concerns; all of them together without one.
+    /// The master that it concerns. `None` means all of them together.
     pub(crate) master: Option<String>,
-    /// What was looked at, a word for programs.
+    /// The name of the check, for programs.
     pub(crate) check: &'static str,
-    /// What is the matter, in a line.
+    /// The result, in one line.
     pub(crate) text: String,
-    /// What to do about it; for every level but ok.
+    /// How to fix it, for every level but `Ok`.
     pub(crate) mend: Option<String>,
 }
 
 impl Finding {
-    /// All is well.
+    /// A check that passed.
     pub(super) fn ok(check: &'static str, text: impl Into<String>) -> Self {
         Self { level: Level::Ok, master: None, check, text: text.into(), mend: None }
     }
 
-    /// It is not, and this mends it.
+    /// A check that failed, and its fix.
     pub(super) fn bad(
         level: Level,
         check: &'static str,

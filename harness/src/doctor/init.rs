@@ -1,4 +1,4 @@
-//! Init: marks a master that has no marker, as the library's `bless_new_masters` does.
+//! Init: sets the boot marker of a master that has none, like the library's `bless_new_masters`.
 
 use redis::Value;
 use redquorum_protocol::Guard;
@@ -9,18 +9,18 @@ use super::finding::Finding;
 use super::said::{Info, Unreached, Visit};
 use super::visit::Line;
 
-/// What became of it.
+/// The result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Init {
-    /// It has a marker now.
+    /// The marker was set.
     Marked,
-    /// It had one, which is left as it is.
+    /// The master already had a marker, which stays as it is.
     Had,
-    /// It cannot be marked, for this reason.
+    /// The marker cannot be set, for this reason.
     Impossible(String),
 }
 
-/// Marks a master. Nothing is written where there is anything under the marker's key.
+/// Sets the boot marker of a master. Writes nothing if the marker's key holds anything.
 pub(super) fn mark(line: &mut Line<'_>, guard: Guard, said: &Visit) -> Result<Init, Unreached> {
     let impossible = |why: &str| Ok(Init::Impossible(why.to_owned()));
     match (&said.info, &said.marker) {
@@ -39,7 +39,7 @@ pub(super) fn mark(line: &mut Line<'_>, guard: Guard, said: &Visit) -> Result<In
     })
 }
 
-/// What to say of it; `trust`: whether a lock with the guard trusts the master now.
+/// The finding. `trust` tells whether a lock with the guard trusts the master now.
 pub(super) fn check(init: &Init, guard: Guard, trust: Trust) -> Finding {
     let max_ttl = guard.max_ttl();
     match init {
@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(level(Init::Had, Trust::Now), Level::Ok);
         assert_eq!(level(Init::Had, Trust::Later), Level::Error);
         assert_eq!(level(Init::Impossible("NOPERM".into()), Trust::Later), Level::Error);
-        // Not to be waited for.
+        // No quarantine ends this.
         let never = check(&Init::Had, guard, Trust::Never);
         assert_eq!(never.level, Level::Error);
         assert!(!never.mend.unwrap().contains("leave it to the lock"));

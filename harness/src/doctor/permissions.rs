@@ -1,4 +1,4 @@
-//! Permissions: each command that the lock needs is tried, on a key of its own that is removed again.
+//! Permissions: tries each command that the lock needs, on a key of its own that is removed again.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::finding::{Finding, Level};
 use super::said::{Asked, Unreached, Visit};
 use super::visit::{Line, words};
 
-/// How long what a trial sets lives if it cannot be removed, in milliseconds.
+/// The TTL of keys that a trial sets, in milliseconds, in case they cannot be removed.
 const TTL_MS: u64 = 10_000;
 
 /// What was tried, and the error if it does not work.
@@ -23,7 +23,7 @@ pub(super) struct Trial {
     pub(super) said: Asked<()>,
 }
 
-/// What can be tried.
+/// The features to try.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     Scripts,
@@ -34,7 +34,7 @@ pub(super) enum What {
     Guarded,
     ClientId,
     ClientKill,
-    /// That a second connection reaches the same server.
+    /// Whether a second connection reaches the same server.
     OneServer,
     Ping,
     Info,
@@ -44,7 +44,7 @@ pub(super) enum What {
     Line,
 }
 
-/// What is lost without one of the commands of wake-ups, and how to allow them.
+/// The effect of a missing wake-up command, and how to allow these commands.
 const NOT_WOKEN: &str = "a waiter is not woken by a release, and tries again and again";
 const ALLOW_WAKE_UPS: &str = "allow +hello +subscribe +publish and the channels &redquorum:wake:*";
 
@@ -114,7 +114,7 @@ impl What {
         }
     }
 
-    /// How bad it is for a lock with a guard, or without one.
+    /// The level of a failure, for a lock with a guard or without one.
     const fn level(self, guarded: bool) -> Level {
         match self {
             Self::Scripts | Self::Acquire | Self::Extend | Self::Release | Self::OneServer => {
@@ -126,7 +126,7 @@ impl What {
     }
 }
 
-/// Tries everything. What comes to nothing since something before it is refused is not tried.
+/// Tries everything. Skips a trial that cannot work since an earlier one failed.
 pub(super) fn attempt(
     line: &mut Line<'_>,
     said: &Visit,
@@ -157,7 +157,7 @@ pub(super) fn attempt(
         note(What::Fenced, fenced(line, &keys)?);
         note(What::Line, stood(line, &keys.key)?);
     }
-    // Works also where scripts do not, or the key would stay for its TTL.
+    // `DEL` also works where scripts do not. Otherwise the key would stay for its TTL.
     line.ask(&["DEL", &name])?.ok();
     let guarded = match load(line, &GUARD_SCRIPTS)? {
         Ok(()) => keys.guarded(line)?,
@@ -168,8 +168,8 @@ pub(super) fn attempt(
     Ok(trials)
 }
 
-/// A second connection is made, and killed: but only one to the same process, since an id means
-/// somebody else's connection to another.
+/// Opens a second connection and kills it. Kills it only if it reached the same process: in another
+/// process, the id belongs to a connection of another client.
 fn note_client(
     line: &mut Line<'_>,
     said: &Visit,
@@ -190,8 +190,8 @@ fn note_client(
     Ok(())
 }
 
-/// Subscribes on a connection of its own: by the older protocol, in which an answer is an answer. Then it
-/// asks for the newer one.
+/// Subscribes on a connection of its own, in RESP2, where the reply is an ordinary reply. Then
+/// requests RESP3 on another connection.
 fn note_wake_ups(
     line: &mut Line<'_>,
     note: &mut impl FnMut(What, Asked<()>) -> bool,
@@ -203,7 +203,7 @@ fn note_wake_ups(
     Ok(())
 }
 
-/// What is tried on one key.
+/// The key and the token of the trials.
 struct Keys {
     key: Key,
     token: Token,
@@ -226,8 +226,8 @@ impl Keys {
         Command::Delete { key, token, call, leave: None }
     }
 
-    /// A look at the marker that begins no vigil, and a grant that relies on a marker that no master
-    /// has: both change nothing.
+    /// Looks at the boot marker without beginning a probation, and tries a grant that relies on a
+    /// marker that no master has. Both change nothing.
     fn guarded(&self, line: &mut Line<'_>) -> Result<Asked<()>, Unreached> {
         let none: Arc<str> = Arc::from("");
         let run_id = redquorum_protocol::RunId(none.clone());
@@ -243,7 +243,7 @@ impl Keys {
     }
 }
 
-/// A whole fenced lease: granted, certified, extended, released, and its counter forgotten.
+/// A complete fenced lease: grants, certifies, extends and releases it, and removes its counter.
 fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<Asked<()>, Unreached> {
     let fence = |number| Some(Fence { number, memory_ms: TTL_MS });
     let number = match run(line, &keys.set(fence(1)))? {
@@ -262,19 +262,21 @@ fn fenced(line: &mut Line<'_>, keys: &Keys) -> Result<Asked<()>, Unreached> {
             return Ok(Err(text));
         }
     }
-    // Locks never delete a counter, so they need no permission to; without it this one expires.
+    // Locks never delete a counter, so they need no permission for it. Without permission, this
+    // counter expires.
     let counter = String::from_utf8_lossy(&counter_of(&keys.key)).into_owned();
     line.ask(&["DEL", &counter])?.ok();
     Ok(Ok(()))
 }
 
-/// Two waiters enter the queue and leave it. What is left where they cannot lapses in some seconds.
+/// Two waiters enter the queue and leave it. If they cannot leave, their positions lapse in some
+/// seconds.
 fn stood(line: &mut Line<'_>, key: &Key) -> Result<Asked<()>, Unreached> {
     let stand = |waiter| Command::Stand { key: key.clone(), waiter, spot: Spot::Last };
     let leave = |waiter| Command::StepOut { key: key.clone(), waiter, call: true };
     let waiter = |number| Waiter { inbox: 0, ticket: Ticket::new(number) };
     let [first, second] = [1, 2].map(waiter);
-    // Each its position, and how many are before it.
+    // Each expected reply: the waiter's position, and how many waiters are before it.
     let all =
         [(stand(first), "10"), (stand(second), "21"), (leave(first), "0"), (leave(second), "0")];
     for (command, wanted) in all {
@@ -303,7 +305,7 @@ fn run(line: &mut Line<'_>, command: &Command) -> Result<Asked<Value>, Unreached
     line.ask_packed(&bytes)
 }
 
-/// Runs a command that must have this answer.
+/// Runs a command and compares its reply with the expected one.
 fn expect(line: &mut Line<'_>, command: &Command, wanted: &str) -> Result<Asked<()>, Unreached> {
     Ok(run(line, command)?.and_then(|value| match words(&value).concat() {
         said if said == wanted => Ok(()),
@@ -311,7 +313,7 @@ fn expect(line: &mut Line<'_>, command: &Command, wanted: &str) -> Result<Asked<
     }))
 }
 
-/// What to say of it.
+/// The findings about the trials.
 pub(super) fn check(trials: &[Trial], guarded: bool) -> Vec<Finding> {
     let finding = |trial: &Trial| {
         let text = trial.said.as_ref().err()?;
@@ -327,7 +329,8 @@ pub(super) fn check(trials: &[Trial], guarded: bool) -> Vec<Finding> {
     bad
 }
 
-/// Errors of keys are of keys: the trial's may be outside of what the user may touch.
+/// How to fix a failed trial. If the error is about keys, the trial's key may lie outside of the
+/// keys that the user may touch.
 fn mend_for(mend: &str, trial: &Trial) -> String {
     let text = trial.said.as_ref().err().map_or("", String::as_str);
     if trial.what == What::OneServer {
@@ -385,7 +388,7 @@ mod tests {
             "NOPERM this user has no permissions to access one of the keys used as arguments";
         let found = check(&[refused(What::Acquire, text)], false);
         assert!(found[0].mend.as_deref().unwrap().contains("--prefix"));
-        // In a script.
+        // The error of a script.
         let text = "ERR ACL failure in script: User u has no permissions to run the 'pttl' command";
         let found = check(&[refused(What::Extend, text)], false);
         assert!(found[0].mend.as_deref().unwrap().contains("docs/wire.md"));

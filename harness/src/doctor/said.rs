@@ -1,4 +1,4 @@
-//! Said: what a master said when it was visited, as values. No opinions.
+//! The replies of a master to a visit, as values, without any judgement.
 
 use std::time::Duration;
 
@@ -7,53 +7,54 @@ use redquorum_protocol::RunId;
 use super::init::Init;
 use super::permissions::Trial;
 
-/// An answer, or the error that the master gave instead.
+/// A reply, or the error that the master returned instead.
 pub(super) type Asked<T> = Result<T, String>;
 
-/// A master, and what came of the visit.
+/// A master and the result of the visit.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) name: String,
     pub(super) visit: Result<Visit, Unreached>,
 }
 
-/// Why a master could not be asked.
+/// Why a visit failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Unreached {
-    /// No connection, or one that ended.
+    /// The connection failed or ended.
     Down(String),
-    /// It takes connections, or nothing is known, and does not answer.
+    /// The master does not reply. It accepts connections, or its state is unknown.
     Silent(String),
-    /// It does not let us in: the error it gave.
+    /// The master refuses access, with this error.
     Refused(String),
 }
 
-/// All that it said.
+/// All replies of a master.
 #[derive(Clone, Debug)]
 pub(super) struct Visit {
     pub(super) info: Asked<Info>,
     pub(super) settings: Asked<Settings>,
-    /// How long it took to answer each `PING`.
+    /// How long each `PING` took.
     pub(super) pings: Asked<Vec<Duration>>,
-    /// Its clock at the begin and at the end of the visit.
+    /// The master's clock at the beginning and at the end of the visit.
     pub(super) clock: Asked<[Look; 2]>,
-    /// Its marker, after `--init` if that was asked for.
+    /// The boot marker, after `--init` if that was requested.
     pub(super) marker: Asked<Option<String>>,
     pub(super) init: Option<Init>,
-    /// None where it is no master that takes writes.
+    /// Empty if the server is no master that accepts writes.
     pub(super) trials: Vec<Trial>,
 }
 
-/// One look at a master's clock.
+/// One reading of a master's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Look {
-    /// When, on the monotonic clock of this machine, from any origin: halfway between question and answer.
+    /// When, on the monotonic clock of this machine, from any origin: halfway between request and
+    /// reply.
     pub(super) at: Duration,
-    /// How far both `at` and `ahead` may be wrong: half the way between question and answer.
+    /// The possible error of both `at` and `ahead`: half the time between request and reply.
     pub(super) slack: Duration,
-    /// Its clock, in microseconds since 1970.
+    /// The master's clock, in microseconds since 1970.
     pub(super) micros: i64,
-    /// How far that is ahead of the wall clock of this machine, in microseconds.
+    /// How far that clock is ahead of the wall clock of this machine, in microseconds.
     pub(super) ahead: i64,
 }
 
@@ -68,7 +69,7 @@ impl Said {
 }
 
 impl Visit {
-    /// Whether it says that it syncs every write, as a lock with a guard wants it.
+    /// Whether the master reports that it syncs every write, as a lock with a guard requires.
     pub(super) fn durable(&self) -> bool {
         self.settings.as_ref().is_ok_and(Settings::durable)
     }
@@ -78,7 +79,7 @@ impl Visit {
     }
 }
 
-/// What `INFO` says. A field that it does not mention is none.
+/// The fields of `INFO`. A missing field is `None`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Info {
     redis: Option<String>,
@@ -122,30 +123,30 @@ impl Info {
         self.release().map(|(name, version, _)| format!("{name} {version}"))
     }
 
-    /// The name of the server, its version, and the oldest that is supported.
+    /// The name of the server, its version, and the oldest supported version.
     pub(super) fn release(&self) -> Option<(&'static str, &str, (u64, u64))> {
         let valkey = self.valkey.as_deref().map(|version| ("valkey", version, (7, 2)));
         valkey.or_else(|| Some(("redis", self.redis.as_deref()?, (6, 2))))
     }
 
-    /// Whether it takes writes of a lock at all.
+    /// Whether the server accepts a lock's writes at all.
     pub(super) fn is_master(&self) -> bool {
         self.role.as_deref() == Some("master") && !self.cluster
     }
 }
 
-/// What `CONFIG GET` says of the append-only file.
+/// The reply to `CONFIG GET` about the append-only file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Settings {
     pub(super) appends: bool,
     /// `always`, `everysec` or `no`.
     pub(super) syncs: String,
-    /// Whether it goes on syncing while it rewrites its file.
+    /// Whether the server goes on syncing while it rewrites its file.
     pub(super) syncs_on_rewrite: bool,
 }
 
 impl Settings {
-    /// From names and values in turn.
+    /// Reads names and values in turn.
     pub(super) fn read(words: &[String]) -> Self {
         let value = |name: &str| {
             words.chunks_exact(2).find(|pair| pair[0] == name).map_or("", |pair| &*pair[1])

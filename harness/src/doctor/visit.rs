@@ -1,4 +1,4 @@
-//! Visit: asks one master everything, over one connection and a second one to be killed.
+//! Visit: sends one master all requests, over one connection, and opens others to test them.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -7,23 +7,24 @@ use redis::{Connection, ConnectionLike, RedisError, Value};
 use super::said::{Asked, Info, Look, Settings, Unreached, Visit};
 use super::{Address, Wish, init, permissions};
 
-/// How long to wait for a connection, and for an answer: longer than any lock would.
+/// Timeout of a connection and of a reply: longer than that of any lock.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How many `PING`s, and over what time: the clock's rate is measured over it, too.
+/// The number of `PING`s, and the time over which they are spread. The clock's rate is measured
+/// over this time, too.
 const PINGS: u32 = 20;
 const WHILE: Duration = Duration::from_secs(1);
 
-/// The best of so many questions for the time is taken: the one that was answered soonest.
+/// How many times the clock is read. The reading with the fastest reply counts.
 const LOOKS: usize = 5;
 
-/// A connection to a master that may be asked.
+/// A connection to a master for requests.
 pub(super) struct Line<'a> {
     address: &'a Address,
     connection: Connection,
 }
 
-/// Asks a master everything.
+/// Visits a master.
 pub(super) fn visit(address: &Address, wish: &Wish) -> Result<Visit, Unreached> {
     let mut line = Line::open(address)?;
     let start = Instant::now();
@@ -47,7 +48,7 @@ pub(super) fn visit(address: &Address, wish: &Wish) -> Result<Visit, Unreached> 
 }
 
 impl<'a> Line<'a> {
-    /// Connects, and says who we are.
+    /// Connects and authenticates.
     pub(super) fn open(address: &'a Address) -> Result<Self, Unreached> {
         let connection = address.client.get_connection_with_timeout(PATIENCE);
         let connection = connection.map_err(|error| unreached(address, &error))?;
@@ -68,12 +69,12 @@ impl<'a> Line<'a> {
         Ok(line)
     }
 
-    /// Opens another one to the same master.
+    /// Opens another connection to the same master.
     pub(super) fn another(&self) -> Result<Self, Unreached> {
         Self::open(self.address)
     }
 
-    /// Asks by words. The outer error: the connection is of no more use.
+    /// Sends a command given as words. The outer error means that the connection is unusable.
     pub(super) fn ask(&mut self, words: &[&str]) -> Result<Asked<Value>, Unreached> {
         let mut packed = redis::Cmd::new();
         for word in words {
@@ -82,13 +83,13 @@ impl<'a> Line<'a> {
         self.ask_packed(&packed.get_packed_command())
     }
 
-    /// Asks by bytes as they go over the wire.
+    /// Sends a command given as bytes of the wire.
     pub(super) fn ask_packed(&mut self, bytes: &[u8]) -> Result<Asked<Value>, Unreached> {
         let said = self.connection.req_packed_command(bytes).and_then(Value::extract_error);
         match said {
             Ok(value) => Ok(Ok(value)),
             Err(error) => match error.code() {
-                // Said to every question, and no answer to any.
+                // The master replies this to every command, so it is no reply to this one.
                 Some("NOAUTH") => Err(Unreached::Refused(self.text(&error))),
                 Some(_) => Ok(Err(self.text(&error))),
                 None => Err(unreached(self.address, &error)),
@@ -110,7 +111,7 @@ impl<'a> Line<'a> {
         Ok(said.map(|value| Settings::read(&words(&value))))
     }
 
-    /// The marker; one that is no text as `?`, as a lock takes it.
+    /// The boot marker. A marker that is no plain text becomes `?`, as in the lock.
     fn marker(&mut self) -> Result<Asked<Option<String>>, Unreached> {
         let said = self.ask(&["GET", "redquorum:boot"])?;
         Ok(said.map(|value| match value {
@@ -130,7 +131,7 @@ impl<'a> Line<'a> {
         for number in 1..=PINGS {
             let sent = Instant::now();
             if let Err(text) = self.ask(&["PING"])? {
-                // The clock's rate needs its time all the same.
+                // The measurement of the clock's rate needs its time all the same.
                 std::thread::sleep(WHILE.saturating_sub(start.elapsed()));
                 return Ok(Err(text));
             }
@@ -169,7 +170,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The wall clock of this machine.
+/// The wall clock of this machine, in microseconds.
 fn wall_micros() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, micros_of)
@@ -179,7 +180,7 @@ fn micros_of(length: Duration) -> i64 {
     i64::try_from(length.as_micros()).unwrap_or(i64::MAX)
 }
 
-/// The words of an answer, those of arrays and maps one after the other.
+/// The words of a reply. Arrays and maps are flattened.
 pub(super) fn words(value: &Value) -> Vec<String> {
     match value {
         Value::Array(all) | Value::Set(all) => all.iter().flat_map(words).collect(),

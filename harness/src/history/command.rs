@@ -1,56 +1,56 @@
-//! What a command is to a key, what its master said, and what is left of keys at the end.
+//! The effect of a command on a key, the reply of its master, and the keys left at the end.
 
 use serde::{Deserialize, Serialize};
 
 use crate::name::Name;
 
-/// What a command does to a key.
+/// The effect of a command on a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "kebab-case")]
 pub enum Act {
-    /// Sets it if it does not exist.
+    /// Sets the key if it does not exist.
     Set {
-        /// Which.
+        /// The key.
         key: Name,
-        /// Its value.
+        /// The value.
         token: Name,
-        /// For how long; none: for ever.
+        /// The TTL; none: the key never expires.
         ttl_ms: Option<u64>,
     },
-    /// Prolongs it if it has this value; may create it.
+    /// Prolongs the key if it has this value; may create it.
     Keep {
-        /// Which.
+        /// The key.
         key: Name,
-        /// The value that it must have; none: any.
+        /// The value that the key must have; none: any.
         token: Option<Name>,
-        /// For how long from now.
+        /// The new TTL, from now on.
         ttl_ms: Option<u64>,
     },
-    /// Deletes it if it has this value.
+    /// Deletes the key if it has this value.
     Delete {
-        /// Which.
+        /// The key.
         key: Name,
-        /// The value that it must have; none: any.
+        /// The value that the key must have; none: any.
         token: Option<Name>,
     },
-    /// Raises its fencing counter if it has this value, and leaves the key as it is.
+    /// Raises the key's fencing counter if the key has this value, and leaves the key as it is.
     Certify {
-        /// Which.
+        /// The key.
         key: Name,
-        /// The value that it must have; none: any.
+        /// The value that the key must have; none: any.
         token: Option<Name>,
     },
-    /// Something else: who knows.
+    /// Any other command: its effect is unknown.
     Other {
-        /// The first key that it names, if any.
+        /// The first key that the command names, if any.
         key: Option<Name>,
-        /// Its name.
+        /// The name of the command.
         command: Name,
     },
 }
 
 impl Act {
-    /// The key that it touches.
+    /// The key that the command touches.
     pub fn key(&self) -> Option<&str> {
         match self {
             Self::Set { key, .. }
@@ -61,7 +61,7 @@ impl Act {
         }
     }
 
-    /// The value that it sets or compares with.
+    /// The value that the command sets or compares with.
     pub fn token(&self) -> Option<&str> {
         match self {
             Self::Set { token, .. } => Some(token),
@@ -73,34 +73,34 @@ impl Act {
     }
 }
 
-/// What a master said to a command.
+/// The reply of a master to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// It did it: the key is set, prolonged, deleted, certified.
+    /// The command took effect: the key is set, prolonged, deleted or certified.
     Done,
     /// `Keep` only: the key was missing and was created.
     Created,
-    /// It did not: the key exists, is another's, is missing.
+    /// The command had no effect: the key exists, has another value, or is missing.
     Refused,
-    /// It said that it made an error.
+    /// The master replied with an error.
     Error,
-    /// It said nothing.
+    /// The master sent no reply.
     Silent,
 }
 
-/// A key that is left at the end.
+/// A key that is left at the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// Its name.
+    /// The name of the key.
     pub key: Name,
-    /// Its value, as in [`Event::Command`](super::Event::Command).
+    /// The value of the key, as in [`Event::Command`](super::Event::Command).
     pub value: Name,
-    /// What is left of its TTL; none: it has none.
+    /// The rest of its TTL; none: it has no TTL.
     pub ttl_ms: Option<u64>,
 }
 
-/// The text of a token or a key: itself if it is plain text, else `hex:…`.
+/// The text of a token or a key: the bytes themselves if they are plain text, else `hex:…`.
 pub fn text_of(bytes: &[u8]) -> Name {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.starts_with("hex:") && !text.chars().any(char::is_control) => text.into(),

@@ -9,218 +9,221 @@ use crate::name::Name;
 use crate::scenario::{Harm, Way};
 use crate::talk::{Can, Why};
 
-/// What happened. The list is closed: a reader need know no others.
+/// An event of a run. The list is closed: a reader needs to handle no others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// The run goes through `run`, `heal`, `witness`, `settle`, `end`.
+    /// A phase begins. The phases are `run`, `heal`, `witness`, `settle`, `end`, in this order.
     Phase {
-        /// Which begins.
+        /// The phase that begins.
         phase: Phase,
     },
     /// A client process is ready.
     Ready {
-        /// Which.
+        /// The process.
         process: Name,
-        /// What it can do.
+        /// The features that it supports.
         can: Vec<Can>,
     },
-    /// A client is told to do something.
+    /// The harness sends a request to a client.
     Asked {
-        /// Who.
+        /// The client.
         client: Name,
         /// The request's number, unique in a run.
         id: u64,
         /// `acquire`, `extend`, `keep_alive`, `release`, `cancel`, `step`.
         op: Cow<'static, str>,
-        /// The resource of the lease; of a step the one that is checked.
+        /// The resource of the lease; for a step, the resource whose lease the client checks.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         resource: Option<Name>,
-        /// The others that are asked for, or given back, in the same request. Each is recorded as a request
-        /// of its own.
+        /// The other resources of the same request to acquire or release several. Each is recorded
+        /// as a request of its own.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         with: Vec<Name>,
-        /// Whether it is asked for as the owner of the lease that the client has.
+        /// Whether the client asks as the owner of a lease that it has: a re-entry.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         again: bool,
         /// The TTL.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ttl_ms: Option<u64>,
-        /// How long it may wait.
+        /// How long the client may wait.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wait_ms: Option<u64>,
     },
-    /// A client answered.
+    /// A client answers a request.
     Answered {
-        /// Who.
+        /// The client.
         client: Name,
-        /// To which request.
+        /// The number of the request.
         id: u64,
-        /// Whether it was done.
+        /// Whether the request succeeded.
         ok: bool,
-        /// The lock's value, as in [`Event::Command`].
+        /// The lock's value on the masters, as in [`Event::Command`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<Name>,
-        /// When it called its library, if it says so.
+        /// When the client called its library, if the answer contains it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Ns>,
-        /// When its library returned, if it says so.
+        /// When the client's library returned, if the answer contains it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Ns>,
-        /// The deadline of the lease, if it says so.
+        /// The deadline of the lease, if the answer contains it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deadline: Option<Ns>,
-        /// What is left of the lease, if it says that instead.
+        /// The remaining validity of the lease, if the answer contains that instead of a deadline.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         valid_ms: Option<u64>,
         /// The fencing token.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<u64>,
-        /// How many handles of the lease are out then, if it says so.
+        /// How many handles of the lease are out after the request, if the answer contains it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         handles: Option<u64>,
-        /// Why not.
+        /// Why the request failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<Why>,
-        /// The same for people.
+        /// The reason as text for people.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
     /// A client was told that its lease is lost.
     Lost {
-        /// Who.
+        /// The client.
         client: Name,
-        /// Which resource.
+        /// The resource.
         resource: Name,
-        /// When, by its own stamp.
+        /// When, by the client's own stamp.
         at: Ns,
     },
-    /// A client's watchdog extended its lease, or a request did that was cancelled.
+    /// A client's watchdog extended its lease, or a cancelled request did.
     Extended {
-        /// Who.
+        /// The client.
         client: Name,
-        /// Which resource.
+        /// The resource.
         resource: Name,
         /// The new deadline.
         deadline: Ns,
     },
-    /// A register was touched, at this very time.
+    /// A client accessed a register, exactly at the time of this record.
     Touched {
-        /// By whom.
+        /// The client.
         client: Name,
-        /// Which.
+        /// The register.
         register: Name,
-        /// Which way.
+        /// The kind of access.
         way: Way,
-        /// Write: the version that it was based on. Else the version that was found.
+        /// For a write, the version that it was based on. For other accesses, the version that was
+        /// found.
         seen: u64,
-        /// The version that is there now.
+        /// The version of the register after the access.
         version: u64,
-        /// When its client sent it, if it was delayed on the way.
+        /// When the client sent the access, if it was delayed on the way.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         sent: Option<Ns>,
-        /// The fencing token that was shown with it.
+        /// The fencing token that came with the access.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         fence: Option<u64>,
-        /// The register refused: a larger token was presented, or this one never was.
+        /// Whether the register refused: it had seen a larger token, or this token was never
+        /// presented to it.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         refused: bool,
     },
-    /// A command that touches a key, at a master: it took effect, if at all, within the window.
-    /// Recorded when its fate is known.
+    /// A master received a command that touches a key. If the command took effect at all, it did so
+    /// between `sent` and `replied`. Recorded when its result is known.
     Command {
-        /// Whose.
+        /// The client process that sent it.
         process: Name,
-        /// Which master.
+        /// The master.
         node: usize,
         /// The connection, unique in a run.
         connection: u64,
-        /// Its place on the connection, from 1.
+        /// The position of the command on the connection, from 1.
         number: u64,
-        /// What it does.
+        /// The effect of the command on a key.
         #[serde(flatten)]
         act: Act,
-        /// When it was passed on to the master.
+        /// When the command was passed on to the master.
         sent: Ns,
-        /// When the master's reply came; none: it never did, and the command may have been
-        /// executed or may be yet.
+        /// When the master's reply arrived. None: no reply arrived; the master may have executed
+        /// the command, or may still do so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replied: Option<Ns>,
-        /// When the reply was passed on to the client; none: it was lost.
+        /// When the reply was passed on to the client; none: the reply was lost.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         delivered: Option<Ns>,
-        /// What the master said.
+        /// The master's reply.
         result: Outcome,
     },
-    /// A fault struck, or failed to.
+    /// A fault struck, or failed to strike.
     Struck {
-        /// Its number in the scenario, from 1.
+        /// The number of the fault in the scenario, from 1.
         fault: usize,
-        /// What it does.
+        /// The effect of the fault.
         harm: Box<Harm>,
-        /// The masters that it hit.
+        /// The masters that the fault hit.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         nodes: Vec<usize>,
-        /// The processes that it hit.
+        /// The processes that the fault hit.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         processes: Vec<Name>,
-        /// When.
+        /// When the fault struck.
         at: Window,
-        /// Why it failed.
+        /// Why the fault failed to strike.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<String>,
     },
-    /// A fault was cured: what [`Event::Struck`] of the same number did is undone.
+    /// A fault is healed: the effect of the [`Event::Struck`] with the same number is undone.
     Cured {
-        /// Its number.
+        /// The number of the fault.
         fault: usize,
-        /// When.
+        /// When the fault was healed.
         at: Window,
-        /// Why that failed.
+        /// Why the healing failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failed: Option<String>,
     },
-    /// What a master has after a fault by which it may have forgotten: all that it had executed before
-    /// this, and nothing that it executed after. Recorded before [`Event::Struck`].
+    /// The state that a master kept over a fault that may have made it forget. It has everything
+    /// that it executed before `until`, and nothing that it executed after. Recorded before
+    /// [`Event::Struck`].
     Kept {
-        /// The fault's number.
+        /// The number of the fault.
         fault: usize,
-        /// Which master.
+        /// The master.
         node: usize,
-        /// Until when.
+        /// The instant up to which the master's state was kept.
         until: Window,
     },
-    /// From now on, the wall clock of a master shows `real + ahead + (now - since) * (rate - 1)`,
-    /// and in every odd stretch of `strobe_every` since then `strobe_by` more. Real time passes as
-    /// the run's does.
+    /// A setting of a master's wall clock. From `since` on, the clock shows
+    /// `real + ahead + (now - since) * (rate - 1)`. In every odd interval of `strobe_every` since
+    /// then, it shows `strobe_by` more. Real time passes at the rate of the run's clock.
     Clock {
-        /// Which master.
+        /// The master.
         node: usize,
-        /// Since when.
+        /// When the setting began.
         since: Window,
-        /// How far it is ahead.
+        /// How far the clock is ahead.
         ahead: Ns,
-        /// Its seconds per second.
+        /// The rate of the clock, in seconds per second.
         rate: f64,
-        /// How far it jumps.
+        /// How far the clock jumps.
         #[serde(default, skip_serializing_if = "is_zero")]
         strobe_by: Ns,
-        /// How long it stays there.
+        /// How long the clock stays there.
         #[serde(default, skip_serializing_if = "is_zero")]
         strobe_every: Ns,
     },
-    /// A client process came to an end that nobody asked for, or does not keep to the protocol.
+    /// A client process ended without a request to do so, or violated the protocol.
     Broken {
-        /// Which.
+        /// The process.
         process: Name,
-        /// What it did.
+        /// How the process failed.
         why: String,
     },
-    /// The keys of a master at the end of the run; none: it could not be asked.
+    /// The keys of a master at the end of the run; none: the master could not be asked.
     Keys {
-        /// Which master.
+        /// The master.
         node: usize,
-        /// What is there.
+        /// The keys.
         keys: Option<Vec<Left>>,
     },
 }
@@ -230,18 +233,18 @@ const fn is_zero(value: &Ns) -> bool {
     *value == 0
 }
 
-/// A part of a run.
+/// A phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Phase {
-    /// The scripts and the faults.
+    /// The scripts and the faults run.
     Run,
-    /// Everything is cured.
+    /// All faults are healed.
     Heal,
-    /// Each client process that lives acquires each resource once more.
+    /// Final acquires: each client process that lives acquires each resource once more.
     Witness,
-    /// What is owed is paid, what is left expires.
+    /// Drain: pending clean-ups complete, and keys that are left expire.
     Settle,
-    /// Nothing more.
+    /// The run is over.
     End,
 }

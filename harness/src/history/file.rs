@@ -1,4 +1,4 @@
-//! A history as a file: `history.jsonl`.
+//! The file format of a history: `history.jsonl`.
 
 use std::io::{self, BufRead, Write};
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use super::{Header, History, SCHEMA};
 
 impl History {
-    /// How long the run took, from its beginning to its last record.
+    /// The duration of the run, from its beginning to its last record.
     pub fn length(&self) -> Option<Duration> {
         let last = self.records.last()?.ns;
         u64::try_from(last).ok().map(Duration::from_nanos)
     }
 
-    /// Writes it.
+    /// Writes the history.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Returns the errors of the writer.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut *to, &self.header)?;
         for record in &self.records {
@@ -25,10 +25,10 @@ impl History {
         to.write_all(b"\n")
     }
 
-    /// Reads it.
+    /// Reads a history.
     ///
     /// # Errors
-    /// What is wrong with it, with the number of the line.
+    /// Returns the defect of the file, with the number of the line.
     pub fn read(from: impl BufRead) -> Result<Self, String> {
         let mut lines = from.lines().enumerate();
         let Some((_, first)) = lines.next() else { return Err("it is empty".to_owned()) };

@@ -1,4 +1,4 @@
-//! A history made ready for judgement, and what several checkers ask of it.
+//! A history prepared for the checkers, with the queries that several of them share.
 
 use crate::history::{History, Ns, Window};
 
@@ -21,11 +21,11 @@ pub(super) struct Case<'a> {
     pub(super) requests: Vec<Request<'a>>,
     pub(super) keys: Keys<'a>,
     pub(super) leases: Vec<Lease<'a>>,
-    /// The leases of a client on a resource, in their order.
+    /// The leases of each client on each resource, in their order.
     of_client: Map<(&'a str, &'a str), Vec<usize>>,
-    /// The looks of a client at whether it still holds.
+    /// When each client checked whether it still holds its lease.
     looks: Map<&'a str, Vec<Ns>>,
-    /// By the place of the lease.
+    /// The result of [`Case::hollow`] for each lease, by the lease's index.
     hollow: Vec<Vec<Span>>,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Case<'a> {
         let mut looks: Map<&str, Vec<Ns>> = Map::default();
         for request in &requests {
             if let Some(answer) = request.answer.filter(|answer| answer.ok) {
-                // A step without a resource did not look.
+                // A step without a resource checks no lease.
                 let looked = match (request.op, request.resource) {
                     ("step", Some(_)) => answer.at.unwrap_or(request.asked),
                     ("acquire" | "extend", _) => answer.at.unwrap_or(answer.ns),
@@ -61,14 +61,14 @@ impl<'a> Case<'a> {
         Self { world, faults, clocks, paces, requests, keys, leases, of_client, looks, hollow }
     }
 
-    /// m + q − N, of the masters that the lock of a process knows.
+    /// The margin m + q − N, with the masters that the lock of a process knows.
     pub(super) fn margin(&self, process: &str, granted: usize) -> i64 {
         let of = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let lock = self.world.lock_of(process);
         of(granted).saturating_add(of(lock.q)).saturating_sub(of(lock.n))
     }
 
-    /// When a process died, or was seen to be broken.
+    /// When a process died, or was found broken.
     pub(super) fn death(&self, process: &str) -> Option<Window> {
         let broken = self.world.breakdown(process).map(|(from, to)| Window { from, to });
         self.faults.death(process).into_iter().chain(broken).min_by_key(|at| at.from)
@@ -81,22 +81,23 @@ impl<'a> Case<'a> {
         all.get(next).map(|index| &self.leases[*index])
     }
 
-    /// When a client last looked whether it still holds, between a read and a write of its.
+    /// When a client last checked whether it still holds its lease, between one of its reads and
+    /// one of its writes.
     pub(super) fn last_look(&self, client: &str, read: Ns, write: Ns) -> Ns {
         let looks = self.looks.get(client).map_or(&[][..], Vec::as_slice);
         let before = looks.partition_point(|look| *look <= write);
         before.checked_sub(1).map_or(read, |last| looks[last].max(read))
     }
 
-    /// The pause of a client between the word of a quorum, on which it looked at its clock, and its
-    /// stamp: what it then said may have been stale, and it could not know.
+    /// The pause of a client between the replies of a quorum, on which it read its clock, and its
+    /// stamp. The answer may have been stale after that pause, and the client could not know.
     pub(super) fn paused_before_stamp(&self, request: &Request<'a>, at: Ns) -> Option<&Strike<'a>> {
         let learnt = self.learnt(request, at)?;
         let mut pauses = self.faults.pauses(request.process);
         pauses.find(|pause| pause.at.to >= learnt && pause.at.from <= at)
     }
 
-    /// When a client had what it needs to answer: the word of a quorum.
+    /// When a client had all that it needs for its answer: the replies of a quorum.
     pub(super) fn learnt(&self, request: &Request<'a>, at: Ns) -> Option<Ns> {
         let resource = request.resource?;
         let leases = self.of_client.get(&(request.client, resource))?;
@@ -113,19 +114,19 @@ impl<'a> Case<'a> {
                 .collect()
         };
         all.sort_unstable();
-        // Whoever acquires again what it holds learns nothing but the time.
+        // A client that acquires its own lease again learns only the time.
         let learnt = all.get(self.world.lock_of(request.process).q - 1).copied()?;
         Some(learnt.max(request.asked))
     }
 
     /// When a lease was believed and certainly not true: fewer masters than a quorum can have had
-    /// its key. Nothing, where its keys are not understood.
+    /// its key. Empty if the judge cannot interpret the lease's keys.
     pub(super) fn hollow(&self, lease: &Lease<'_>) -> &[Span] {
         lease.holds.first().map_or(&[], |hold| &self.hollow[hold.lease])
     }
 
-    /// When a quorum of masters may have had the key of a lease, whether its client counted on it or
-    /// not: the complement of [`Case::hollow`].
+    /// When a quorum of masters may have had the key of a lease, whether its client counted on the
+    /// lease or not: the complement of [`Case::hollow`].
     pub(super) fn supported(&self, lease: &Lease<'_>) -> Vec<Span> {
         self.with_quorum(lease, presences(&self.keys, lease, |key| key.possible))
     }
@@ -138,7 +139,7 @@ impl<'a> Case<'a> {
         self.with_quorum(lease, presences(&self.keys, lease, certain))
     }
 
-    /// When a quorum of the masters of a lease is among these.
+    /// The spans in which `there` contains a quorum of the masters of a lease.
     fn with_quorum(&self, lease: &Lease<'_>, mut there: Vec<(usize, Span)>) -> Vec<Span> {
         there.retain(|(_, span)| !span.is_empty());
         let from = there.iter().map(|(_, span)| span.from).min();
@@ -163,7 +164,7 @@ fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Span> {
     }
     let enough = world.lock_of(lease.process).q;
     let there = |key: &Presence<'_>| (key.node, key.possible);
-    // Mostly there were enough of them all the time.
+    // Usually enough masters had the key all the time.
     let all = lease.holds.iter().map(|hold| hold.inner).reduce(Span::and_what_is_between);
     if let Some(all) = all {
         let through = |(_, span): &(usize, Span)| span.from <= all.from && all.to <= span.to;
@@ -176,7 +177,7 @@ fn hollow(world: &World<'_>, keys: &Keys<'_>, lease: &Lease<'_>) -> Vec<Span> {
     lease.holds.iter().flat_map(|hold| gaps(hold.inner, &there, enough)).collect()
 }
 
-/// Which masters had the key of a lease, and when: no span of a master overlaps another.
+/// Which masters had the key of a lease, and when. The spans of one master do not overlap.
 fn presences(
     keys: &Keys<'_>,
     lease: &Lease<'_>,
@@ -184,7 +185,7 @@ fn presences(
 ) -> Vec<(usize, Span)> {
     let mut there: Vec<(usize, Span)> = lease.keys(keys).map(|key| (key.node, span(key))).collect();
     there.sort_by_key(|(node, span)| (*node, span.from));
-    // Where a master may have had it twice, once is enough.
+    // A master that may have had the key twice at a time counts once.
     there.dedup_by(|later, earlier| {
         let same = later.0 == earlier.0 && later.1.from <= earlier.1.to;
         if same {
@@ -195,7 +196,7 @@ fn presences(
     there
 }
 
-/// The parts of a span in which fewer than so many of the others are there.
+/// The parts of a span in which fewer than `enough` of the spans in `there` are present.
 fn gaps(span: Span, there: &[(usize, Span)], enough: usize) -> Vec<Span> {
     let mut edges: Vec<Ns> = vec![span.from, span.to];
     for (_, one) in there {

@@ -1,5 +1,6 @@
 //! Why was a key gone before its owner stopped counting on it? If a fault outside the lock's
-//! assumptions explains it, the failure is by design, and the fault is named; else it is a bug.
+//! assumptions explains it, the failure is by design, and the report names the fault. Otherwise it
+//! is a bug.
 
 use crate::history::Ns;
 use crate::scenario::Cause;
@@ -10,18 +11,18 @@ use super::leases::{Ending, Lease};
 use super::maps::count;
 use super::time::{self, MS, Ms};
 
-/// How long before the notice of a loss its owner may have begun to clean up.
+/// How long before its loss notice an owner may have begun to clean up.
 const CLEANS_UP: Ns = 250 * MS;
 
-/// An explanation.
+/// An explanation, with its cause.
 pub(super) struct Why {
     pub(super) cause: Cause,
-    /// For people: half a sentence.
+    /// The explanation for people: half a sentence.
     pub(super) text: String,
 }
 
-/// Why the key of a lease was gone from a master by an instant; none: its owner did not count on
-/// it by then.
+/// Why the key of a lease was gone from a master by an instant; none: its owner did not count on it
+/// by then.
 pub(super) fn of_loss(
     case: &Case<'_>,
     lease: &Lease<'_>,
@@ -38,10 +39,10 @@ pub(super) fn of_loss(
         return Some(Why { cause: loss.cause, text });
     }
     let Some(ttl) = key.life.ttl else { return Some(unclear(owner)) };
-    // By true time, counted from the latest moment at which a client can have read its clock.
+    // In true time, counted from the latest moment at which a client can have read its clock.
     let natural = key.life.set.from.saturating_add(ttl);
     if natural <= by {
-        // An extend needs a quorum only: the others may forget in their time.
+        // An extension needs only a quorum: on the other masters the key may expire in its time.
         if supported(case, lease) {
             return None;
         }
@@ -84,7 +85,7 @@ fn by_own_clock(
     // A millisecond is the masters' resolution.
     let in_time = believed.saturating_add(allowed) <= ttl.saturating_add(MS);
     let gained = case.clocks.gain(key.node, from, by).map_or(0, |gain| gain.all);
-    // What the master's clock did counts if that was more.
+    // If the master's clock gained more, that is the cause instead.
     if lost <= gained.max(0) || !in_time || lost.saturating_add(gained).saturating_add(MS) < allowed
     {
         return None;
@@ -101,7 +102,7 @@ fn by_own_clock(
     Some(Why { cause: Cause::ClientRate, text })
 }
 
-/// Whether a client was told a length instead of a deadline, and was stopped before it heard it.
+/// Whether a client received a length instead of a deadline, and was paused before it received it.
 fn stale(case: &Case<'_>, lease: &Lease<'_>) -> Option<Why> {
     if lease.answer.deadline.is_some() {
         return None;
@@ -137,13 +138,14 @@ fn unclear(owner: &str) -> Why {
     Why { cause: Cause::Unknown, text }
 }
 
-/// The master's clock was ahead of true time, as seen from when the key was given its TTL.
+/// The explanation by the master's clock: it was ahead of true time, as seen from when the key got
+/// its TTL.
 fn by_clock(case: &Case<'_>, lease: &Lease<'_>, key: &Presence<'_>, ttl: Ns, by: Ns) -> Why {
     let owner = lease.client;
     let set = key.life.set;
     let Some(gain) = case.clocks.gain(key.node, set.from, by) else { return unclear(owner) };
     let allowed = case.world.deducted_from(ttl);
-    // The owner's clock may have lost as much as this one gained.
+    // The owner's clock may have lost as much as the master's clock gained.
     let lost = case.paces.lost(lease.process, set.from, lease.span().to).max(0);
     // A millisecond is the masters' resolution.
     if gain.all.saturating_add(lost).saturating_add(MS) < allowed {
@@ -172,8 +174,8 @@ fn by_clock(case: &Case<'_>, lease: &Lease<'_>, key: &Presence<'_>, ttl: Ns, by:
     Why { cause: gain.cause, text }
 }
 
-/// Why a lease without a rival was not true any more: like [`of_loss`], but what its owner deleted
-/// as it gave the lease up is no cause, even if its word of that came a little later.
+/// Why a lease without a rival was no longer true. Unlike [`of_loss`], it ignores a key that the
+/// owner itself deleted while it gave the lease up, even if its loss notice came a little later.
 pub(super) fn of_hollow(
     case: &Case<'_>,
     lease: &Lease<'_>,
@@ -189,7 +191,7 @@ pub(super) fn of_hollow(
     of_loss(case, lease, key, by)
 }
 
-/// Whether a lease was counted on though too few masters ever granted it, and how many did.
+/// Whether a client counted on a lease that too few masters ever granted, and how many did.
 pub(super) fn too_few(case: &Case<'_>, lease: &Lease<'_>) -> Option<Why> {
     lease.token?;
     let granted = lease.grants(&case.keys, false);

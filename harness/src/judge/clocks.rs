@@ -1,7 +1,7 @@
-//! The wall clocks of the masters, as the harness set them: when does a key expire that was set
-//! now? Masters expire keys by their wall clock, at an absolute time, to the millisecond.
+//! The wall clocks of the masters, as the harness set them: when does a key expire that is set now?
+//! Masters expire keys by their wall clock, at an absolute time, to the millisecond.
 //!
-//! Where it is not known exactly what a clock showed, both ends are carried along.
+//! If the reading of a clock is not known exactly, the functions compute both bounds.
 
 use crate::judge::maps::Map;
 
@@ -11,11 +11,11 @@ use crate::scenario::Cause;
 use super::time::{self, MS, Span};
 use super::world::World;
 
-/// A key whose time has come is removed within this time, asked for or not, so that setting the
-/// clock back does not revive it (a master looks ten times a second).
+/// A master removes an expired key within this time, even if no client asks for it: it checks ten
+/// times a second. Setting the clock back after that does not revive the key.
 const LOOKED: Ns = 1_000 * MS;
 
-/// How a clock was set.
+/// A setting of a clock.
 #[derive(Clone, Copy)]
 struct Setting {
     since: Window,
@@ -28,7 +28,7 @@ const RIGHT: Setting =
     Setting { since: Window { from: Ns::MIN, to: Ns::MIN }, ahead: 0, rate: 1.0, strobe_by: 0 };
 
 impl Setting {
-    /// What the rate has added since then.
+    /// How much the rate has added between two instants.
     fn gained(&self, since: Ns, now: Ns) -> Ns {
         #[expect(clippy::float_cmp, reason = "exactly 1 is the common case, and then it is exact")]
         if self.rate == 1.0 {
@@ -39,7 +39,7 @@ impl Setting {
         time::of_float(passed as f64 * (self.rate - 1.0))
     }
 
-    /// The least (or most) that it may show.
+    /// The least (or most) that the clock may show.
     fn shows(&self, now: Ns, most: bool) -> Ns {
         let gains = [self.gained(self.since.from, now), self.gained(self.since.to, now)];
         let (gain, jump) = if most {
@@ -50,7 +50,7 @@ impl Setting {
         now.saturating_add(self.ahead).saturating_add(gain).saturating_add(jump)
     }
 
-    /// When it first shows that much, within a span, and goes on from there.
+    /// The first instant within a span at which the clock shows at least `goal`.
     fn reaches(&self, goal: Ns, within: Span, most: bool) -> Option<Ns> {
         let reached = |now| self.shows(now, most) >= goal;
         if reached(within.from) {
@@ -59,13 +59,13 @@ impl Setting {
         if !reached(within.to) {
             return None;
         }
-        // A clock that runs at its rate shows it after what is missing; others are halved for.
+        // A clock at the right rate needs exactly the missing time. For other rates, bisect.
         let missing = goal.saturating_sub(self.shows(within.from, most));
         let guess = within.from.saturating_add(missing).min(within.to);
         if reached(guess) && !reached(guess.saturating_sub(1)) {
             return Some(guess);
         }
-        // It never runs backwards between two settings.
+        // The clock never runs backwards between two settings.
         let (mut before, mut after) = (within.from, within.to);
         while after.saturating_sub(before) > 1 {
             let middle = before.midpoint(after);
@@ -79,16 +79,16 @@ impl Setting {
     }
 }
 
-/// What made a clock gain, and how much.
+/// How much a clock gained, and the cause.
 pub(super) struct Gain {
-    /// All in all, at most.
+    /// The whole gain, at most.
     pub(super) all: Ns,
     pub(super) cause: Cause,
-    /// When it was set so.
+    /// When the clock was set so.
     pub(super) since: Window,
-    /// How much of it that was.
+    /// The part of the gain that is due to this cause.
     pub(super) by: Ns,
-    /// The clock's rate, where that is the cause.
+    /// The rate of the clock, if that is the cause.
     pub(super) rate: f64,
 }
 
@@ -101,7 +101,7 @@ impl Clocks {
         let mut of: Map<usize, Vec<Setting>> = Map::default();
         for record in world.records {
             if let Event::Clock { node, since, ahead, rate, strobe_by, .. } = record.event {
-                // What cannot be a rate is taken for a clock that stands.
+                // An invalid rate counts as a clock that stands still.
                 let rate = if rate.is_finite() { rate.max(0.0) } else { 0.0 };
                 let settings = of.entry(node).or_insert_with(|| vec![RIGHT]);
                 let mut since = time::tidy(since);
@@ -115,8 +115,8 @@ impl Clocks {
         Self { of }
     }
 
-    /// From when on a key may be gone that was given this TTL within this window, and when it
-    /// certainly is.
+    /// The expiry of a key that got this TTL within this window: the earliest time at which it may
+    /// be gone, and the time at which it is certainly gone.
     pub(super) fn expiry(&self, node: usize, set: Window, ttl: Ns) -> Window {
         let Some(settings) = self.of.get(&node) else {
             return Window {
@@ -145,14 +145,15 @@ impl Clocks {
         shown.unwrap_or(if most { when.to } else { when.from })
     }
 
-    /// What a clock may have gained at some time since an instant, and by what most of all; none:
-    /// it was never touched.
+    /// How much a clock may have gained at some time since an instant, with the main cause; none:
+    /// the clock was never set.
     pub(super) fn gain(&self, node: usize, from: Ns, to: Ns) -> Option<Gain> {
         let settings = self.of.get(&node)?;
-        // What was set at the last instant counts.
+        // A setting at the last instant counts.
         let to = to.saturating_add(1);
         let at_first = self.shows(node, Window { from, to: from }, false).saturating_sub(from);
-        // Between two settings it gains or loses steadily: the most is at one of the ends.
+        // Between two settings the clock gains or loses steadily, so the most is at one of the
+        // ends.
         let ahead = possible(settings)
             .filter_map(|(setting, span)| {
                 span.meet(Span::new(from, to)).map(|both| (setting, both))
@@ -176,7 +177,7 @@ impl Clocks {
             consider(Cause::ClockRate, setting.gained(span.from, span.to), setting);
             if index > 0 && setting.since.to >= from {
                 let at = setting.since.to;
-                // Without the strobes on either side: those are considered on their own.
+                // Without the strobes on either side: they are considered on their own.
                 let plain = |of: &Setting| Setting { strobe_by: 0, ..*of }.shows(at, false);
                 let jump = plain(setting).saturating_sub(plain(&settings[index - 1]));
                 consider(Cause::ClockStep, jump, setting);
@@ -186,7 +187,7 @@ impl Clocks {
     }
 }
 
-/// Every setting with the time in which it may be in force.
+/// Every setting, with the time in which it may be in force.
 fn possible(settings: &[Setting]) -> impl Iterator<Item = (&Setting, Span)> {
     settings.iter().enumerate().map(|(index, setting)| {
         let to = settings.get(index + 1).map_or(Ns::MAX, |next| next.since.to);
@@ -194,7 +195,7 @@ fn possible(settings: &[Setting]) -> impl Iterator<Item = (&Setting, Span)> {
     })
 }
 
-/// When any clock that is possible first shows so much.
+/// When the first of all possible clocks shows `goal`.
 fn earliest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
     possible(settings)
         .filter(|(_, span)| span.to >= from)
@@ -205,7 +206,7 @@ fn earliest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
         .unwrap_or(Ns::MAX)
 }
 
-/// When every clock that is possible shows so much, for long enough that the master has looked.
+/// When every possible clock shows `goal`, for long enough that the master has checked.
 fn latest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
     let mut edges: Vec<Ns> = settings
         .iter()
@@ -221,7 +222,7 @@ fn latest(settings: &[Setting], from: Ns, goal: Ns) -> Ns {
         let mut all = possible(settings)
             .filter(|(_, span)| span.meet(piece).is_some())
             .map(|(setting, _)| setting.reaches(goal, piece, false));
-        // All of them: the last one to get there decides.
+        // All clocks must get there: the last one decides.
         let reached = all.try_fold(piece.from, |last, at| Some(last.max(at?)));
         match (reached, since) {
             (Some(at), Some(_)) if at == piece.from => {}

@@ -1,4 +1,4 @@
-//! The commands, key by key, and when each took effect at the latest.
+//! The commands of each key, and the latest time at which each took effect.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,15 @@ use super::maps::{Map, Numbers};
 use super::time::{self, MS, Span};
 use super::world::World;
 
-/// Keys of the lock's own books, which are no locks.
+/// The prefix of the bookkeeping keys of the lock. They are not locks.
 pub(super) const BOOKS: &str = "redquorum:";
-/// Those of them in which nobody stands when all is over.
+/// The prefix of the bookkeeping keys that hold fair queues. Fair queues are empty at the end of a
+/// run.
 pub(super) const LINES: &str = "redquorum:line:";
-/// A master that runs executes what it was sent within this time, on however busy a machine.
+/// A running master executes a command within this time after it was sent, however busy the machine
+/// is.
 const SETTLED: Ns = 1_000 * MS;
-/// Commands that look at a key and leave it alone.
+/// Commands that read a key and do not change it.
 const LOOKS: [&str; 9] =
     ["get", "pttl", "ttl", "exists", "type", "object", "strlen", "pexpiretime", "getrange"];
 
@@ -25,21 +27,21 @@ pub(super) struct Command<'a> {
     pub(super) process: &'a str,
     pub(super) node: usize,
     pub(super) act: &'a Act,
-    /// The number of the token that it is about.
+    /// The number of its token.
     pub(super) token: Option<usize>,
     pub(super) result: Outcome,
     pub(super) delivered: Option<Ns>,
-    /// When it took effect, if it did.
+    /// The window in which it took effect, if it did.
     pub(super) when: Window,
 }
 
 impl Command<'_> {
-    /// Whether it is known what it did: else it may have done it, or may not.
+    /// Whether the command's effect is unknown, because no reply arrived.
     pub(super) fn is_silent(&self) -> bool {
         self.result == Outcome::Silent
     }
 
-    /// Whether it is one of those that only look.
+    /// Whether the command only reads.
     pub(super) fn looks(&self) -> bool {
         match self.act {
             Act::Other { command, .. } => {
@@ -77,7 +79,8 @@ pub(super) fn of<'a>(
         else {
             continue;
         };
-        // What is about a counter leaves the key alone, and does not bring it back either.
+        // A command about a fencing counter does not change the key, and does not bring it back
+        // either.
         let key = act.key().filter(|_| !matches!(act, Act::Certify { .. }));
         let Some(key) = key.filter(|key| !key.starts_with(BOOKS)) else { continue };
         let by = replied.unwrap_or_else(|| {
@@ -87,7 +90,7 @@ pub(super) fn of<'a>(
             });
             behind.unwrap_or(Ns::MAX).min(settled(faults, *node, *sent))
         });
-        // Whoever has no reply has no result.
+        // A command without a reply has no result.
         let result = match (replied, result) {
             (None, Outcome::Done | Outcome::Created) => Outcome::Silent,
             (_, result) => *result,
@@ -110,8 +113,8 @@ pub(super) fn of<'a>(
     all
 }
 
-/// When a reply first came behind each command that was answered, on each connection: masters answer
-/// in order.
+/// For each answered command on each connection: the first reply to it or to a later command.
+/// Masters answer in order.
 fn replies(records: &[Record]) -> Map<u64, Vec<(u64, Ns)>> {
     let mut replies: Map<u64, Vec<(u64, Ns)>> = Map::default();
     for record in records {
@@ -130,7 +133,7 @@ fn replies(records: &[Record]) -> Map<u64, Vec<(u64, Ns)>> {
     replies
 }
 
-/// Until when a command that was never answered may be executed.
+/// Until when a master may execute a command that it never answered.
 fn settled(faults: &Faults<'_>, node: usize, sent: Ns) -> Ns {
     let mut by = sent.saturating_add(SETTLED);
     for pause in faults.node_pauses(node) {
@@ -139,7 +142,7 @@ fn settled(faults: &Faults<'_>, node: usize, sent: Ns) -> Ns {
             by = by.max(span.to.saturating_add(SETTLED));
         }
     }
-    // A master that dies takes with it what it has not executed.
+    // A master that dies loses the commands that it has not executed.
     let deaths = faults.deaths(node).filter(|death| death.at.from >= sent);
     deaths.map(|death| death.at.to).fold(by, Ns::min)
 }

@@ -1,9 +1,9 @@
 //! Mutual exclusion: do believed holds of one resource overlap?
 //!
-//! The holds are gone through in the order of their starts, and each is compared with the one
-//! before it that lasts longest: if any two overlap, such a pair does. Holds that only touch do
-//! not overlap, and a hold that ends where it begins overlaps nothing: a lease may be handed over
-//! at the very nanosecond at which it was released.
+//! The checker goes through the holds in the order of their starts. It compares each hold with the
+//! earlier one that lasts longest: if any two holds overlap, such a pair does. Holds that only
+//! touch do not overlap, and a hold that ends where it begins overlaps nothing. A lease may be
+//! handed over at the very nanosecond at which it was released.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::{Case, Finding, Seen};
 
 /// Two leases that were believed at the same time.
 pub(super) struct Clash {
-    /// The earlier one, and the rival that came in.
+    /// The earlier lease, and the rival's.
     pub(super) leases: [usize; 2],
     pub(super) both: Span,
     pub(super) finding: Finding,
@@ -42,8 +42,9 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Clash> {
     clashes
 }
 
-/// Why two clients counted on it at once within a span. Where more than two do, each is found together
-/// with the one that lasts longest, and these two perhaps with neither.
+/// The causes of the overlaps of two clients within a span. [`overlaps`] pairs each hold with the
+/// one that lasts longest. Where more than two clients overlap, it may therefore not pair these
+/// two.
 pub(super) fn between(case: &Case<'_>, clients: [&str; 2], within: Span) -> Vec<Cause> {
     let of = |client: &str| {
         let own = case.leases.iter().enumerate().filter(move |(_, lease)| lease.client == client);
@@ -67,7 +68,7 @@ pub(super) fn between(case: &Case<'_>, clients: [&str; 2], within: Span) -> Vec<
     causes
 }
 
-/// For each hold that overlaps an earlier one: the one that lasts longest of those before it.
+/// Pairs each hold that overlaps an earlier one with the earlier hold that lasts longest.
 pub(super) fn overlaps(
     holds: &mut [Hold],
     span: impl Fn(&Hold) -> Span,
@@ -127,7 +128,7 @@ fn doubtful(case: &Case<'_>, first: usize, second: usize, both: Span) -> Clash {
     Clash { leases: [first, second], both, finding }
 }
 
-/// Who believed what, from when to when.
+/// The report text: which client believed what, from when to when.
 fn told(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>) -> Vec<String> {
     let mut nodes: Vec<usize> =
         owner.keys(&case.keys).filter(|key| key.granted && key.sure).map(|key| key.node).collect();
@@ -164,8 +165,8 @@ pub(super) fn believed(lease: &Lease<'_>) -> String {
     )
 }
 
-/// Why the rival could get in: the cause and a line for each master that let it in though the
-/// owner's key should have been there.
+/// Why the rival got in: the cause and a line for each master that granted it although the owner's
+/// key should have been there.
 fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec<(Cause, String)> {
     let mut found: Vec<(Cause, String)> = Vec::new();
     for lease in [owner, rival] {
@@ -177,7 +178,8 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec
         let text = format!("{} and {} have the same token", owner.client, rival.client);
         found.push((Cause::Bug, text));
     }
-    // Of each master what let the rival in last; what answered later did not let it in.
+    // For each master, the key that let the rival in last. A key that was set later did not let it
+    // in.
     let mut let_in: BTreeMap<usize, &Presence<'_>> = BTreeMap::new();
     for key in rival.keys(&case.keys).filter(|key| key.sure && key.made.to <= both.to) {
         let last = let_in.entry(key.node).or_insert(key);
@@ -185,11 +187,10 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec
             *last = key;
         }
     }
-    // Masters of which it asked nothing that they had promised to the owner.
+    // The number of masters that granted the rival without breaking a promise to the owner.
     let mut free: usize = 0;
     for let_in in let_in.into_values().filter(|key| owner.token != Some(key.token)) {
-        // The owner's key that was there before. That one may have been set is no reason to think
-        // that it was.
+        // The owner's key that was there before. Only a key that was certainly set counts.
         let before = owner
             .keys(&case.keys)
             .filter(|key| key.sure && key.node == let_in.node)
@@ -215,8 +216,8 @@ fn why(case: &Case<'_>, owner: &Lease<'_>, rival: &Lease<'_>, both: Span) -> Vec
     found
 }
 
-/// Whether both had their quorums because they know different masters: the rival needed no master to
-/// forget.
+/// Whether both clients had quorums because they know different masters. Then no master had to
+/// forget for the rival to get in.
 fn apart(
     case: &Case<'_>,
     owner: &Lease<'_>,

@@ -1,4 +1,4 @@
-//! The faults as they struck: whom they hit, from when to when.
+//! The faults that struck: which masters and processes they hit, from when to when.
 
 use crate::history::{Act, Event, Ns, Window};
 use crate::name::Name;
@@ -16,35 +16,36 @@ mod losses;
 use distrust::Guards;
 pub(super) use losses::Loss;
 
-/// How long after a cure a link may still be down: the back-off of reconnects is at most a second.
+/// How long a link may still be down after a fault is healed. The back-off of reconnects is at most
+/// a second.
 const RECONNECT: Ns = 1_200 * MS;
-/// How long after a cure that broke no connection.
+/// How long a link may still be down after the end of a fault that broke no connection.
 const GO_ON: Ns = 100 * MS;
 
-/// What messages may need besides what delays them.
+/// How long messages may need in addition to their delays.
 const JITTER: Ns = 10 * MS;
 
 /// A fault that struck.
 pub(super) struct Strike<'a> {
-    /// Its number in the scenario.
+    /// The number of the fault in the scenario.
     pub(super) fault: usize,
     pub(super) harm: &'a Harm,
     pub(super) at: Window,
     pub(super) cured: Option<Window>,
-    /// It did not, or not everywhere.
+    /// Whether the fault failed to strike, or did not strike everywhere.
     pub(super) failed: bool,
-    /// It could not be cured.
+    /// Whether the fault could not be healed.
     pub(super) stays: bool,
     nodes: &'a [usize],
     processes: Vec<&'a str>,
 }
 
 impl Strike<'_> {
-    /// From when to when it may have been in force.
+    /// From when to when the fault may have been in force.
     pub(super) fn span(&self) -> Span {
         let to = match (self.cured, self.harm) {
             (Some(cured), _) => cured.to,
-            // These are over as soon as they have struck.
+            // These faults are over as soon as they have struck.
             (None, harm) if matches!(harm, Harm::Node(_)) && !harm.has_cure() => self.at.to,
             (None, Harm::Net(NetHarm::Reset(Which { index: None, .. }))) => self.at.to,
             (None, _) => Ns::MAX,
@@ -68,10 +69,10 @@ impl Strike<'_> {
             || self.processes.contains(&process)
     }
 
-    /// Whether it is on the way between a process and a master.
+    /// Whether the fault affects the messages between a process and a master.
     fn hits_link(&self, process: &str, node: usize) -> bool {
         match self.harm {
-            // Its clients notice nothing.
+            // The master's clients notice nothing.
             Harm::Node(
                 NodeHarm::Flush { .. } | NodeHarm::Lag { .. } | NodeHarm::Counter { .. },
             ) => false,
@@ -81,7 +82,7 @@ impl Strike<'_> {
         }
     }
 
-    /// Whether it is on the way there, and not only on the way back.
+    /// Whether the fault affects requests, and not only replies.
     const fn hits_requests(&self) -> bool {
         match self.harm {
             Harm::Net(NetHarm::Drop(which) | NetHarm::Hold(which)) => {
@@ -97,7 +98,7 @@ impl Strike<'_> {
         }
     }
 
-    /// By how much it only delays; none: it does worse.
+    /// The delay of a fault that only delays messages; none: it does worse.
     fn delay(&self) -> Option<Ns> {
         match self.harm {
             Harm::Node(NodeHarm::Slow { by, .. }) | Harm::Net(NetHarm::Delay { by, .. }) => {
@@ -107,9 +108,9 @@ impl Strike<'_> {
         }
     }
 
-    /// How long the link may be down after the cure.
+    /// How long the link may still be down after the fault is healed.
     fn grace(&self) -> Ns {
-        // What was delayed as it ended still comes late.
+        // A message that was delayed when the fault ended still arrives late.
         let late = self.delay().unwrap_or_default();
         let grace = match self.harm {
             Harm::Node(
@@ -133,11 +134,11 @@ impl Strike<'_> {
 /// All faults that struck, in their order.
 pub(super) struct Faults<'a> {
     strikes: Vec<Strike<'a>>,
-    /// Whose messages were held back at a gate, while its fault struck.
+    /// The processes whose messages were held at a gate while its fault struck.
     gates: Vec<(&'a str, Span)>,
     forgets: bool,
     guards: Guards<'a>,
-    /// What masters kept: over which fault, which master, until when.
+    /// The state that masters kept: over which fault, which master, until when.
     kept: Vec<(usize, usize, Window)>,
     /// Which masters were asked to raise the counter of a key to that of others, and when.
     certified: Vec<(usize, &'a str, Ns)>,
@@ -178,7 +179,7 @@ impl<'a> Faults<'a> {
                     if let Some(strike) = latest.find(|strike| strike.fault == *fault) {
                         match failed {
                             None => strike.cured = Some(time::tidy(*at)),
-                            // It is in force for ever.
+                            // The fault stays in force for ever.
                             Some(_) => strike.stays = true,
                         }
                     }
@@ -210,7 +211,7 @@ impl<'a> Faults<'a> {
         &self.strikes
     }
 
-    /// The deaths of a master: what it was sent and had not executed is lost.
+    /// The deaths of a master. Commands that it had received and not executed are lost.
     pub(super) fn deaths(&self, node: usize) -> impl Iterator<Item = &Strike<'a>> {
         self.strikes.iter().filter(move |strike| {
             let deadly = matches!(
@@ -233,13 +234,13 @@ impl<'a> Faults<'a> {
         hit.filter_map(move |strike| losses::of(strike, self.forgets, self.kept(strike, node)))
     }
 
-    /// What a master kept over a fault, if it is told.
+    /// The state that a master kept over a fault, if it is on record.
     fn kept(&self, strike: &Strike<'_>, node: usize) -> Option<Window> {
         let mut said = self.kept.iter().filter(|kept| (kept.0, kept.1) == (strike.fault, node));
         said.next().map(|kept| kept.2)
     }
 
-    /// What a fault is called, by its number in the scenario.
+    /// The name of a fault, by its number in the scenario.
     pub(super) fn name(&self, fault: usize) -> String {
         let strike = self.strikes.iter().find(|strike| strike.fault == fault);
         strike.map_or_else(|| format!("fault {fault}"), Strike::name)
@@ -271,14 +272,14 @@ impl<'a> Faults<'a> {
             .filter(move |strike| strike.harm.pauses_clients() && strike.hits_process(process))
     }
 
-    /// What delays what a client sends to a register.
+    /// The faults that delay a client's accesses of this kind to a register.
     pub(super) fn on_the_way(&self, client: &str, way: Way) -> impl Iterator<Item = &Strike<'a>> {
         self.strikes.iter().filter(move |strike| {
             matches!(strike.harm, Harm::Resource(harm) if harm.delay(client, way).is_some())
         })
     }
 
-    /// What set the wall clock of a client process, up to an instant.
+    /// The fault that set the wall clock of a client process, up to an instant.
     pub(super) fn wall_clock(&self, process: &str, by: Ns) -> Option<&Strike<'a>> {
         self.strikes.iter().find(|strike| {
             matches!(strike.harm, Harm::Client(ClientHarm::Clock { .. }))
@@ -287,8 +288,8 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// What made the lease clock of a client process run at another rate, up to an instant: the last
-    /// of it.
+    /// The fault that made the lease clock of a client process run at another rate, up to an
+    /// instant: the last one, with its rate.
     pub(super) fn lease_clock(&self, process: &str, by: Ns) -> Option<(&Strike<'a>, f64)> {
         self.strikes.iter().rev().find_map(|strike| match strike.harm {
             Harm::Client(ClientHarm::Rate { factor, .. })
@@ -300,8 +301,8 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// What keeps a client process from doing its part in time: it stands still, or its timers run at
-    /// another rate than drift allows.
+    /// The faults that keep a client process from doing its part in time: the process stands still,
+    /// or its timers run at a rate that drift does not allow.
     pub(super) fn hinders(&self, process: &str) -> impl Iterator<Item = &Strike<'a>> {
         self.strikes.iter().filter(move |strike| {
             let hinders = match strike.harm {
@@ -314,9 +315,9 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// Whether the fencing counter of a resource on a master may have been at its end by an instant: since
-    /// it was set there, or since a lease took the last number that another master gave, and had it
-    /// certified here.
+    /// Whether the fencing counter of a resource on a master may have been at its end by an
+    /// instant. Either a fault set it there; or a lease took the last number that another master
+    /// gave, and had it certified here.
     pub(super) fn is_spent(&self, node: usize, resource: &str, by: Ns) -> bool {
         self.strikes.iter().filter(|strike| strike.at.from <= by).any(|strike| {
             let Harm::Node(NodeHarm::Counter { resource: of, ahead, .. }) = strike.harm else {
@@ -345,8 +346,8 @@ impl<'a> Faults<'a> {
         kills.next().map(|kill| kill.at)
     }
 
-    /// Whether a fault kept a process from telling a master something, until so long before a span
-    /// or within it. Replies that do not come back keep nobody from that.
+    /// Whether a fault kept a process from sending requests to a master within a span, or up to
+    /// `slack` before it. A fault that only affects replies does not do that.
     pub(super) fn keeps_from(&self, process: &str, node: usize, within: Span, slack: Ns) -> bool {
         self.strikes.iter().any(|strike| {
             let span = strike.span();
@@ -357,7 +358,8 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// When faults began to keep a process from telling a master something, and when they no longer did.
+    /// When faults began to keep a process from sending requests to a master, and when they no
+    /// longer did.
     pub(super) fn unheard(&self, process: &str, node: usize) -> impl Iterator<Item = Ns> {
         let hit =
             self.strikes.iter().filter(move |it| it.hits_link(process, node) && it.hits_requests());
@@ -367,8 +369,9 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// Whether requests of a process to a master may have been sent twice by an instant: then one may
-    /// be executed again behind its own clean-up, and much later if the master stood still.
+    /// Whether the network may have duplicated requests of a process to a master by an instant.
+    /// Then a duplicate may execute after its own clean-up, and much later if the master stood
+    /// still.
     pub(super) fn repeats(&self, process: &str, node: usize, by: Ns) -> bool {
         self.strikes.iter().any(|strike| {
             matches!(strike.harm, Harm::Net(NetHarm::Duplicate(_)))
@@ -377,10 +380,10 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// Whether a process could reach a master all through a span.
+    /// Whether a process could reach a master throughout a span.
     pub(super) fn reachable(&self, process: &str, node: usize, through: Span) -> bool {
         let mut gates = self.gates.iter();
-        // Which master the message was for is not on record.
+        // The record does not tell for which master the message was.
         if gates.any(|(of, span)| *of == process && span.touches(through)) {
             return false;
         }
@@ -398,11 +401,12 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// For how long a link may be down by a fault: also until the next try to connect.
+    /// How long a fault may keep a link down, including the time until the next attempt to connect.
     fn link_down(&self, strike: &Strike<'a>, process: &str, node: usize) -> Span {
         let span = strike.span();
-        // A master that goes on is there at once, and so is a link whose messages were held: but where
-        // the old connection was broken, and the new one given up meanwhile.
+        // A master that resumes is reachable at once, and so is a link whose messages were held.
+        // The exception: the old connection was broken, and the client has given up the new one
+        // meanwhile.
         let mut grace = strike.grace();
         if matches!(
             strike.harm,
@@ -418,7 +422,7 @@ impl<'a> Faults<'a> {
         Span::new(span.from, span.to.saturating_add(grace))
     }
 
-    /// The longest harmless delay on the links of a process within a span, all together.
+    /// The sum of all delays that faults add to the links of a process within a span.
     pub(super) fn delays(&self, process: &str, within: Span) -> Ns {
         let hit = self.strikes.iter().filter(|strike| {
             let ours = matches!(strike.harm, Harm::Node(_)) || strike.hits_process(process);
@@ -427,13 +431,14 @@ impl<'a> Faults<'a> {
         hit.filter_map(Strike::delay).fold(0, Ns::saturating_add)
     }
 
-    /// The faults that could not be cured: what comes after them is the harness's doing.
+    /// The faults that could not be healed. The harness is to blame for the effects after them.
     pub(super) fn not_cured(&self) -> impl Iterator<Item = &Strike<'a>> {
-        // A client that cannot be cured is gone, and that is told elsewhere.
+        // A client that could not be healed is gone, which is reported elsewhere.
         self.strikes.iter().filter(|strike| strike.stays && !matches!(strike.harm, Harm::Client(_)))
     }
 
-    /// Whether a fault struck, and did all that it should.
+    /// Whether a fault struck, and did so everywhere. The error is `true` if it failed to strike,
+    /// and `false` if it never did.
     pub(super) fn struck(&self, fault: usize) -> Result<(), bool> {
         match self.strikes.iter().find(|strike| strike.fault == fault) {
             Some(strike) if strike.failed => Err(true),

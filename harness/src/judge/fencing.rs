@@ -1,8 +1,10 @@
-//! Fencing tokens: is each unique, and larger than that of every acquire which had returned before its
-//! own was called? And is no update lost in a register that is touched under them?
+//! Fencing tokens: is each token unique, and larger than that of every acquire that had returned
+//! before its own acquire was called? And is no update lost in a register that is accessed with
+//! tokens?
 //!
-//! Stamps of one machine are compared, so both are exact for clients that say when they were called and
-//! when they returned; of others it is known when they were asked and when they answered.
+//! The check compares stamps of one machine. It is exact for clients that report when they were
+//! called and when they returned. For other clients, it uses the times of the request and of the
+//! answer.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +18,7 @@ use super::requests::Answer;
 use super::time::{self, Ms};
 use super::{Case, Finding, Seen};
 
-/// A lease that came with a token.
+/// A lease that came with a fencing token.
 struct Fenced<'c, 'a> {
     lease: &'c Lease<'a>,
     token: u64,
@@ -33,7 +35,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             findings.extend(untold(case, lease));
             continue;
         };
-        // A waiting acquire makes many attempts: nothing of the one that won was sent before its first
+        // A waiting acquire makes many attempts. The attempt that won sent nothing before its first
         // key was set.
         let called = lease.answer.from.unwrap_or(lease.asked);
         let first = lease.votes(&case.keys).map(|key| key.life.set.from).min();
@@ -51,7 +53,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-/// A handle of a lease that came with another token than the lease, or with none.
+/// A handle whose fencing token is missing, or differs from that of its lease.
 fn another(lease: &Lease<'_>, answer: &Answer<'_>) -> Option<Finding> {
     if answer.fence == lease.answer.fence {
         return None;
@@ -71,7 +73,7 @@ fn another(lease: &Lease<'_>, answer: &Answer<'_>) -> Option<Finding> {
     Some(Finding { layer, seen, story, causes, from: at, to: at })
 }
 
-/// The tokens of one resource.
+/// The violations among the fencing tokens of one resource.
 fn wrong(case: &Case<'_>, leases: &[Fenced<'_, '_>]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut by_token: BTreeMap<u64, &Fenced<'_, '_>> = BTreeMap::new();
@@ -95,7 +97,8 @@ fn wrong(case: &Case<'_>, leases: &[Fenced<'_, '_>]) -> Vec<Finding> {
         if largest <= fenced.token {
             continue;
         }
-        // One that nothing excuses, if there is one among all that were larger: others may be excused.
+        // Report one that nothing excuses, if there is one among the larger tokens: others may be
+        // excused.
         let larger = returned[..over].iter().filter(|before| before.token > fenced.token);
         let all: Vec<Finding> =
             larger.map(|before| told(case, before, fenced, "a smaller one")).collect();
@@ -140,7 +143,7 @@ fn told(case: &Case<'_>, before: &Fenced<'_, '_>, after: &Fenced<'_, '_>, what: 
     Finding { layer: Layer::FencedResource, seen: Seen::Violated, story, causes, from, to }
 }
 
-/// A client that gives fencing tokens, and gave none, or none that is one.
+/// A client that supports fencing tokens, and returned none, or no valid one.
 fn untold(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     if !case.world.is_fenced(lease.process) {
         return None;
@@ -156,12 +159,13 @@ fn untold(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     Some(Finding { layer, seen, story, causes, from: at, to: at })
 }
 
-/// Why masters that granted both leases may have counted on from a smaller number.
+/// Why masters that granted both leases may have continued from a smaller number.
 fn forgotten(case: &Case<'_>, before: &Lease<'_>, after: &Lease<'_>) -> Vec<(Cause, String)> {
     let set = |lease: &Lease<'_>, node: usize| {
         lease.votes(&case.keys).find(|key| key.node == node).map(|key| key.life.set)
     };
-    // Two quorums share so many masters: if fewer lost their counters, one that did not was in both.
+    // Two quorums share at least this many masters. If fewer masters lost their counters, a master
+    // with its counter intact was in both.
     let (own, others) = (case.world.lock_of(before.process), case.world.lock_of(after.process));
     let known = |node: &usize| own.masters.contains(node) || others.masters.contains(node);
     let all = (1..=case.world.n).filter(known).count();

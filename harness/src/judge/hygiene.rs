@@ -1,5 +1,5 @@
-//! Hygiene: is a key left at the end that nobody holds? Did somebody delete another's key? Who asked for
-//! several resources, did it keep some of them without the others?
+//! Hygiene: is a key left at the end that no client holds? Did a process delete another's key? Did
+//! a client that asked for several resources keep some of them without the others?
 
 use std::collections::BTreeMap;
 
@@ -24,8 +24,9 @@ fn finding(seen: Seen, line: String, from: Ns, to: Ns) -> Finding {
     Finding { layer: Layer::Hygiene, seen, story: vec![line], causes, from, to }
 }
 
-/// What is left on the masters. They are asked again until they are clean, or until the longest TTL is over, and
-/// every place in a line: the last word counts.
+/// The keys that are left on the masters. The harness asks the masters again until they are clean,
+/// or until the longest TTL is over and every position in a fair queue has lapsed. The last reply
+/// counts.
 fn left(case: &Case<'_>) -> Vec<Finding> {
     let world = &case.world;
     let from = world.began(Phase::Settle).unwrap_or(world.end);
@@ -70,8 +71,8 @@ fn left(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Whether somebody counts on a key, or may be about to: a client that was stopped during the run may
-/// get what it asked for long after it went on.
+/// Whether a client counts on a key, or may be about to. A client that was stopped during the run
+/// may get its grant long after it resumed.
 fn is_wanted(case: &Case<'_>, value: &str, at: Ns) -> bool {
     let holds = case.leases.iter().filter(|lease| lease.token == Some(value));
     let mut holds = holds.flat_map(|lease| &lease.holds);
@@ -81,7 +82,7 @@ fn is_wanted(case: &Case<'_>, value: &str, at: Ns) -> bool {
         || asks.any(|request| case.keys.setter(value) == Some(request.process))
 }
 
-/// Who hit another's key with a command that asks for no token.
+/// The processes that hit another's key with a command without a token.
 fn foreign(case: &Case<'_>) -> impl Iterator<Item = Finding> {
     case.keys.foreign.iter().map(|foreign| {
         let victim = &case.keys.all[foreign.victim];

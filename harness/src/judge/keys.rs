@@ -1,8 +1,8 @@
 //! The true holds: which master had which token when, computed from the commands and from what is
-//! known of the masters. No key was looked at during the run, since a look lets keys expire.
+//! known of the masters. The harness reads no key during a run, since a read lets keys expire.
 //!
-//! Of every key that was set it is known since when it was there for certain and until when, and
-//! since when it may have been there and until when: the truth lies between the two.
+//! Every key has two spans: the time for which it was certainly there, and the time for which it
+//! may have been there. The truth lies between the two.
 
 use crate::history::{Ns, Window};
 
@@ -21,58 +21,58 @@ pub(super) struct Presence<'a> {
     pub(super) node: usize,
     pub(super) resource: Option<&'a str>,
     pub(super) token: &'a str,
-    /// The token's number.
+    /// The number of the token.
     number: usize,
-    /// Who set it.
+    /// The process that set it.
     pub(super) process: &'a str,
     /// When it was set, if it was.
     pub(super) made: Window,
-    /// When the setter learnt of it.
+    /// When the process that set it received the reply.
     pub(super) delivered: Option<Ns>,
-    /// Whether it is known that it was set.
+    /// Whether it was certainly set.
     pub(super) sure: bool,
-    /// Whether its master forgot that it was deleted: nobody knows that it is there again.
+    /// Whether its master forgot that it was deleted: no client knows that the key is there again.
     pub(super) is_back: bool,
-    /// Whether it was set by an acquire, not by an extend.
+    /// Whether an acquire set it, not an extend.
     pub(super) granted: bool,
     pub(super) certain: Span,
     pub(super) possible: Span,
-    /// What last gave it its TTL.
+    /// Its life since the last command that gave it a TTL.
     pub(super) life: Life,
     pub(super) deleted: Option<Deleted<'a>>,
 }
 
-/// How long a key lives that was set, or prolonged, and then left alone.
+/// The life of a key that is set or prolonged, and then left alone.
 #[derive(Clone, Copy)]
 pub(super) struct Life {
-    /// When it was given its TTL.
+    /// When it got its TTL.
     pub(super) set: Window,
-    /// None: for ever.
+    /// The TTL; none: the key never expires.
     pub(super) ttl: Option<Ns>,
-    /// By the master's clock it may be gone from, and is gone by.
+    /// The expiry by the master's clock: the key may be gone from `from` on, and is gone by `to`.
     pub(super) expires: Window,
-    /// When its master lost it, if it did or may have.
+    /// When its master lost it, if the master did so or may have.
     pub(super) lost: Option<Loss>,
 }
 
-/// Somebody's attempt to delete a key.
+/// An attempt to delete a key.
 #[derive(Clone, Copy)]
 pub(super) struct Deleted<'a> {
     pub(super) process: &'a str,
     pub(super) when: Window,
-    /// Whether it is known that it did.
+    /// Whether the key was certainly deleted.
     pub(super) sure: bool,
 }
 
-/// A command without a token that hit a key that may be another's.
+/// A command without a token, on a key that may belong to another process.
 pub(super) struct Foreign<'a> {
     pub(super) node: usize,
     pub(super) process: &'a str,
     pub(super) when: Window,
     pub(super) deletes: bool,
-    /// Whose key it was, by the place in [`Keys::all`].
+    /// The key that it hit, by its index in [`Keys::all`].
     pub(super) victim: usize,
-    /// Whether it was certainly that one.
+    /// Whether it certainly hit that key.
     pub(super) sure: bool,
 }
 
@@ -81,34 +81,34 @@ pub(super) struct Keys<'a> {
     pub(super) all: Vec<Presence<'a>>,
     pub(super) foreign: Vec<Foreign<'a>>,
     tokens: Numbers<'a>,
-    /// By the number of the token, in the order in which they were set.
+    /// The keys of each token number, in the order in which they were set.
     by_token: Vec<Vec<usize>>,
-    /// What was certainly granted, in the order in which it was.
+    /// The keys that an acquire certainly set, in the order in which they were set.
     granted: Vec<usize>,
-    /// Who deleted (or tried to) which token, and when.
+    /// Which process deleted (or tried to delete) which token, and when.
     deletes: Vec<Delete<'a>>,
-    /// When a process did to the key of a resource what nobody understands.
+    /// When a process sent a command that the judge cannot interpret, for the key of a resource.
     opaque: Map<(&'a str, &'a str), Vec<Ns>>,
     /// When a process prolonged its token.
     keeps: Map<(&'a str, usize), Vec<Kept>>,
     longest: Ns,
 }
 
-/// A process sent a deletion of a token, by its number.
+/// A deletion that a process sent for a token, by the token's number.
 struct Delete<'a> {
     token: usize,
     process: &'a str,
     sent: Ns,
 }
 
-/// A master said that it prolonged a token.
+/// A reply of a master that it prolonged a token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Kept {
     pub(super) sent: Ns,
-    /// When the client learnt of it.
+    /// When the client received the reply.
     pub(super) delivered: Ns,
     pub(super) node: usize,
-    /// Whether it was there already, not created.
+    /// Whether the key was there already, and not created.
     pub(super) was_there: bool,
 }
 
@@ -165,8 +165,9 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// The token that a process last set for a resource within a span, on so many masters: others
-    /// in the same process may have tried, too. If there is none, the one that most masters have.
+    /// The token that a process last set for a resource on a quorum of masters within a span: other
+    /// clients of the same process may have tried, too. If no token has a quorum, the one that most
+    /// masters have.
     pub(super) fn last_set(
         &self,
         process: &str,
@@ -193,12 +194,12 @@ impl<'a> Keys<'a> {
             .map(|(_, _, token)| token)
     }
 
-    /// Whether anything is known of a token.
+    /// Whether the history contains anything about a token.
     pub(super) fn knows(&self, token: &str) -> bool {
         self.tokens.known(token).is_some_and(|number| !self.by_token[number].is_empty())
     }
 
-    /// Who set a token.
+    /// The process that set a token.
     pub(super) fn setter(&self, token: &str) -> Option<&'a str> {
         let first = self.by_token[self.tokens.known(token)?].first()?;
         Some(self.all[*first].process)
@@ -212,7 +213,7 @@ impl<'a> Keys<'a> {
         sent.filter(|sent| *sent >= from).min()
     }
 
-    /// Whether a process did something to the key of a resource that nobody understands.
+    /// Whether a process sent a command for the key of a resource that the judge cannot interpret.
     pub(super) fn is_opaque(&self, process: &str, resource: &str, within: Span) -> bool {
         self.opaque.get(&(process, resource)).is_some_and(|all| {
             let first = all.get(all.partition_point(|sent| *sent < within.from));
@@ -220,7 +221,8 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// Which masters told a process that its token was prolonged, by commands from an instant on.
+    /// Which masters replied to a process that they prolonged its token, for commands sent from an
+    /// instant on.
     pub(super) fn kept(&self, process: &str, token: &str, from: Ns) -> Vec<Kept> {
         let number = self.tokens.known(token);
         let all = number.and_then(|number| self.keeps.get(&(process, number)));
@@ -230,7 +232,7 @@ impl<'a> Keys<'a> {
 }
 
 impl<'a> Presence<'a> {
-    /// It was gone at some time within a window.
+    /// The key was gone at some time within a window.
     fn ends(&mut self, when: Window) {
         self.certain.to = self.certain.to.min(when.from);
         self.possible.to = self.possible.to.min(when.to);

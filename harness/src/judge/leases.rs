@@ -1,6 +1,6 @@
-//! The believed holds: from when to when did each client count on its lease? What the client
-//! stamped is exact; where it stamped nothing there is an inner span, for which it certainly
-//! counted on it, and an outer one, for which it may have.
+//! The believed holds: from when to when did each client count on its lease? The stamps of a client
+//! are exact. Without stamps, there is an inner span, in which the client certainly counted on the
+//! lease, and an outer span, in which it may have.
 
 use crate::history::{Ns, Phase, Window};
 use crate::talk::Why;
@@ -16,29 +16,29 @@ mod gather;
 
 use gather::gather;
 
-/// A stretch of time in which a client counted on a lease.
+/// A span of time in which a client counted on a lease.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hold {
-    /// Whose: the place among the leases.
+    /// The index of the lease.
     pub(super) lease: usize,
     pub(super) inner: Span,
     pub(super) outer: Span,
 }
 
-/// What ended a lease.
+/// The event that ended a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     Deadline,
     Release,
     Lost,
     Death,
-    /// Its owner was granted the same again, and has only that one since.
+    /// The owner was granted the same resource again, and has only the new lease since.
     Replaced,
 }
 
-/// What a granted acquire gave.
+/// The lease that a granted acquire returned.
 pub(super) struct Lease<'a> {
-    /// The acquire: its place among the requests.
+    /// The index of the acquire among the requests.
     pub(super) request: usize,
     pub(super) client: &'a str,
     pub(super) process: &'a str,
@@ -47,39 +47,39 @@ pub(super) struct Lease<'a> {
     pub(super) phase: Phase,
     pub(super) asked: Ns,
     pub(super) answer: Answer<'a>,
-    /// When it was handed out.
+    /// When the lease was handed out.
     pub(super) start: Window,
     /// The last deadline.
     pub(super) deadline: Window,
     pub(super) extensions: Vec<Extension>,
-    /// How many handles of it are out, beside the first one.
+    /// How many handles of the lease are out besides the first one.
     pub(super) others: u64,
-    /// What was answered with each of those that there were.
+    /// The answers that returned handles after the first one.
     pub(super) again: Vec<Answer<'a>>,
-    /// The first request to release it, with its last handle: its place among the requests.
+    /// The index, among the requests, of the first release with the last handle.
     pub(super) release: Option<usize>,
-    /// When its owner was told that it is lost.
+    /// When the owner was told of the loss.
     pub(super) lost: Option<Ns>,
-    /// What ended it.
+    /// The event that ended the lease.
     pub(super) ending: Ending,
-    /// One, unless it was extended after its end.
+    /// There is one, unless the lease was extended after its end.
     pub(super) holds: Vec<Hold>,
 }
 
-/// What moved a deadline.
+/// A change of the deadline.
 #[derive(Clone, Copy)]
 pub(super) struct Extension {
-    /// When the client said that it was told, if it said so.
+    /// When the client was told, if it reports that.
     pub(super) at: Option<Ns>,
     pub(super) deadline: Window,
-    /// The request for it: its place among the requests. None: its watchdog did it.
+    /// The index of the request for it among the requests. None: the watchdog extended the lease.
     pub(super) request: Option<usize>,
-    /// The deadline before.
+    /// The previous deadline.
     pub(super) before: Window,
 }
 
 impl<'a> Lease<'a> {
-    /// All of its time, gaps included.
+    /// The whole time of the lease, with its gaps.
     pub(super) fn span(&self) -> Span {
         let to = self.holds.iter().map(|hold| hold.outer.to).max();
         Span::new(self.start.from, to.unwrap_or(self.start.from))
@@ -90,7 +90,7 @@ impl<'a> Lease<'a> {
         self.extensions.push(Extension { at, deadline, request, before });
     }
 
-    /// Where its token was, or may have been, while it was asked for or lived.
+    /// Where the lease's token was, or may have been, during the acquire and while the lease lived.
     pub(super) fn keys<'k>(
         &self,
         keys: &'k Keys<'a>,
@@ -100,7 +100,8 @@ impl<'a> Lease<'a> {
         found.into_iter().flatten()
     }
 
-    /// The keys that were set for it; some locks do that with the script that prolongs them, too.
+    /// The keys that were set for the lease. Some locks set them with the script that prolongs
+    /// them.
     pub(super) fn votes<'k>(
         &self,
         keys: &'k Keys<'a>,
@@ -109,14 +110,14 @@ impl<'a> Lease<'a> {
         self.keys(keys).filter(move |key| key.granted || key.made.from <= answered)
     }
 
-    /// How many masters granted it: for certain, or with those that never answered.
+    /// How many masters granted the lease: for certain, or including masters that never replied.
     pub(super) fn grants(&self, keys: &Keys<'a>, sure: bool) -> usize {
         let granted = self.votes(keys).filter(|key| key.sure || !sure);
         count(granted.map(|key| key.node))
     }
 }
 
-/// All leases, in the order in which they were answered.
+/// All leases, in the order in which they were granted.
 pub(super) fn of<'a>(
     world: &World<'a>,
     faults: &Faults<'a>,
@@ -131,8 +132,8 @@ pub(super) fn of<'a>(
     leases
 }
 
-/// When each lease gave way to the next of the same client on the same resource: as soon as that was
-/// told, so that the two still overlap if they should not.
+/// When each lease gave way to the next lease of the same client on the same resource: at the
+/// answer that granted the next one. The check can therefore still find an overlap of the two.
 fn replaced(leases: &[Lease<'_>]) -> Vec<Option<Ns>> {
     let mut next: Map<(&str, &str), Ns> = Map::default();
     let mut replaced: Vec<Option<Ns>> = leases
@@ -144,7 +145,7 @@ fn replaced(leases: &[Lease<'_>]) -> Vec<Option<Ns>> {
     replaced
 }
 
-/// Where its holds end.
+/// Computes the ends of a lease's holds.
 fn settle<'a>(
     index: usize,
     lease: &mut Lease<'a>,
@@ -160,7 +161,7 @@ fn settle<'a>(
         if let Some(at) = extension.at
             && at > lease.deadline.to
         {
-            // It had ended, and was counted on again: there is a gap.
+            // The lease had ended, and its client counted on it again: there is a gap.
             holds.push((start, lease.deadline));
             start = Window { from: at, to: at };
         }
@@ -203,7 +204,7 @@ fn settle<'a>(
 /// When a client gave its lease up.
 fn released(release: &Request<'_>, token: Option<&str>, keys: &Keys<'_>) -> Window {
     let answer = release.answer;
-    // A client that cannot release goes on with its lease.
+    // A client that does not support release goes on with its lease.
     if answer.is_some_and(|answer| answer.why == Some(Why::Unsupported)) {
         return Window { from: Ns::MAX, to: Ns::MAX };
     }

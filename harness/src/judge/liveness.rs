@@ -1,4 +1,4 @@
-//! Liveness: after everything is healed, can each process that lives still acquire?
+//! Liveness: can each process that lives still acquire after everything is healed?
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let world = &case.world;
     let from = world.began(Phase::Witness).unwrap_or(world.end);
     let to = world.began(Phase::Settle).unwrap_or(world.end);
-    // Where not everything was healed nobody can be blamed.
+    // If not everything was healed, no process can be blamed.
     let healed = case.faults.not_cured().next().is_none();
     let finding = |seen, story: String| Finding {
         layer: Layer::Liveness,
@@ -31,7 +31,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
         .requests
         .iter()
         .filter(|request| request.is_acquire() && request.phase == Phase::Witness);
-    // Of each process and resource: the last answer, and whether any was granted.
+    // For each process and resource: whether any request was granted, and the last answer.
     let mut asked: BTreeMap<(&str, &str), (bool, String)> = BTreeMap::new();
     let mut answers = 0;
     for request in witnesses {

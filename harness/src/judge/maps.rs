@@ -1,19 +1,19 @@
-//! Maps and sets for histories: of tokens, names and numbers, of which there are many and none is
-//! hostile, so that a quick hash is better than one that withstands an attack. It is the same in every
-//! run of the program.
+//! Hash maps and sets for histories: of tokens, names and numbers. There are many of these and none
+//! is hostile, so a fast hash is better than one that withstands an attack. The hash is the same in
+//! every run of the program.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map.
+/// A hash map.
 pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
-/// A set.
+/// A hash set.
 pub(super) type Set<T> = HashSet<T, BuildHasherDefault<Quick>>;
 
-/// 2⁶⁴ divided by the golden ratio, odd.
+/// 2⁶⁴ divided by the golden ratio, made odd.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Multiplies and rotates, eight bytes at a time.
+/// A hasher that multiplies and rotates, eight bytes at a time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Quick(u64);
 
@@ -49,12 +49,12 @@ impl Hasher for Quick {
     }
 
     fn finish(&self) -> u64 {
-        // The map looks at the upper bits and at the lower ones.
+        // The map uses the upper bits and the lower bits.
         self.0 ^ (self.0 >> 32)
     }
 }
 
-/// Texts by number, in the order in which they first came.
+/// Numbers for texts, in the order in which each text first occurs.
 #[derive(Default)]
 pub(super) struct Numbers<'a> {
     all: Map<&'a str, usize>,
@@ -62,9 +62,9 @@ pub(super) struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// The number of a text, which is given one if it has none.
+    /// The number of a text. A new text gets the next number.
     pub(super) fn of(&mut self, text: &'a str) -> usize {
-        // Mostly it is the one of a moment ago: the same command went to every master.
+        // The text is usually that of the previous call: the same command goes to every master.
         if let Some((_, number)) = self.latest.filter(|(latest, _)| *latest == text) {
             return number;
         }
@@ -79,13 +79,13 @@ impl<'a> Numbers<'a> {
         self.all.get(text).copied()
     }
 
-    /// How many there are.
+    /// How many texts have a number.
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }
 }
 
-/// How many masters there are among these, each counted once.
+/// How many different masters there are among these.
 pub(super) fn count(nodes: impl Iterator<Item = usize>) -> usize {
     let mut few: u64 = 0;
     let mut others = Vec::new();

@@ -1,4 +1,4 @@
-//! What is measured besides: nothing here is judged.
+//! The measurements: nothing here is judged.
 
 use std::collections::BTreeMap;
 

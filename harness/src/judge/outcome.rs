@@ -1,4 +1,4 @@
-//! Reality against expectation, in either direction: a violation that was expected and did not
+//! The comparison with the expectation, in either direction. An expected violation that does not
 //! show means that the harness has gone blind.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,14 +11,14 @@ use super::requests::Request;
 use super::time::{self, Ms};
 use super::{Case, Outcome, Seen, overtaken, stamps};
 
-/// What deviates.
+/// The deviations from the expectation.
 #[derive(Default)]
 struct Lines {
-    /// Whether a violation was seen that was not expected.
+    /// Whether an unexpected violation was seen.
     unexpected: bool,
-    /// Whether one was expected that was not seen.
+    /// Whether an expected violation was not seen.
     unseen: bool,
-    /// Whether one was expected of which it cannot be told whether it was there.
+    /// Whether the record cannot tell if an expected violation occurred.
     untold: bool,
     all: Vec<(Outcome, String)>,
 }
@@ -29,7 +29,7 @@ impl Lines {
     }
 }
 
-/// The outcome, and a line for each deviation.
+/// The outcome, with a line for each deviation.
 pub(super) fn of(
     case: &Case<'_>,
     observed: &BTreeMap<Layer, Seen>,
@@ -89,7 +89,8 @@ fn layers(case: &Case<'_>, observed: &BTreeMap<Layer, Seen>, lines: &mut Lines) 
 
 fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
     let expect = &case.world.scenario.expect;
-    // A violation that did not show has no cause, and that it did not is told above.
+    // A violation that did not show has no cause. `layers` has reported already that it did not
+    // show.
     if !lines.unseen && !lines.untold {
         for cause in expect.because.iter().filter(|cause| !because.contains(cause)) {
             let line = format!("because: expected {cause}, which is no cause of what was observed");
@@ -109,15 +110,16 @@ fn causes(case: &Case<'_>, because: &[Cause], lines: &mut Lines) {
     }
 }
 
-/// How a client says that it distrusts a master.
+/// The text by which a client reports that it distrusts a master.
 pub(crate) const DISTRUSTED: &str = "distrusted";
 
-/// Whether a client is the one that a scenario names, or one of several of that kind.
+/// Whether a client is the one that a scenario names, or one of several with that name and a
+/// number.
 fn is_named(client: &str, name: &str) -> bool {
     client.strip_prefix(name).is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// The acquires of a client, or of all of a kind.
+/// The acquires of a client, or of all clients with that name and a number.
 fn acquires_of<'a>(case: &'a Case<'_>, name: &str) -> Vec<&'a Request<'a>> {
     let exact = case.world.scenario.clients.iter().any(|client| client.id == name);
     case.requests
@@ -176,7 +178,8 @@ fn margins(case: &Case<'_>, lines: &mut Lines) {
     }
 }
 
-/// Slow is wrong, and not only without a meaning: the grants are there.
+/// A slow grant is a failure (`Differs`), not a run without a meaning (`NotSeen`): the grants are
+/// there.
 fn within(case: &Case<'_>, lines: &mut Lines) {
     for (name, wanted) in &case.world.scenario.expect.within {
         let all = acquires_of(case, name);

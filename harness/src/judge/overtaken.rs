@@ -1,8 +1,9 @@
-//! Overtaken: how often others who came later got what somebody waits for.
+//! Overtaking: how often other processes that came later get a resource before a waiter.
 //!
-//! A process asks for a resource in the order in which its own clients do, so a request begins to compete
-//! when those of its own process before it are over. Two node timeouts later it stands in line for all to see,
-//! if it ever does: in the first masters give it numbers, in the second they are told the largest.
+//! A process serves its own clients in the order in which they ask. A request therefore begins to
+//! compete when the earlier requests of its own process are over. Two node timeouts later its
+//! position in the fair queue is visible to all, if it ever is: in the first, masters give it
+//! numbers; in the second, they receive the largest of these.
 
 use crate::history::{Ns, Phase, Window};
 
@@ -11,39 +12,41 @@ use super::leases::Lease;
 use super::maps::Map;
 use super::requests::Request;
 
-/// A request that waited, and who got the resource before it most often, of those who came later.
+/// A request that waited, and the process that came later and overtook it most often.
 pub(super) struct Overtaken<'c> {
     pub(super) request: &'c Request<'c>,
-    /// From when on it stood in line.
+    /// When the request's position in the fair queue became visible.
     pub(super) since: Ns,
     pub(super) by: Option<&'c str>,
     pub(super) times: usize,
 }
 
-/// The one of some requests that was overtaken most; none: none of them waited for long enough to stand in line.
+/// The most overtaken of some requests; none: no request waited long enough for a position in the
+/// fair queue.
 pub(super) fn most<'c>(case: &'c Case<'c>, requests: &[&'c Request<'c>]) -> Option<Overtaken<'c>> {
     let turns = Turns::of(case);
     let waited = requests.iter().filter(|request| request.wait_ms > 0);
     let waited = waited.filter_map(|request| turns.overtaken(case, request));
-    // Of equals the first.
+    // Of equals, take the first.
     waited.reduce(|most, other| if other.times > most.times { other } else { most })
 }
 
-/// When each request for a resource had nobody of its own process ahead of it: at the earliest, and at the latest.
-/// By its place among the records.
+/// When each request for a resource had no earlier request of its own process ahead of it: at the
+/// earliest, and at the latest. The key is the request's index among the records.
 struct Turns(Map<usize, Window>);
 
 impl Turns {
     fn of(case: &Case<'_>) -> Self {
         let leases: Map<usize, &Lease<'_>> =
             case.leases.iter().map(|lease| (lease.request, lease)).collect();
-        // Who waits does so in a queue of its process; who does not asks past it.
+        // A request that waits does so in a queue of its process. A request that does not wait
+        // bypasses that queue.
         let acquires = case.requests.iter().enumerate().filter(|(_, it)| it.is_acquire());
         let turn = |request: &Request<'_>| {
             let mut turn = Window { from: request.asked, to: request.asked };
             let ahead = acquires.clone().filter(|(_, other)| is_ahead(case, other, request));
             for (index, other) in ahead.filter(|_| request.wait_ms > 0) {
-                // One that was refused may not have been ahead.
+                // A request that was refused may not have been ahead at all.
                 let answered = Window { from: request.asked, to: other.answered() };
                 let end = leases.get(&index).and_then(|lease| lease.holds.last());
                 let over =
@@ -83,8 +86,8 @@ impl Turns {
     }
 }
 
-/// Whether a request was answered before another of its process, which was not asked much earlier: those that are
-/// asked at once may come in any order.
+/// Whether `other`, of the same process, was answered before `request`, and was not asked much
+/// later. Requests that are asked at the same time may be served in any order.
 fn is_ahead(case: &Case<'_>, other: &Request<'_>, request: &Request<'_>) -> bool {
     other.wait_ms > 0
         && (other.process, other.resource) == (request.process, request.resource)

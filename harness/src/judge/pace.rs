@@ -1,5 +1,6 @@
-//! The clocks by which clients measure their leases, as faults made them run. Clients stamp by them, so
-//! what they stamped is turned into times of the run before anything is judged.
+//! The clocks by which clients measure their leases, at the rates that faults gave them. Clients
+//! take their stamps from these clocks. The judge therefore converts the stamps to run time before
+//! any check.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,7 @@ use crate::scenario::{ClientHarm, Harm};
 
 use super::time;
 
-/// A rate, and what the clock showed as it began.
+/// A rate, and the reading of the clock when the rate began.
 #[derive(Clone, Copy)]
 struct Pace {
     since: Ns,
@@ -19,7 +20,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Of a clock that nothing was done to.
+    /// A clock that no fault has changed.
     const RIGHT: Self = Self { since: 0, shown: 0, rate: 1.0 };
 
     #[expect(clippy::cast_precision_loss, reason = "runs are far shorter than 2^53 ns")]
@@ -32,15 +33,15 @@ impl Pace {
         self.shown.saturating_add(time::of_float(passed))
     }
 
-    /// The other way round.
+    /// The inverse of `shows`: when the clock has a given reading.
     fn reaches(&self, shown: Ns) -> Ns {
         Self { since: self.shown, shown: self.since, rate: 1.0 / self.rate }.shows(shown)
     }
 }
 
-/// The clocks of all processes that were paced.
+/// The clocks of all processes whose rate a fault changed.
 pub(super) struct Paces<'a> {
-    /// In the order of time.
+    /// For each process, in the order of time.
     of: Map<&'a str, Vec<Pace>>,
 }
 
@@ -52,7 +53,7 @@ impl<'a> Paces<'a> {
             match &record.event {
                 Event::Struck { fault, harm, processes, at, failed: None, .. } => {
                     let Harm::Client(ClientHarm::Rate { factor, .. }) = **harm else { continue };
-                    // What cannot be a rate is taken for a right one.
+                    // An invalid rate counts as the right rate.
                     let is_rate = factor.is_finite() && factor > 0.0;
                     let rate = if is_rate { factor } else { 1.0 };
                     struck.insert(*fault, processes);
@@ -75,27 +76,27 @@ impl<'a> Paces<'a> {
         paces.push(Pace { since, shown: before.shows(since), rate });
     }
 
-    /// What the clock of a process shows.
+    /// The reading of a process's clock at an instant.
     fn shows(&self, process: &str, at: Ns) -> Ns {
         let Some(paces) = self.of.get(process) else { return at };
         let next = paces.partition_point(|pace| pace.since <= at).max(1);
         paces[next - 1].shows(at)
     }
 
-    /// When it shows so much.
+    /// When a process's clock has a given reading.
     fn reaches(&self, process: &str, shown: Ns) -> Ns {
         let Some(paces) = self.of.get(process) else { return shown };
         let next = paces.partition_point(|pace| pace.shown <= shown).max(1);
         paces[next - 1].reaches(shown)
     }
 
-    /// By how much less than the time of the run the clock of a process went on.
+    /// How much a process's clock fell behind run time between two instants.
     pub(super) fn lost(&self, process: &str, from: Ns, to: Ns) -> Ns {
         let shown = self.shows(process, to).saturating_sub(self.shows(process, from));
         to.saturating_sub(from).saturating_sub(shown)
     }
 
-    /// The history with all stamps in times of the run.
+    /// The history, with all stamps converted to run time.
     pub(super) fn in_run_time(&self, history: &'a History) -> Cow<'a, History> {
         if self.of.is_empty() {
             return Cow::Borrowed(history);

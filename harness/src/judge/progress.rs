@@ -1,10 +1,10 @@
-//! Progress: during the run, an acquire succeeds, and soon, where a majority of the masters can be
-//! reached and nothing is in the way.
+//! Progress: during the run, an acquire succeeds soon if a majority of the masters is reachable and
+//! nothing is in the way.
 //!
-//! In the way is what a lock must respect, or cannot help: another client's lease, another client's
-//! request (two that ask at once may split the votes), keys whose owner is dead, stopped or cut off,
-//! and keys of a lost lease that its holder has not released. Any other key that a healthy client
-//! left behind is a leak.
+//! An obstacle is anything that a lock must respect or cannot help: another client's lease; another
+//! client's request (two requests at the same time may split the votes); keys whose owner is dead,
+//! stopped or cut off; and keys of a lost lease that its holder has not released. Any other key
+//! that a healthy client left behind is a leak.
 
 use crate::history::{Ns, Phase};
 use crate::name::Name;
@@ -15,11 +15,12 @@ use super::requests::Request;
 use super::time::{self, MS, Ms, Span};
 use super::{Case, Finding, Seen};
 
-/// How much longer it may take where several wait for the same.
+/// How much longer an acquire may take where several clients wait for the same resource.
 const RESOLVES: Ns = 800 * MS;
-/// How long a waiter may need to look, where keys or earlier waiters are gone and no master wakes it.
+/// How long a waiter may need until it looks again, when keys or earlier waiters are gone and no
+/// master wakes it.
 const LOOKS: Ns = 1_000 * MS;
-/// How long a client may need to clean up, besides one timeout of a master.
+/// How long a client may need to clean up, in addition to one node timeout.
 const CLEANS_UP: Ns = 100 * MS;
 
 use blocks::Blocks;
@@ -32,7 +33,7 @@ mod occupied;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let slack = CLEANS_UP.saturating_add(case.world.node_timeout);
-    // Made where a request needs them.
+    // Computed only when a request needs them.
     let (mut occupants, mut blocks) = (None, None);
     let asked = case.requests.iter().enumerate();
     let mut findings: Vec<Finding> = asked
@@ -41,9 +42,9 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             let ended = end(case, request)?;
             let within = Span::new(request.asked, ended);
             let resource = request.resource?;
-            // What is in the way of one of several is in the way of all.
+            // An obstacle to one of several resources is an obstacle to all.
             let all = || std::iter::once(resource).chain(request.with.iter().map(Name::as_str));
-            // Cheap first: most requests are granted in time.
+            // The cheap check comes first: most requests are granted in time.
             let bound = bound(case, request, within);
             if request.granted() && within.length() <= bound {
                 return None;
@@ -55,7 +56,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             if busy.is_some() && request.wait_ms == 0 {
                 return None;
             }
-            // Others who only wait for it, too, are in the way for a while, but it must resolve.
+            // Other clients that only wait for the resource are also in the way for a while, but
+            // that must resolve.
             let (busy, bound) = if contended {
                 let until =
                     |of| occupants.held_until(request.client, of, twin(case, index, of), within);
@@ -63,7 +65,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             } else {
                 (busy, bound)
             };
-            // And those who are gone, until they are passed over.
+            // Positions of processes that are gone are in the way, too, until they are passed over.
             let stood = all().filter_map(|of| line::kept_until(case, request, of, within)).max();
             let busy = busy.max(stood);
             let looks = if is_unsaid(case, request, resource, ended) { LOOKS } else { 0 };
@@ -80,7 +82,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             };
             let found = || {
                 let mut found = told(request, ended, free, bound);
-                // Would there be enough without those that cannot count any further?
+                // Is there no quorum without the masters whose counters are at their end?
                 if let Some(of) = all().find(|of| until(of, true).is_none()) {
                     found.causes = vec![Cause::NodeCounter];
                     found.story.push(spent(case, request.process, of, ended));
@@ -94,7 +96,8 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     findings
 }
 
-/// The request for one of the resources that were asked for at once: they are recorded one after the other.
+/// The request for one of several resources that were requested at once. These requests are
+/// recorded one after the other.
 fn twin(case: &Case<'_>, index: usize, resource: &str) -> usize {
     let request = &case.requests[index];
     let around = index.saturating_sub(request.with.len())..=index + request.with.len();
@@ -107,9 +110,11 @@ fn twin(case: &Case<'_>, index: usize, resource: &str) -> usize {
     found.next().unwrap_or(index)
 }
 
-/// Whether keys came to an end unsaid while a request waited. Who deletes one says so; what is lost goes
-/// unsaid, and so does what expires. When that is to be, the waiter knows of keys that it has seen: not of one that
-/// was set while it waited, by the next of a process that handed its lease on.
+/// Whether a key ended without a notification while a request waited. A client that deletes a key
+/// sends one. A key that is lost or expires ends without one.
+///
+/// A waiter knows when the keys that it has seen expire. It does not know of a key that was set
+/// while it waited, by the next client of a process that handed its lease on.
 fn is_unsaid(case: &Case<'_>, request: &Request<'_>, resource: &str, ended: Ns) -> bool {
     let during = Span::new(request.asked, ended);
     request.wait_ms > 0
@@ -123,7 +128,7 @@ fn is_unsaid(case: &Case<'_>, request: &Request<'_>, resource: &str, ended: Ns) 
         })
 }
 
-/// When a request ended that is to be judged.
+/// When a request ended; none: the request is not to be judged.
 fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
     let process = request.process;
     let ended = match request.answer {
@@ -142,24 +147,24 @@ fn end(case: &Case<'_>, request: &Request<'_>) -> Option<Ns> {
     if dead || paused {
         return None;
     }
-    // One that was never answered failed only if there was time enough.
+    // A request without an answer failed only if it had time enough.
     let enough = bound(case, request, span).saturating_add(time::of_ms(request.wait_ms));
     (request.answer.is_some() || span.length() > enough).then_some(ended)
 }
 
-/// How long an acquire may take once nothing is in the way.
+/// How long an acquire may take when nothing is in the way any more.
 fn bound(case: &Case<'_>, request: &Request<'_>, within: Span) -> Ns {
     let timeout = case.world.node_timeout;
     let bound = match request.wait_ms {
         0 => timeout.saturating_mul(2).saturating_add(150 * MS),
         _ => timeout.saturating_mul(4).saturating_add(500 * MS),
     };
-    // There and back, for the round that grants and one that certifies.
+    // Each delay counts there and back, for the round that grants and for a round that certifies.
     let delays = case.faults.delays(request.process, within);
     bound.saturating_add(delays.saturating_mul(4))
 }
 
-/// For people: whose counters are at their end.
+/// The report line with the masters whose counters are at their end.
 pub(super) fn spent(case: &Case<'_>, process: &str, resource: &str, by: Ns) -> String {
     let masters = case.world.lock_of(process).masters.iter().copied();
     let spent = masters.filter(|node| case.faults.is_spent(*node, resource, by));

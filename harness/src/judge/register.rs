@@ -1,7 +1,8 @@
-//! Registers: is an update lost in one that clients read, and then write on top of what they read?
-//! Every touch was applied the very moment it was recorded, so this is exact.
+//! Registers: is an update lost when a client writes on top of a version that it read before? Each
+//! access was applied at the very moment at which it was recorded, so this check is exact.
 //!
-//! Without fencing tokens that is a layer of its own; with them, `fencing.rs` asks.
+//! Without fencing tokens, this is a property of its own. `fencing.rs` runs the check for accesses
+//! with fencing tokens.
 
 use crate::judge::maps::Map;
 
@@ -12,16 +13,16 @@ use super::exclusion::{self, Clash};
 use super::time::{Ms, Span};
 use super::{Case, Finding, Seen};
 
-/// So many of the updates that a write costs are told: the last ones.
+/// A report lists at most this many of the updates that a write discards: the last ones.
 const TOLD: usize = 8;
 
-/// A write.
+/// A write to a register.
 #[derive(Clone, Copy)]
 struct Write<'a> {
     client: &'a str,
-    /// When its client read what it is based on.
+    /// When the client read the version that the write is based on.
     read: Ns,
-    /// When it was sent, and when it was there.
+    /// When the client sent the write, and when it was applied.
     sent: Ns,
     at: Ns,
 }
@@ -33,7 +34,8 @@ struct Register<'a> {
     writes: Vec<Write<'a>>,
 }
 
-/// A write that cost an update: which register, the version that it was based on, the writes between.
+/// A write that discarded updates: its register, the version that it was based on, and the writes
+/// in between.
 struct Loss<'a> {
     register: &'a str,
     seen: u64,
@@ -46,8 +48,8 @@ pub(super) fn check(case: &Case<'_>, clashes: &[Clash]) -> Vec<Finding> {
     losses(case, false).iter().map(|loss| unfenced(case, clashes, loss)).collect()
 }
 
-/// Updates that are lost under fencing tokens. `causes` are those of tokens that do not grow; with
-/// none, the register itself does not keep to its part.
+/// Updates that are lost under fencing tokens. `causes` are those of tokens that do not grow. If
+/// there are none, the register itself is at fault.
 pub(super) fn fenced(case: &Case<'_>, causes: &[Cause]) -> Vec<Finding> {
     let finding = |loss: &Loss<'_>| {
         let causes = if causes.is_empty() { vec![Cause::Unknown] } else { causes.to_vec() };
@@ -75,7 +77,8 @@ fn losses<'a>(case: &Case<'a>, fenced: bool) -> Vec<Loss<'a>> {
                 state.reads.insert(client, *ns);
             }
             Way::Write => {
-                // Who never read has nothing to base its write on: there is no section.
+                // A client that never read has nothing to base its write on: there is no critical
+                // section.
                 let Some(read) = state.reads.get(client.as_str()).copied() else { continue };
                 let sent = sent.unwrap_or(*ns).min(*ns);
                 let write = Write { client, read, sent, at: *ns };
@@ -152,7 +155,7 @@ fn unfenced(case: &Case<'_>, clashes: &[Clash], loss: &Loss<'_>) -> Finding {
     loss.told(Layer::UnfencedResource, story, causes)
 }
 
-/// Why a client wrote when it did not count on a lease any more.
+/// Why a client wrote when it no longer counted on a lease.
 fn outside(case: &Case<'_>, write: Write<'_>) -> Option<(Cause, String)> {
     let Write { client, read, sent, at } = write;
     let mut own = case.leases.iter().filter(|lease| lease.client == client);
@@ -192,7 +195,7 @@ fn outside(case: &Case<'_>, write: Write<'_>) -> Option<(Cause, String)> {
     })
 }
 
-/// A write that was sent in time, and was under way when the lease ended.
+/// A write that was sent in time, and was still on its way when the lease ended.
 fn delayed(case: &Case<'_>, write: Write<'_>, end: Ns) -> (Cause, String) {
     let Write { client, sent, at, .. } = write;
     let mut faults = case.faults.on_the_way(client, Way::Write);

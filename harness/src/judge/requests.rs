@@ -1,4 +1,4 @@
-//! What clients were asked, and what they answered: the pairs.
+//! The requests to clients, paired with their answers.
 
 use crate::judge::maps::Map;
 
@@ -8,30 +8,30 @@ use crate::talk::Why;
 
 use super::world::World;
 
-/// Something that a client was asked.
+/// A request to a client.
 pub(super) struct Request<'a> {
     pub(super) client: &'a str,
     pub(super) process: &'a str,
     pub(super) op: &'a str,
     pub(super) resource: Option<&'a str>,
-    /// The others that were asked for at once.
+    /// The other resources of the same request.
     pub(super) with: &'a [Name],
-    /// Its client asks as the owner of the lease that it has.
+    /// Whether the client asks as the owner of the lease that it has.
     pub(super) again: bool,
     pub(super) ttl_ms: Option<u64>,
     pub(super) wait_ms: u64,
     pub(super) asked: Ns,
-    /// The phase in which it was asked.
+    /// The phase in which the harness sent the request.
     pub(super) phase: Phase,
-    /// Its place among the records.
+    /// The index of the request among the records.
     pub(super) record: usize,
     pub(super) answer: Option<Answer<'a>>,
 }
 
-/// What it answered.
+/// The answer of a client.
 #[derive(Clone, Copy)]
 pub(super) struct Answer<'a> {
-    /// When that was recorded.
+    /// When the answer was recorded.
     pub(super) ns: Ns,
     pub(super) record: usize,
     pub(super) ok: bool,
@@ -41,14 +41,14 @@ pub(super) struct Answer<'a> {
     pub(super) deadline: Option<Ns>,
     pub(super) valid_ms: Option<u64>,
     pub(super) fence: Option<u64>,
-    /// How many handles of the lease are out then.
+    /// How many handles of the lease are out after the request.
     pub(super) handles: Option<u64>,
     pub(super) why: Option<Why>,
     pub(super) text: Option<&'a str>,
 }
 
 impl Request<'_> {
-    /// When it was answered; never: the end of time.
+    /// When the request was answered; without an answer, the end of time.
     pub(super) fn answered(&self) -> Ns {
         self.answer.map_or(Ns::MAX, |answer| answer.ns)
     }
@@ -62,7 +62,7 @@ impl Request<'_> {
     }
 }
 
-/// All of them, in the order in which they were asked.
+/// All requests, in the order in which they were sent.
 pub(super) fn of<'a>(world: &World<'a>) -> Vec<Request<'a>> {
     let mut all: Vec<Request<'a>> = Vec::new();
     let mut open: Map<u64, usize> = Map::default();

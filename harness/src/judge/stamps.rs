@@ -1,12 +1,12 @@
-//! Stamps: whether what clients say of the time can be true. One that reads another clock, or in
-//! another unit, would put its leases where no rival is, and everything would look safe.
+//! Stamps: can the times that clients report be true? A client that reads another clock, or reports
+//! another unit, would move its leases away from all rivals, and everything would look safe.
 
 use crate::history::{Event, Ns};
 
 use super::Case;
 use super::time::{MS, Ms};
 
-/// By so much two readings of the same clock may seem to be in the wrong order.
+/// Two readings of the same clock may appear in the wrong order by up to this much.
 const SKEW: Ns = MS;
 
 /// A line for each process whose stamps cannot be true.

@@ -1,4 +1,4 @@
-//! Histories written by hand, and what the judge says of them.
+//! Tests of the judge on histories written by hand.
 
 use crate::history::{
     Act, Event, Header, History, Left, Ns, Outcome as Said, Phase, Record, SCHEMA, Window,
@@ -31,7 +31,7 @@ mod votes;
 
 use run::{Answer, Run};
 
-/// Five masters, TTL 2 s, two clients.
+/// A scenario with five masters, a TTL of 2 s and two clients.
 const TWO: &str = r#"
 name = "test"
 about = "A test."
@@ -43,7 +43,7 @@ id = "c2"
 script = ["acquire L", "release L"]
 "#;
 
-/// Milliseconds, as everything in these tests.
+/// Converts milliseconds, the unit of all these tests.
 fn ns(ms: f64) -> Ns {
     super::time::of_float(ms * 1e6)
 }
@@ -57,13 +57,13 @@ impl Verdict {
         self.observed[&layer]
     }
 
-    /// All that was told of a layer.
+    /// The report text of all violations of a property.
     fn story(&self, layer: Layer) -> String {
         let of = self.findings.iter().filter(|finding| finding.layer == layer);
         of.flat_map(|finding| finding.story.clone()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Every layer but these is safe.
+    /// Asserts the results of these properties, and that every other one is safe.
     #[track_caller]
     fn only(&self, layers: &[(Layer, Seen)]) -> &Self {
         for layer in Layer::ALL {

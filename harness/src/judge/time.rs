@@ -1,4 +1,4 @@
-//! Time, as the checkers count it. Nothing here overflows, whatever a history says.
+//! The arithmetic of time for the checkers. Nothing here overflows, for any history.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use crate::history::{Ns, Window};
 /// A millisecond.
 pub(super) const MS: Ns = 1_000_000;
 
-/// From an instant until before another. Empty if it ends where it begins, or before.
+/// A half-open span of time: it includes `from` and excludes `to`. Empty if it ends where it
+/// begins, or before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) from: Ns,
@@ -24,19 +25,19 @@ impl Span {
         self.from >= self.to
     }
 
-    /// What both have, if it is longer than nothing: spans that only touch do not meet.
+    /// The common part of both spans, if it is not empty: spans that only touch do not meet.
     pub(super) fn meet(self, other: Self) -> Option<Self> {
         let both = Self::new(self.from.max(other.from), self.to.min(other.to));
         (!both.is_empty()).then_some(both)
     }
 
-    /// Whether they have an instant in common, taking the ends as included: for what may be in
-    /// the way, where a doubt counts.
+    /// Whether the spans have an instant in common, with the ends included. This is for obstacles,
+    /// where a doubt counts.
     pub(super) const fn touches(self, other: Self) -> bool {
         self.from <= other.to && other.from <= self.to
     }
 
-    /// From the beginning of the first to the end of the last.
+    /// From the beginning of the earlier span to the end of the later one.
     pub(super) fn and_what_is_between(self, other: Self) -> Self {
         Self::new(self.from.min(other.from), self.to.max(other.to))
     }
@@ -46,7 +47,7 @@ impl Span {
     }
 }
 
-/// A window as it ought to be.
+/// The window with its ends in the right order.
 pub(super) fn tidy(window: Window) -> Window {
     Window { from: window.from.min(window.to), to: window.from.max(window.to) }
 }
@@ -59,19 +60,19 @@ pub(super) fn of_ms(ms: u64) -> Ns {
     Ns::try_from(ms).unwrap_or(Ns::MAX).saturating_mul(MS)
 }
 
-/// A number of nanoseconds, to the nearest one that there is.
+/// Converts a number of nanoseconds, saturating. The fraction is cut off.
 #[expect(clippy::cast_possible_truncation, reason = "from f64, `as` saturates; NaN becomes 0")]
 pub(super) fn of_float(nanos: f64) -> Ns {
     nanos as Ns
 }
 
-/// The middle one; of an even number the lower of the two.
+/// The median. Of an even number of values, it is the lower of the middle two.
 pub(super) fn median(mut values: Vec<Ns>) -> Option<Ns> {
     let middle = values.len().checked_sub(1)? / 2;
     Some(*values.select_nth_unstable(middle).1)
 }
 
-/// An instant or a length for people: `12.3 ms`.
+/// An instant or a length of time for people: `12.3 ms`.
 pub(super) struct Ms(pub(super) Ns);
 
 impl fmt::Display for Ms {
@@ -86,7 +87,7 @@ impl fmt::Display for Ms {
     }
 }
 
-/// The first characters of a token: enough to tell it from others in a story.
+/// The first characters of a token: enough to distinguish it from others in a report.
 pub(super) fn short(token: &str) -> String {
     let token = token.strip_prefix("hex:").unwrap_or(token);
     let mut first: String = token.chars().take(8).collect();

@@ -1,6 +1,6 @@
-//! What the checkers compute on the way to a verdict: when each client believed that it held, when a
-//! quorum of masters really had its token, which master had which token, and when each fault was in
-//! force. Reports draw it, so that a picture and its verdict cannot disagree.
+//! The intermediate results of the checkers: when each client believed that it held, when a quorum
+//! of masters really had its token, which master had which token, and when each fault was in force.
+//! Reports draw them, so a picture and its verdict cannot disagree.
 
 use crate::history::{History, Ns, Window};
 use crate::scenario::Harm;
@@ -13,7 +13,7 @@ use super::leases::{Ending, Lease};
 use super::pace::Paces;
 use super::time::{MS, Ms, Span};
 
-/// The intermediate results of [`judge`](super::judge), for drawing. Times are those of the run, also
+/// The intermediate results of [`judge`](super::judge), for drawing. All times are run times, even
 /// where a client stamped with a clock that ran fast or slow.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
@@ -40,9 +40,9 @@ pub struct RequestSpan {
     pub span: Window,
     /// Whether it succeeded. None: no reply came.
     pub ok: Option<bool>,
-    /// Why it failed.
+    /// Why the request failed.
     pub why: Option<Why>,
-    /// The places of the request and of its reply among the records.
+    /// The indices of the request and of its reply among the records.
     pub records: (usize, Option<usize>),
 }
 
@@ -57,8 +57,8 @@ pub struct LeaseSpan {
     pub token: Option<String>,
     /// Its fencing token.
     pub fence: Option<u64>,
-    /// When the client certainly believed that it held. More than one span: it extended the lease after
-    /// its end.
+    /// When the client certainly believed that it held. There is more than one span if it extended
+    /// the lease after its end.
     pub believed: Vec<Window>,
     /// When a quorum of masters certainly had the token.
     pub certain: Vec<Window>,
@@ -70,11 +70,11 @@ pub struct LeaseSpan {
     pub masters: Vec<usize>,
     /// The last deadline.
     pub deadline: Ns,
-    /// What ended the belief: `deadline`, `release`, `loss`, `death` or `new grant`.
+    /// The event that ended the belief: `deadline`, `release`, `loss`, `death` or `new grant`.
     pub ending: &'static str,
-    /// The belief in a sentence, as findings tell it.
+    /// The belief as a sentence, as in the report text of findings.
     pub sentence: String,
-    /// The place of the granting reply among the records.
+    /// The index of the granting reply among the records.
     pub record: usize,
 }
 
@@ -89,11 +89,11 @@ pub struct KeySpan {
     pub token: String,
     /// The process that set it.
     pub process: String,
-    /// When it was there for certain. Empty if it is not known that it was.
+    /// When it was certainly there. Empty if it may not have been there at all.
     pub certain: Window,
     /// When it may have been there.
     pub possible: Window,
-    /// Why it went: a fault, a deletion, or the end of its TTL.
+    /// Why it disappeared: a fault, a deletion, or the end of its TTL.
     pub end: String,
 }
 
@@ -102,7 +102,7 @@ pub struct KeySpan {
 pub struct FaultSpan {
     /// Its number in the scenario, from 1.
     pub fault: usize,
-    /// What it does.
+    /// The effect of the fault.
     pub harm: Harm,
     /// From when to when it may have been in force; without an end, to the end of time.
     pub span: Window,
@@ -114,7 +114,7 @@ pub struct FaultSpan {
     pub failed: bool,
 }
 
-/// Computes what reports draw of a run.
+/// Computes the data that reports draw.
 pub fn timeline(history: &History) -> Timeline {
     let history = Paces::of(history).in_run_time(history);
     let case = Case::of(&history);
@@ -193,7 +193,7 @@ fn keys(case: &Case<'_>) -> Vec<KeySpan> {
     spans.collect()
 }
 
-/// Why a token went from a master.
+/// Why a token disappeared from a master.
 fn end_of(case: &Case<'_>, key: &Presence<'_>) -> String {
     let until = key.possible.to;
     if let Some(deleted) = key.deleted.filter(|deleted| deleted.sure) {

@@ -1,5 +1,5 @@
-//! Tokens: a value that proves the ownership of one attempt must not come again in another, or a late
-//! clean-up of the first takes away the key of the second.
+//! Tokens: two attempts must never use the same token. The token proves the ownership of one
+//! attempt. A late clean-up of the first attempt would otherwise delete the key of the second.
 
 use std::collections::HashSet;
 
@@ -10,18 +10,18 @@ use super::maps::Numbers;
 use super::time::{Ms, short};
 use super::{Case, Finding, Seen};
 
-/// A key was set.
+/// A command that sets a key.
 struct Set<'a> {
     node: usize,
     key: &'a str,
     at: Ns,
-    /// The command's connection and its place there.
+    /// The command's connection, and its position there.
     place: (u64, u64),
 }
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
     let mut numbers = Numbers::default();
-    // Of each token, when and by which command it was set first, on each master.
+    // For each token: when and by which command it was first set, on each master.
     let mut first: Vec<Vec<Set<'_>>> = Vec::new();
     let mut told = HashSet::new();
     let mut findings = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
             continue;
         };
         let Act::Set { key, token, .. } = act else { continue };
-        // The second of a command that the network duplicated has the place of the first.
+        // If the network duplicates a command, both copies have the same position.
         let set = Set { node: *node, key, at: *sent, place: (*connection, *number) };
         let number = numbers.of(token);
         first.resize_with(numbers.count(), Vec::new);

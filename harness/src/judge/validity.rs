@@ -1,5 +1,5 @@
-//! Validity: is a lease handed out in time, is it true for as long as it promises, and does its
-//! owner hear of its end?
+//! Validity: is a lease handed out in time, is it true for as long as it promises, and is its owner
+//! told of its end?
 
 use crate::history::{Ns, Phase};
 use crate::scenario::{Cause, Layer};
@@ -12,9 +12,10 @@ use super::requests::Request;
 use super::time::{MS, Ms, Span};
 use super::{Case, Finding, Seen};
 
-/// A lease that is not true for so short a time tells of clocks and schedulers, not of locks.
+/// A lease that is untrue for no longer than this shows the effect of clocks and schedulers, not of
+/// locks.
 const SHORT: Ns = MS;
-/// How long after the deadline its owner must have been told.
+/// The owner must be told of the end within this time after the deadline.
 const TOLD_WITHIN: Ns = 250 * MS;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
@@ -33,7 +34,7 @@ fn bug(story: Vec<String>, from: Ns, to: Ns) -> Finding {
     Finding { layer: Layer::Validity, seen: Seen::Violated, story, causes, from, to }
 }
 
-/// A lease that was handed out, or extended, at its deadline or after it.
+/// A lease that was handed out or extended at its deadline or later.
 fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     let answer = request.answer.filter(|answer| answer.ok)?;
     if !matches!(request.op, "acquire" | "extend") {
@@ -41,14 +42,14 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     }
     let at = answer.at.unwrap_or(answer.ns);
     let late = match (answer.deadline, answer.valid_ms) {
-        // Without a stamp: when it had the last word that it needed.
+        // Without a stamp: when the client received the last reply that it needed.
         (Some(deadline), _) => answer.at.or_else(|| case.learnt(request, answer.ns))? >= deadline,
         (None, valid) => valid == Some(0),
     };
     if !late {
         return None;
     }
-    // Stopped between its last look at the clock and its stamp, a client cannot know.
+    // A client that is stopped between its last reading of the clock and its stamp cannot know.
     if case.paused_before_stamp(request, at).is_some() {
         return None;
     }
@@ -63,8 +64,8 @@ fn late(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     Some(bug(story, deadline.min(at), at))
 }
 
-/// A lease that was believed when it was not true any more, though no fault outside the
-/// assumptions took it away.
+/// A lease that was believed when it was no longer true, though no fault outside the assumptions
+/// took it away.
 fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     if let Some(Why { text, .. }) = causes::too_few(case, lease) {
         let span = lease.span();
@@ -99,20 +100,21 @@ fn untrue(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
 }
 
 /// A lease that was extended although a quorum of masters had lacked its key at one time, so that a
-/// rival may have held the resource, and although the replies to its own client showed that.
+/// rival may have held the resource. The replies to its own client showed that.
 fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     let keys: Vec<&Presence<'_>> = lease.keys(&case.keys).collect();
     let lock = case.world.lock_of(lease.process);
     lease.extensions.iter().find_map(|extension| {
         let told = extension.at?;
         let begun = extension.request.map_or(told, |request| case.requests[request].asked);
-        // A reply that came just before may not have been read yet.
+        // The client may not have read a reply yet that arrived just before.
         let by = begun.saturating_sub(case.world.node_timeout / 2);
         let lacked = |node: usize, at: Ns| {
             let own = || keys.iter().filter(move |key| key.node == node);
             let before = own().rfind(|key| key.possible.from <= at).map(|key| &key.life);
             let there = own().any(|key| key.possible.from <= at && at < key.possible.to);
-            // A key that was made anew is known to have been gone, and before it expired by itself.
+            // A key that was created anew is known to have been gone. The new key must come before
+            // the old one would have expired by itself.
             let known = before.is_none_or(|life| {
                 own().any(|key| {
                     let anew = at <= key.made.from && key.made.to < life.expires.from;
@@ -138,14 +140,14 @@ fn over_a_gap(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     })
 }
 
-/// A lease that ended at its deadline, and its owner was not told in time.
+/// A lease that ended at its deadline without a timely notice to its owner.
 fn untold(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     if !case.world.tells_losses(lease.process) || lease.ending == Ending::Death {
         return None;
     }
     let deadline = lease.deadline.to;
     let mut by = deadline.saturating_add(TOLD_WITHIN);
-    // Who stands still hears nothing.
+    // A paused process receives nothing.
     for pause in case.faults.pauses(lease.process) {
         let span = pause.span();
         if span.touches(Span::new(deadline, by)) {
@@ -156,7 +158,7 @@ fn untold(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
         Some(at) if at <= by => return None,
         told => told,
     };
-    // Then its clients may be gone.
+    // After that, its clients may be gone.
     let over = case.world.began(Phase::Settle).unwrap_or(case.world.end);
     let released = lease.release.map_or(Ns::MAX, |release| case.requests[release].asked);
     let replaced = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);

@@ -1,5 +1,6 @@
-//! Votes: had a quorum said yes when a lock said so? What it got later, or took for a yes, does not
-//! count, even if all went well. And was a lease brought back to life?
+//! Votes: did a quorum grant the lease before the lock reported success? A vote that arrives later
+//! does not count, nor does a reply that the lock mistook for a vote, even if all went well. And
+//! did an extension revive a lease that had ended?
 
 use crate::history::Ns;
 use crate::scenario::{Cause, Layer};
@@ -11,7 +12,7 @@ use super::maps::count;
 use super::time::{MS, Ms, Span};
 use super::{Case, Finding, Seen};
 
-/// By so much two readings of the same clock may seem to be in the wrong order.
+/// Two readings of the same clock may appear in the wrong order by up to this much.
 const SKEW: Ns = MS;
 
 pub(super) fn check(case: &Case<'_>) -> Vec<Finding> {
@@ -31,10 +32,10 @@ fn bug(story: Vec<String>, from: Ns, to: Ns) -> Finding {
     Finding { layer: Layer::Validity, seen: Seen::Violated, story, causes, from, to }
 }
 
-/// A lease that was handed out before a quorum had said yes.
+/// A lease that was handed out before a quorum had granted it.
 fn unheard(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     lease.token?;
-    // That one is told already.
+    // `validity.rs` reports this case already.
     if causes::too_few(case, lease).is_some() {
         return None;
     }
@@ -56,7 +57,7 @@ fn unheard(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     })
 }
 
-/// A lease that was extended before a quorum had said that it still has the key.
+/// A lease that was extended before a quorum had replied that it still has the key.
 fn unheard_of(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Option<Finding> {
     let request = &case.requests[extension.request?];
     let answer = request.answer?;
@@ -84,7 +85,7 @@ fn unheard_of(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Opti
     })
 }
 
-/// A lease that was extended after its end: lost is final.
+/// A lease that was extended after its end. A lost lease stays lost.
 fn revived(case: &Case<'_>, lease: &Lease<'_>, extension: &Extension) -> Option<Finding> {
     let request = &case.requests[extension.request?];
     let answer = request.answer?;

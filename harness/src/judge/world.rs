@@ -1,5 +1,5 @@
-//! What a history is about: who lives where, what is locked, when each phase began. Every checker
-//! reads it; it judges nothing.
+//! The setting of a history: the process of each client, the resources, and when each phase began.
+//! Every checker reads it. It judges nothing.
 
 use crate::judge::maps::{Map, Set};
 use crate::name::Name;
@@ -10,17 +10,17 @@ use crate::talk::Can;
 
 use super::time;
 
-/// More masters than any scenario has: a bound for loops over them when a header is garbled.
+/// More masters than any scenario has. It bounds loops over masters when a header is garbled.
 const MOST_NODES: usize = 255;
 
-/// What the lock of a process is made of: a master that it knows by two names is one.
+/// The masters of a process's lock. A master that the process knows by two names counts once.
 pub(super) struct Lock {
     list: NodeList,
-    /// The masters, each once.
+    /// The masters, without duplicates.
     pub(super) masters: Vec<usize>,
-    /// How many they are.
+    /// The number of masters.
     pub(super) n: usize,
-    /// How many must agree.
+    /// The quorum: how many masters must agree.
     pub(super) q: usize,
 }
 
@@ -30,7 +30,7 @@ impl Lock {
         Self { list, n: masters.len(), masters, q }
     }
 
-    /// Whether it and another can both have a quorum, and no master in common.
+    /// Whether both locks can have a quorum with no master in common.
     pub(super) fn can_part_from(&self, other: &Self) -> bool {
         self.list.can_part_from(&other.list)
     }
@@ -39,23 +39,23 @@ impl Lock {
 pub(super) struct World<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) records: &'a [Record],
-    /// How many masters there are; how many a client knows is in [`World::lock_of`].
+    /// The number of masters of the run. How many a client knows is in [`World::lock_of`].
     pub(super) n: usize,
     pub(super) node_timeout: Ns,
-    /// When the last record was made.
+    /// The time of the last record.
     pub(super) end: Ns,
-    /// The client processes that came to a bad end, and when.
+    /// The client processes that failed, when, and why.
     pub(super) broken: Vec<(&'a str, Ns, &'a str)>,
     processes: Map<&'a str, &'a str>,
-    /// The locks of processes that do not know all masters once.
+    /// The locks of processes that have a master list of their own.
     locks: Map<&'a str, Lock>,
     usual: Lock,
     resources: Vec<&'a str>,
     phases: Vec<(Phase, Ns)>,
     tells_losses: Set<&'a str>,
-    /// The processes that give fencing tokens.
+    /// The processes that return fencing tokens.
     fencers: Set<&'a str>,
-    /// The last thing that was heard of a process.
+    /// When each process last sent a message.
     signs: Map<&'a str, Ns>,
 }
 
@@ -122,14 +122,15 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The masters that a process knows, and how many of them must agree.
+    /// The masters that a process knows, and its quorum.
     pub(super) fn lock_of(&self, process: &str) -> &Lock {
         self.locks.get(process).unwrap_or(&self.usual)
     }
 
-    /// Whether a guard may rightly refuse a process all that it asks, since one of its masters is in another
-    /// set of masters, too: as they are marked when the run begins, for the first process that knows them; or,
-    /// where those markers are `lost`, for any.
+    /// Whether a guard may rightly refuse every request of a process, because one of its masters
+    /// also belongs to another set of masters. When the run begins, each master has the marker of
+    /// the first process that knows it. If those markers are `lost`, or masters start without
+    /// markers, it may have the marker of any process that knows it.
     pub(super) fn is_of_two_fleets(&self, process: &str, lost: bool) -> bool {
         let guarded = |process: &str| self.scenario.options_of(process).guard.is_some();
         if !guarded(process) {
@@ -149,12 +150,12 @@ impl<'a> World<'a> {
         })
     }
 
-    /// The process that a client lives in.
+    /// The process that runs a client.
     pub(super) fn process(&self, client: &'a str) -> &'a str {
         self.processes.get(client).copied().unwrap_or(client)
     }
 
-    /// The resource that a key stands for: drivers may put something before the name.
+    /// The resource that a key stands for. Drivers may put a prefix before the name.
     pub(super) fn resource(&self, key: &str) -> Option<&'a str> {
         if let [only] = self.resources[..] {
             return Some(only);
@@ -168,23 +169,23 @@ impl<'a> World<'a> {
         self.phases.iter().find(|(which, _)| *which == phase).map(|(_, ns)| *ns)
     }
 
-    /// Whether a process says when a lease of its is lost.
+    /// Whether a process reports the loss of its leases.
     pub(super) fn tells_losses(&self, process: &str) -> bool {
         self.tells_losses.contains(process)
     }
 
-    /// Whether the leases of a process shall have fencing tokens.
+    /// Whether the leases of a process must have fencing tokens.
     pub(super) fn is_fenced(&self, process: &str) -> bool {
         self.fencers.contains(process) && self.scenario.options_of(process).fencing
     }
 
-    /// When a process was seen to be broken, and when it last was seen to live.
+    /// When a process that broke last sent a message, and when it was found broken.
     pub(super) fn breakdown(&self, process: &str) -> Option<(Ns, Ns)> {
         let (_, ns, _) = self.broken.iter().find(|(which, ..)| *which == process)?;
         Some((self.signs.get(process).copied().unwrap_or(*ns).min(*ns), *ns))
     }
 
-    /// What a clock may gain within one TTL, by the assumptions.
+    /// How much a clock may gain within one TTL, by the assumptions.
     pub(super) fn deducted_from(&self, ttl: Ns) -> Ns {
         let ttl = std::time::Duration::from_nanos(u64::try_from(ttl).unwrap_or(0));
         time::of(self.scenario.lock.deducted_from(ttl))

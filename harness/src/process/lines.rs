@@ -1,5 +1,5 @@
-//! Lines: bytes cut into lines of bounded length. A line that is too long is told once, and its
-//! rest is read and thrown away, so that neither side gets stuck and no memory fills.
+//! Cuts bytes into lines of bounded length. A line that is too long is reported once; its rest is
+//! read and discarded. So neither side blocks, and memory stays bounded.
 
 use std::io::Read;
 
@@ -9,11 +9,11 @@ const CHUNK: usize = 64 * 1024;
 
 pub(super) struct Lines<R> {
     from: R,
-    /// What was read and not yet cut.
+    /// Bytes that were read and not yet cut.
     unread: Vec<u8>,
-    /// How much of that has no end of a line in it.
+    /// How many of these bytes are known to contain no end of a line.
     searched: usize,
-    /// Inside of a line that is too long.
+    /// Whether the current line is too long.
     skipping: bool,
     ended: bool,
 }
@@ -29,7 +29,7 @@ impl<R: Read> Lines<R> {
         Self { from, unread: Vec::new(), searched: 0, skipping: false, ended: false }
     }
 
-    /// The next line; nothing at the end. What has no end of a line at the end counts as one.
+    /// The next line. `None` at the end. The rest after the last end of a line counts as a line.
     pub(super) fn next(&mut self) -> Option<Cut> {
         loop {
             let end = self.unread[self.searched..].iter().position(|byte| *byte == b'\n');
@@ -77,7 +77,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// A client's words as they may be shown: bounded, without control characters.
+/// A client's output in a form that is safe to show: bounded, without control characters.
 pub(crate) fn shown(text: &str) -> String {
     const LONGEST: usize = 300;
     let clean = text.chars().map(|c| if c.is_control() { ' ' } else { c });

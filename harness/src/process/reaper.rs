@@ -1,9 +1,11 @@
-//! The reaper: one tiny shell for all clients of this process, which outlives it just long enough to
-//! kill them. What it does is in `reaper.sh`; here is this end of its pipes.
+//! The reaper: one small shell for all client processes of the harness. It outlives the harness
+//! just long enough to kill them. `reaper.sh` has its code; this module has the harness's end of
+//! its pipes.
 //!
-//! Why a shell, and not a kill in `Drop`: no code of ours runs after `kill -9`, `exit` or `abort`.
-//! The kernel closes our end of the reaper's input then, and the reaper sees that. The same end of
-//! input tells a client that it should go, but not one that is stopped, or hangs, or does not listen.
+//! A shell is needed, since `Drop` is not enough: no code of the harness runs after `kill -9`,
+//! `exit` or `abort`. The kernel then closes the harness's end of the reaper's input, and the
+//! reaper notices. Clients see the end of their own input, too, but a client that is stopped,
+//! hangs or ignores its input cannot react.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -17,17 +19,17 @@ struct Reaper {
     answers: BufReader<ChildStdout>,
 }
 
-/// It lives as long as this process, and nobody waits for it.
+/// The reaper lives as long as this process, and no thread waits for it.
 static REAPER: Mutex<Option<Reaper>> = Mutex::new(None);
 
-/// From now on the group does not outlive us.
+/// From now on, the reaper kills this group when the harness ends.
 pub(super) fn add(group: u32) -> io::Result<()> {
     tell("add", group)
 }
 
-/// The group is gone, and its number is about to be free for others.
+/// The group has ended, and its number can soon be reused.
 pub(super) fn drop(group: u32) {
-    // A reaper that is gone kills nobody.
+    // If the reaper has ended, it kills no group.
     let _ = tell("drop", group);
 }
 
@@ -50,7 +52,7 @@ impl Reaper {
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(include_str!("reaper.sh")).arg("redquorum-reaper");
         shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // Out of the terminal's foreground group: Ctrl-C is for us, not for it.
+        // Not in the terminal's foreground group: Ctrl-C is for the harness, not for the reaper.
         shell.process_group(0);
         let mut child = shell.spawn()?;
         let (Some(words), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {

@@ -1,5 +1,5 @@
-//! Watching over a client process, in three threads: one waits for its end, one reads what it says,
-//! one keeps what it complains about. Called by `process.rs`.
+//! Watches a client process in three threads: one waits for its end, one reads its standard output,
+//! and one keeps its standard error. Called by `process.rs`.
 
 use std::io::Read;
 use std::process::{ChildStderr, ChildStdout};
@@ -13,13 +13,14 @@ use super::lines::{Cut, Lines};
 use super::{Heard, Word};
 use crate::mutex::unpoisoned;
 
-/// How much of standard error is kept.
+/// How many bytes of standard error are kept.
 const COMPLAINTS: usize = 4 * 1024;
 
-/// How long a process that is ending may take for it before it is told of all the same.
+/// How long an ended process's output may stay open, or a process may outlive its output, before
+/// the end is reported in any case.
 pub(super) const ENDING: Duration = Duration::from_secs(1);
 
-/// What the process and those who watch over it share.
+/// The state that the process and its watching threads share.
 pub(super) struct Shared {
     ended: Mutex<Ended>,
     changed: Condvar,
@@ -33,7 +34,7 @@ pub(super) type Hearer = Box<dyn FnMut(Heard) + Send>;
 struct Ended {
     /// How the process ended, once it has.
     exit: Option<String>,
-    /// Its output has ended, or is not waited for any more.
+    /// Its output has ended, or the threads no longer wait for it.
     silent: bool,
     /// Its standard error has ended.
     done_complaining: bool,
@@ -49,7 +50,7 @@ impl Shared {
         }
     }
 
-    /// Watches over a process that leads this group, in threads that end when it does.
+    /// Watches a process that leads this group, in threads that end when it does.
     pub(super) fn watch(self: &Arc<Self>, group: Pid, stdout: ChildStdout, stderr: ChildStderr) {
         let (waiter, reader, listener) = (self.clone(), self.clone(), self.clone());
         thread::spawn(move || waiter.wait(group));
@@ -57,25 +58,25 @@ impl Shared {
         thread::spawn(move || listener.listen(stderr));
     }
 
-    /// How the process ended; nothing if it has not in time.
+    /// How the process ended. `None` if it has not ended in time.
     pub(super) fn exit(&self, within: Duration) -> Option<String> {
         self.wait_for(within, |ended| ended.exit.clone())
     }
 
-    /// The end of what it has said on standard error.
+    /// The end of its standard error.
     pub(super) fn complaints(&self) -> String {
         String::from_utf8_lossy(&unpoisoned(&self.complaints)).trim().to_owned()
     }
 
-    /// Tells nothing more, unless something is being heard just now.
+    /// Reports no more events, except one that `hear` is handling now.
     pub(super) fn hush(&self) {
         if let Ok(mut hear) = self.hear.try_lock() {
             *hear = None;
         }
     }
 
-    /// Waits until the process ends, and ends what it has left behind: also the pipes that only a
-    /// child of it holds open.
+    /// Waits until the process ends, and then kills the rest of its group. A child that lives on
+    /// may hold the pipes open.
     fn wait(&self, group: Pid) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let exit = loop {
@@ -92,10 +93,10 @@ impl Shared {
                 Err(why) => break format!("it cannot be waited for: {why}"),
             }
         };
-        // Nobody left is as good.
+        // An error means that no process is left, which is fine.
         let _ = kill_process_group(group, Signal::KILL);
         self.change(|ended| ended.exit = Some(exit.clone()));
-        // What it said before it ended comes first.
+        // Its output comes before its end.
         let _ =
             self.wait_for(ENDING, |ended| (ended.silent && ended.done_complaining).then_some(()));
         self.close(exit);
@@ -132,7 +133,7 @@ impl Shared {
         }
     }
 
-    /// Tells the last word, once.
+    /// Reports the end, once.
     fn close(&self, exit: String) {
         let mut hear = unpoisoned(&self.hear);
         if let Some(mut hear) = hear.take() {

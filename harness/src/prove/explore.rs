@@ -1,49 +1,52 @@
 //! The walk through all states of a model, breadth first, and the way to the first bad one.
 //!
-//! Checked are each step, each state, each end (a state in which nothing is due any more), and that
-//! the world settles: from every state, doing what is due, the most urgent first, leads to an end.
-//! That last check costs nothing but a number a state, since where the most urgent event leads is
-//! itself one of the states.
+//! It checks each step, each state, each end (a state in which no event is due any more), and that
+//! the model settles: from every state, the due events lead to an end if the most urgent one always
+//! goes first. This last check costs only a number for each state, because the most urgent event
+//! leads to a state that is visited anyway.
 
 use super::seen::{NOBODY, Seen};
 
-/// A world that can be explored.
+/// A model whose states can be explored.
 pub trait Model {
-    /// One state of it; small, since all are kept.
+    /// One state. It must be small, because all states are kept.
     type State: Clone;
-    /// Something that can happen.
+    /// An event that can happen.
     type Event: Copy;
 
-    /// Where it may begin.
+    /// The initial states.
     fn starts(&mut self) -> Vec<Self::State>;
 
-    /// What can happen in a state: what is due first, the most urgent first of all. An event is due
-    /// if it happens sooner or later unless something else prevents it (a message arrives, a timer
-    /// fires); faults and whims are not.
+    /// The events that can happen in a state: due events first, the most urgent of them at the
+    /// front. An event is due if it happens sooner or later unless another event prevents it: a
+    /// message arrives, or a timer fires. Faults and free choices are not due.
     fn events(&mut self, state: &Self::State, out: &mut Vec<(Fate, Self::Event)>);
 
-    /// What comes of an event.
+    /// Returns the state after an event.
     ///
     /// # Errors
+    ///
     /// A rule that the step breaks.
     fn step(&mut self, state: &Self::State, event: Self::Event) -> Result<Self::State, Broken>;
 
-    /// What tells a state from others. States with the same key must have the same future.
+    /// Identifies a state. States with the same key must have the same future.
     fn key(&mut self, state: &Self::State) -> u128;
 
-    /// Looks at a state.
+    /// Checks a state.
     ///
     /// # Errors
+    ///
     /// A rule that it breaks.
     fn check(&mut self, state: &Self::State) -> Result<(), Broken>;
 
-    /// Looks at a state in which nothing is due.
+    /// Checks a state in which no event is due.
     ///
     /// # Errors
-    /// A rule that it breaks, as an end.
+    ///
+    /// A rule that it breaks as an end.
     fn check_end(&mut self, state: &Self::State) -> Result<(), Broken>;
 
-    /// An event in words, and what came of it if it came to something.
+    /// Describes an event, and its effect if the step succeeded.
     fn tell(
         &mut self,
         state: &Self::State,
@@ -51,20 +54,20 @@ pub trait Model {
         after: Option<&Self::State>,
     ) -> String;
 
-    /// A state in words.
+    /// Describes a state.
     fn show(&mut self, state: &Self::State) -> Vec<String>;
 }
 
 /// Whether an event must come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It comes sooner or later.
+    /// It happens sooner or later.
     Due,
-    /// It may come or not.
+    /// It may happen or not.
     Free,
 }
 
-/// A rule that does not hold.
+/// A rule that is broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     /// The name of the rule.
@@ -73,55 +76,55 @@ pub struct Broken {
     pub why: String,
 }
 
-/// How a rule comes to be broken, by as few steps as can be.
+/// The shortest sequence of steps that breaks a rule.
 #[derive(Clone, Debug)]
 pub struct Counterexample {
-    /// What is broken.
+    /// The broken rule.
     pub broken: Broken,
-    /// One line a step.
+    /// One line for each step.
     pub story: Vec<String>,
     /// The last state.
     pub last: Vec<String>,
 }
 
-/// What was found.
+/// The result of an exploration.
 #[derive(Clone, Debug)]
 pub struct Explored {
-    /// Different states.
+    /// The number of distinct states.
     pub states: usize,
-    /// Steps from one to another, or the same.
+    /// The number of steps, including those that lead to the same state.
     pub transitions: u64,
-    /// The most steps that are needed to come to a state.
+    /// The largest distance of a state from a start, in steps.
     pub depth: usize,
-    /// States in which nothing is due.
+    /// The number of states in which no event is due.
     pub ends: usize,
-    /// Whether all states were looked at; not so if there are more than were allowed.
+    /// Whether all states were explored. False if there are more than the limit.
     pub complete: bool,
-    /// The first rule that was found broken.
+    /// The first broken rule.
     pub broken: Option<Counterexample>,
 }
 
-/// Looks at all states of a model, or at the first `most` that it comes to.
+/// Explores all states of a model, or the first `most` states that it reaches.
 pub fn explore<M: Model>(model: &mut M, most: usize) -> Explored {
     Walk::new(model).walk(most)
 }
 
-/// Not explored: nothing is known of where it leads.
+/// Not explored: it is unknown where the state leads.
 const UNKNOWN: u32 = NOBODY - 1;
 
 struct Walk<'m, M: Model> {
     model: &'m mut M,
     seen: Seen,
     states: Vec<M::State>,
-    /// From which state each was reached first, and by which of its events.
+    /// The state from which each was reached first, and the index of the event.
     from: Vec<(u32, u16)>,
-    /// Where the most urgent event of each leads; nowhere at an end.
+    /// The state after the most urgent event of each state; none at an end.
     onward: Vec<u32>,
     transitions: u64,
     ends: usize,
 }
 
-/// A broken rule, and where: in a state, and by which event of it, if by one.
+/// A broken rule, the state, and the event in that state if a step breaks the rule.
 type Found = (Broken, u32, Option<u16>);
 
 impl<'m, M: Model> Walk<'m, M> {
@@ -205,11 +208,12 @@ impl<'m, M: Model> Walk<'m, M> {
         Ok(number)
     }
 
-    /// Whether what is due leads from every state to an end, and not round and round.
+    /// Checks that the due events lead from every state to an end, and not into a loop.
     fn settles(&mut self) -> Result<(), Found> {
         const SETTLED: u32 = NOBODY;
         self.onward.resize(self.states.len(), UNKNOWN);
-        // Numbers of walks, each of which ends at an end or at what an earlier one has settled.
+        // The number of the walk that visited each state. Each walk stops at an end, or at a state
+        // that an earlier walk has settled.
         let mut walk_of = vec![0; self.states.len()];
         for start in 0..self.states.len() {
             let walk = u32::try_from(start).expect("it was entered") + 1;

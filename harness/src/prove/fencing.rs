@@ -1,25 +1,27 @@
-//! Fencing tokens over independent masters, every way: are they unique, and do they grow?
+//! A model of fencing tokens over independent masters: are they unique, and do they grow?
 //!
-//! This is a protocol on paper, which `docs/safety.md` states: the library has no fencing tokens yet. A master has a counter for a
-//! resource, beside its key. A grant sets the key and, with it, `c := max(c + 1, hint)`, and answers `c`. If a
-//! quorum grants with one number T, T is the token. Else the client asks the masters whose key is still
-//! its own to make it `c := max(c, T)`, with the q-th smallest number seen for T; T is the token when a
-//! quorum of masters, the key still there, has answered exactly T.
+//! The model is a protocol on paper, which `docs/fencing.md` states. A master has a counter for a
+//! resource, beside its key. A grant sets the key and, with it, `c := max(c + 1, hint)`, and
+//! replies `c`. If a quorum grants with one number T, T is the token. Otherwise the client asks the
+//! masters whose key is still its own to set `c := max(c, T)`, where T is the q-th smallest number
+//! that it has seen. T is the token when a quorum of masters that still have the key has replied
+//! exactly T.
 //!
-//! There is no clock. A key may go at any moment, whoever counts on it: what holds here holds whatever
-//! clocks, pauses and TTLs do. A message may be executed at any time after it was sent, also long after
-//! its client has given up, or never; grants also twice. Answers may be lost. A client may give up, or go
-//! on to the next step, whenever it likes.
+//! There is no clock. A key may expire at any time, whether a client relies on it or not. So every
+//! result holds for any behaviour of clocks, pauses and TTLs. A message may be executed at any time
+//! after it was sent, even long after its client has given up, or never; grants also twice. Replies
+//! may be lost. A client may give up, or go on to the next step, at any time.
 //!
-//! What is left out changes nothing here: a release is a key that goes; re-entry keeps its token and sends
-//! nothing; an answer that is late or lost is one of those that a client does not use when it goes on.
+//! The model leaves out what changes nothing here. A release is a key that expires. Re-entry keeps
+//! its token and sends nothing. A reply that is late or lost is one that a client does not use when
+//! it goes on.
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
-//! | `scheme.rs` | the protocol, and what is known to be wrong |
+//! | `scheme.rs` | the protocol, and schemes that are known to be wrong |
 //! | `scope.rs` | the bounds of a run |
-//! | `event.rs` | what can happen, and what comes of it |
-//! | `fold.rs` | which states are the same |
+//! | `event.rs` | the events, and the state after each |
+//! | `fold.rs` | the canonical form of states |
 //! | `story.rs` | states and events in words |
 
 mod event;
@@ -36,10 +38,10 @@ pub use scope::Scope;
 
 use super::{Broken, Explored, Fate, Model, explore};
 
-/// Masters, and how many are a quorum.
+/// The number of masters, and the size of a quorum.
 const MASTERS: usize = 3;
 const QUORUM: usize = 2;
-/// Most clients, and most attempts of each.
+/// The largest number of clients, and of attempts of each.
 const CLIENTS: usize = 3;
 const ATTEMPTS: usize = 2;
 
@@ -50,10 +52,10 @@ pub struct Fencing {
     scheme: Scheme,
 }
 
-/// A token, or the number of a counter. None is 0: counters begin there.
+/// A token, or the number of a counter. 0 means none: counters start there.
 type Number = u8;
 
-/// Whose key it is: an attempt of a client, from 1; or of somebody who knows nothing of tokens.
+/// The owner of a key: an attempt of a client, from 1, or a client without tokens.
 type Holder = u8;
 const NOBODY: Holder = 0;
 const UNFENCED: Holder = u8::MAX;
@@ -65,31 +67,31 @@ struct Master {
     counter: Number,
 }
 
-/// What is between an attempt and a master.
+/// The messages between an attempt and a master.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Slot {
     /// A grant that was sent and not executed.
     grant: bool,
-    /// An extension that would create the key if it is gone.
+    /// An extension under way, which creates the key if it is gone.
     repair: bool,
-    /// The number that is asked for, if it is asked for and was not executed.
+    /// The number in a request for a token that was not executed.
     certify: Number,
-    /// What the grant was answered.
+    /// The number in the reply to the grant.
     number: Number,
-    /// What was answered in this round.
+    /// The number in the reply of this round.
     answer: Number,
 }
 
-/// What a client is about.
+/// The phase of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]
     Idle,
     /// It collects grants.
     Asking,
-    /// It collects answers for a token, in this round.
+    /// It collects replies for a token, in this round.
     Certifying(Number, u8),
-    /// It was handed a token.
+    /// It holds a token.
     Holding(Number),
 }
 
@@ -99,7 +101,7 @@ struct Client {
     phase: Phase,
     attempt: u8,
     hints: [Number; ATTEMPTS],
-    /// The largest token that was handed out before it asked: its own must be larger.
+    /// The largest token that was issued before it asked. Its own must be larger.
     floor: Number,
     handed_over: u8,
     extended: u8,
@@ -111,15 +113,15 @@ pub struct State {
     masters: [Master; MASTERS],
     clients: [Client; CLIENTS],
     slots: [[[Slot; MASTERS]; ATTEMPTS]; CLIENTS],
-    /// The tokens that were handed out, a bit each.
+    /// The tokens that were issued, one bit each.
     issued: u64,
-    /// How often a grant was executed twice, somebody without tokens had a key, a master forgot.
+    /// How often a grant was executed twice, a client without tokens had a key, a master forgot.
     copies: u8,
     unfenced: u8,
     forgotten: u8,
 }
 
-/// Explores a scheme within bounds; `most` states of it at most.
+/// Explores a scheme within bounds, up to `most` states.
 pub fn prove(scope: Scope, scheme: Scheme, most: usize) -> Explored {
     explore(&mut Fencing { scope, scheme }, most)
 }
@@ -137,7 +139,7 @@ impl State {
         }
     }
 
-    /// The slots of the attempt that a client is about.
+    /// The slots of a client's current attempt.
     fn now(&self, client: usize) -> &[Slot; MASTERS] {
         &self.slots[client][usize::from(self.clients[client].attempt.saturating_sub(1))]
     }
@@ -146,20 +148,20 @@ impl State {
         &mut self.slots[client][usize::from(self.clients[client].attempt.saturating_sub(1))]
     }
 
-    /// Whether it is this attempt that a client is about.
+    /// Whether this attempt is the client's current one.
     fn is_current(&self, client: usize, attempt: usize) -> bool {
         let who = self.clients[client];
         who.phase != Phase::Idle && usize::from(who.attempt) == attempt + 1
     }
 
-    /// The largest token that was handed out.
+    /// The largest token that was issued.
     fn largest(&self) -> Number {
         u8::try_from(u64::BITS - self.issued.leading_zeros())
             .map_or(0, |bits| bits.saturating_sub(1))
     }
 }
 
-/// By what name a key is a client's attempt's. Attempts are counted from 1.
+/// The holder number of a client's attempt. Attempts are counted from 1.
 fn holder(client: usize, attempt: usize) -> Holder {
     u8::try_from(client * ATTEMPTS + attempt).unwrap_or(UNFENCED - 1)
 }

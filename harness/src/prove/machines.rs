@@ -1,56 +1,58 @@
-//! The shipped machines, every way: clients with their claims and links, masters, and all that can
-//! happen between them, within the bounds of a [`Scope`].
+//! The model of the shipped machines: clients with their claims and links, masters, and every
+//! interleaving of events between them, within the bounds of a [`Scope`].
 //!
-//! What is shipped: [`Claim`] and [`Link`](redquorum_protocol::Link),
-//! driven as the Tokio shell drives them. What is a model: a master is one key that is there or not;
-//! a connection is two queues, of which each end moves on its own.
+//! The shipped parts are [`Claim`] and [`Link`](redquorum_protocol::Link), driven as the Tokio
+//! shell drives them. The rest is modelled: a master is one key that is there or not; a connection
+//! is two queues, whose ends move independently.
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
-//! | `scope.rs` | the bounds of a run, and the runs that are made |
+//! | `scope.rs` | the bounds of a run, and the list of runs |
 //! | `caller.rs` | a client's claim, its clock, and what it believes |
 //! | `side.rs` | a client's link to a master, and the connections |
-//! | `master.rs` | what a master does with a command |
-//! | `event.rs` | what can happen in a state |
-//! | `turn.rs` | what comes of it: the driver around the machines |
-//! | `local.rs` | all of one client, and what can come of it, worked out once |
-//! | `rules.rs` | what must hold |
-//! | `blunder.rs` | drivers that go wrong, to show that the rules see it |
-//! | `fold.rs` | which states are the same: clocks shifted, masters or clients in another order |
+//! | `master.rs` | the commands of a master, and their replies |
+//! | `event.rs` | the events that can happen in a state |
+//! | `turn.rs` | the driver around the machines: the state after an event |
+//! | `local.rs` | the whole of one client, and its successors, computed once |
+//! | `rules.rs` | the rules that must hold |
+//! | `blunder.rs` | mutants of the driver, to show that the rules detect errors |
+//! | `fold.rs` | the canonical form of states: clocks shifted, masters or clients reordered |
 //! | `pool.rs` | the parts of states, each kept once |
 //! | `story.rs` | states and events in words |
 //!
 //! # Time
 //!
-//! **Links** stand at one instant; each of their timers may fire at any moment once it is set, in
-//! whatever relation to the rest. That is more than real time allows, and nothing that links promise
-//! rests on time.
+//! **Links** stay at one instant. Each of their timers may fire at any time once it is set, in any
+//! order with other events. That is more than real time allows, and no guarantee of links depends
+//! on time.
 //!
-//! **Claims** have a clock each, which stands still, or moves to the next instant at which something
-//! changes for the claim: a timer, the deadline, the earliest end of a key that it counts on, and the
-//! instant before the deadline. Nothing forces it on, and nothing forces a due timer to fire before
-//! whatever else happens: a client that is slow, or paused, at any point is among what is explored.
+//! **Claims** have a clock each. It stands still, or moves to the next instant at which something
+//! changes for the claim: a timer, the deadline, the earliest end of a key that it relies on, and
+//! the instant before the deadline. Nothing forces the clock to move, or a due timer to fire before
+//! any other event. So the exploration includes clients that are slow or paused at any point.
 //!
-//! **Masters** keep a key at least as long as its owner's clock has not passed t0 + TTL − drift of the
-//! command that set it: that is what the drift allowance means (a command comes no sooner than t0, and
-//! a master's clock is no faster than the drift). From then on it may expire at any moment, or never.
-//! A key that its owner does not count on may expire whenever it likes. So the clocks of two clients
-//! need not be compared, and any drift within the allowance is covered.
+//! **Masters** keep a key at least until its owner's clock has passed t0 + TTL − drift of the
+//! command that set it. This follows from the drift allowance: a command arrives no sooner than t0,
+//! and a master's clock is no faster than the drift. From then on the key may expire at any time,
+//! or never. A key that its owner does not rely on may expire at any time. So the clocks of two
+//! clients need no comparison, and the model covers any drift within the allowance.
 //!
 //! # Waiting
 //!
-//! Each master has a queue, in which a waiter keeps the position that it was given. A position is lost when the
-//! waiter leaves, when a wake-up reaches no connection, or, as a fault, at any moment: it lapses. A wake-up
-//! reaches its client in order with the answers on the connection, late, or, as a fault, never. Each client has
-//! one claim that waits, and one ticket.
+//! Each master has a queue, in which a waiter keeps the position that it was given. A waiter loses
+//! its position when it leaves, when a wake-up reaches no connection, or, as a fault, at any time:
+//! the position lapses. A wake-up reaches its client in order with the replies on the connection,
+//! late, or, as a fault, never. Each client has one claim that waits, and one ticket.
 //!
-//! What masters report as left of another's key is one duration, since clocks are not compared: the TTL, or,
-//! where wake-ups are lost, longer than the sleep before a look. A key is *given back* when it is deleted and its
-//! token was on a quorum of masters at once, unless its own attempt was refused by its votes. That, and not
-//! which wake-ups were sent, is what must wake a waiter.
+//! Masters report one duration as the remaining time of another client's key, since clocks are not
+//! compared: the TTL, or, where wake-ups are lost, longer than the sleep before a look. A key is
+//! *given back* when it is deleted and its token was on a quorum of masters at once, unless its
+//! votes refused its own attempt. This condition, and not the set of sent wake-ups, defines when a
+//! waiter must wake.
 //!
-//! Two waiters in one queue need a third process that holds the lease. It has no machines: its keys are
-//! there at the start, and masters execute its clean-ups one after the other ([`Start::Others`]).
+//! Two waiters in one queue need a third process that holds the lease. It has no machines: its keys
+//! are there at the start, and masters execute its clean-ups one after the other
+//! ([`Start::Others`]).
 
 mod blunder;
 mod caller;
@@ -80,7 +82,7 @@ use side::{Entries, Side};
 
 use super::{Broken, Explored, Fate, Model, explore};
 
-/// Most masters, and most clients, of a scope.
+/// The largest number of masters, and of clients, of a scope.
 const MASTERS: usize = 3;
 const CLIENTS: usize = 2;
 
@@ -92,42 +94,43 @@ pub struct Machines {
     callers: Pool<Caller>,
     sides: Pool<(Side, Entries)>,
     locals: Pool<Local>,
-    /// What is known of each local, by its number.
+    /// The derived facts of each local, by its number.
     known: Vec<Known>,
     withheld: Withheld,
 }
 
-/// One state: what there is of each client, by its number in the pool; the keys; what was spent.
+/// One state: the parts of each client, by their numbers in the pool; the keys; and the spent
+/// bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     locals: [u32; CLIENTS],
     keys: [Option<Key>; MASTERS],
     queues: [Queue; MASTERS],
     spent: Spent,
-    /// Where claims are woken: the tokens of each client that were on a quorum of masters at once.
+    /// In scopes with wake-ups: the tokens of each client that were on a quorum of masters at once.
     held: [u8; CLIENTS],
-    /// The masters on which such a key was deleted, unless its attempt was refused by what its votes said,
-    /// and none was set since.
+    /// The masters on which such a key was deleted, unless the votes refused its attempt, and on
+    /// which no key was set since.
     given_back: u8,
     /// The masters among these that each client has looked at while they were a quorum.
     looked: [u8; CLIENTS],
-    /// The clients whose wake-up was lost, or may have been: it was lost itself, or another client that has died
-    /// or was cut off had it.
+    /// The clients whose wake-up was lost, or may have been: the wake-up itself was lost, or
+    /// another client that died or was cut off had it.
     lossy: u8,
 }
 
-/// What a run has found.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Proof {
     /// The bounds.
     pub scope: Scope,
     /// What was found.
     pub explored: Explored,
-    /// What the bounds have kept from happening.
+    /// How often the bounds have prevented an event.
     pub withheld: Withheld,
 }
 
-/// Explores a scope, with a driver that is right or that blunders; `most` states of it at most.
+/// Explores a scope with a correct driver or with a mutant, up to `most` states.
 pub fn prove(scope: Scope, blunder: Blunder, most: usize) -> Proof {
     let mut machines = Machines::new(scope, blunder);
     let explored = explore(&mut machines, most);
@@ -148,8 +151,7 @@ impl Machines {
         }
     }
 
-    /// As the scope has it before anything is explored: clients ask one after the other, and masters
-    /// answer at once.
+    /// The initial state of a scope: clients ask one after the other, and masters reply at once.
     fn prepare(&mut self, mut state: State) -> State {
         let until: &[fn(&Known) -> bool] = match self.scope.start {
             Start::Nothing => &[],
@@ -171,7 +173,7 @@ impl Machines {
         state
     }
 
-    /// Whether this is a client's claim going on, with nothing going wrong.
+    /// Whether the event advances a client's claim without any fault.
     fn leads_on(&self, state: &State, client: usize, event: Event) -> bool {
         let Event::Move(of, index) = event else { return false };
         let moves = self.known(state, client).moves();
@@ -215,7 +217,8 @@ impl Model for Machines {
             lossy: 0,
         };
         let start = self.prepare(nothing);
-        // The first client is first in the first queue, and either in the others.
+        // The first client is first in the first queue. In the other queues either client may be
+        // first.
         let turned = |which: usize| {
             let mut start = start;
             let others = (0..masters).filter(|master| which >> master & 1 == 1);
@@ -255,7 +258,7 @@ impl Model for Machines {
     }
 }
 
-/// Whether a claim is over and nobody waits for it.
+/// Whether a claim is over and no caller waits for it.
 const fn is_over(claim: &Claim) -> bool {
     matches!(claim, Claim::Ended)
 }
@@ -264,7 +267,7 @@ const fn holds(known: &Known) -> bool {
     known.believed.is_some()
 }
 
-/// Whether a claim sleeps, and nothing is under way between it and masters.
+/// Whether a claim sleeps, and no message is under way between it and a master.
 fn waits(known: &Known) -> bool {
     known.sleeps.is_some() && known.quiet.count_ones() as usize == MASTERS
 }

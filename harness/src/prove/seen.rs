@@ -1,13 +1,14 @@
-//! The states that were seen: their hashes, in the order in which they came, and a table to find them.
+//! The visited states: their hashes in the order of discovery, and a table to find them.
 
-/// "None", as the number of a state.
+/// "None" as the number of a state.
 pub(super) const NOBODY: u32 = u32::MAX;
 
-/// See the [module](self). Sixteen bytes a state, and six to eleven for the table.
+/// See the [module](self). Each state takes sixteen bytes, and six to eleven in the table.
 #[derive(Debug)]
 pub(super) struct Seen {
     keys: Vec<u128>,
-    /// Numbers of states, open addressing; a power of two of them, at most three quarters taken.
+    /// The numbers of states, with open addressing. The size is a power of two, at most three
+    /// quarters full.
     slots: Vec<u32>,
 }
 
@@ -36,10 +37,10 @@ impl Seen {
         (number, true)
     }
 
-    /// Where this key is, or would be.
+    /// The slot of this key, used or free.
     fn slot(&self, key: u128) -> usize {
         let mask = self.slots.len() - 1;
-        // Any bits of a hash will do.
+        // Any bits of a hash are suitable.
         let mut slot = (key & mask as u128) as usize;
         while self.slots[slot] != NOBODY && self.keys[self.slots[slot] as usize] != key {
             slot = (slot + 1) & mask;

@@ -1,8 +1,9 @@
-//! A hash of 128 bits, fixed for ever and the same everywhere: states are known by it.
+//! A hash of 128 bits that never changes and is the same everywhere. It identifies states.
 //!
-//! Two lanes of 64 bits; each step of a lane is a bijection of the lane for a given word and of the
-//! word for a given lane, and the lanes differ in structure. It is no defence against somebody who
-//! wants collisions; among n states that want none, the chance of one is about n² / 2¹²⁹.
+//! It has two lanes of 64 bits. Each step of a lane is a bijection of the lane for a given word and
+//! of the word for a given lane, and the lanes differ in structure. It does not resist an attacker
+//! who constructs collisions. Among n states that are not chosen to collide, the chance of a
+//! collision is about n² / 2¹²⁹.
 
 use std::hash::{Hash, Hasher};
 

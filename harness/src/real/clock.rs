@@ -1,5 +1,5 @@
-//! The clock of a run: nanoseconds since it began. The only place where instants and the stamps of
-//! clients become times of a history.
+//! The clock of a run: nanoseconds since its start. Only here do instants and the stamps of clients
+//! become times of a history.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::history::Ns;
 use crate::stamp;
 use crate::units::nanos;
 
-/// Later than any run ends.
+/// Later than the end of any run.
 const FAR: Duration = Duration::from_secs(3600);
 
 /// See the [module](self).
@@ -19,10 +19,10 @@ pub(super) struct RunClock {
 }
 
 impl RunClock {
-    /// A run begins now.
+    /// Starts the clock of a run.
     ///
-    /// Both clocks are read at about the same time, however busy the machine: whoever is put to
-    /// sleep between the two readings reads again.
+    /// Reads both clocks many times and keeps the pair of readings that lie closest together. A
+    /// thread that is preempted between two readings therefore does no harm.
     pub(super) fn start() -> Self {
         let read = || {
             let before = stamp::now();
@@ -51,12 +51,12 @@ impl RunClock {
         self.at(Instant::now())
     }
 
-    /// A client's stamp.
+    /// Converts a client's stamp.
     pub(super) fn stamp(&self, monotonic_ns: i64) -> Ns {
         monotonic_ns.saturating_sub(self.origin_ns)
     }
 
-    /// The instant at which it is this late.
+    /// The instant at which the run has this time.
     pub(super) fn instant(&self, at: Ns) -> Instant {
         let after = Duration::from_nanos(u64::try_from(at).unwrap_or(0));
         self.origin.checked_add(after).unwrap_or_else(|| self.origin + FAR)

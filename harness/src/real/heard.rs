@@ -1,5 +1,5 @@
-//! What client processes say during a run, for the director: its stamps become times of the run,
-//! and who breaks the protocol is told so.
+//! Converts the messages of client processes to inputs for the director. Stamps become times of the
+//! run, and violations of the client protocol are reported.
 
 use super::run::Run;
 use crate::director::Input;
@@ -8,7 +8,7 @@ use crate::process::{Word, shown};
 use crate::talk::{Notice, Said};
 
 impl Run {
-    /// What a client process said, for the director.
+    /// Converts a message of a client process to an input for the director.
     pub(super) fn heard(&mut self, process: &Name, word: &Word) -> Option<Input> {
         let broken = |why: String| Some(Input::Broken { process: process.clone(), why });
         let line = match word {

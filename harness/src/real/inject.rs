@@ -1,10 +1,13 @@
-//! Carries out faults on real parts: masters, their clocks, the network between, client
-//! processes. One thread of a run does this, because a restart takes its time and the run must go
-//! on meanwhile.
+//! Carries out faults on real parts: masters, their clocks, the network and the client processes. A
+//! separate thread does this, because a restart takes time and the run must go on meanwhile.
 //!
-//! Here is what strikes and what cures; `inject/net.rs` has the rules of the network and the gates,
-//! `inject/clocks.rs` the wall clocks, `inject/forgets.rs` losses of power and replicas, `inject/memory.rs` what is done to the memory of masters. When a fault strikes and whom it hits was decided before, by
-//! the director; called by `run.rs` alone.
+//! This file lets faults strike and heals them. The director decides beforehand when a fault
+//! strikes and which masters and processes it hits. Only `run.rs` calls this module.
+//!
+//! - `inject/net.rs`: rules of the network, and gates
+//! - `inject/clocks.rs`: wall clocks
+//! - `inject/forgets.rs`: power losses and replicas
+//! - `inject/memory.rs`: the memory of masters
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -28,21 +31,21 @@ mod forgets;
 mod memory;
 mod net;
 
-/// Why no real client is suspended.
+/// Why a scenario cannot suspend a real client.
 pub(super) const NO_SUSPEND: &str =
     "a machine cannot be suspended from within: only the simulation does `client.suspend`";
 
-/// Why the clock of no real client runs at another rate.
+/// Why the lease clock of a real client cannot run at another rate.
 pub(super) const NO_RATE: &str = "the clock by which a lock measures its leases cannot be set from \
                                   outside: only the simulation does `client.rate`";
 
 /// The client processes of a run, by name.
 pub(super) type Processes = BTreeMap<Name, Mutex<ClientProcess>>;
 
-/// Which rule of the network is the gate of which fault.
+/// Maps each rule of the network that is a gate to its fault.
 pub(super) type Gates = Arc<Mutex<HashMap<RuleId, usize>>>;
 
-/// What faults are carried out on.
+/// The parts on which faults are carried out.
 pub(super) struct Injector {
     pub(super) scenario: Scenario,
     pub(super) cluster: Arc<dyn Cluster>,
@@ -54,12 +57,12 @@ pub(super) struct Injector {
     pub(super) gates: Gates,
     pub(super) clock: RunClock,
     there: BTreeMap<usize, There>,
-    /// When the replicas that lag were cut off.
+    /// When the lagging replicas were cut off.
     lags: BTreeMap<usize, Window>,
     clocks: BTreeMap<usize, WallClock>,
 }
 
-/// A fault that is there: what its cure needs.
+/// A fault in force, with what it takes to heal it.
 #[derive(Default)]
 struct There {
     nodes: Vec<usize>,
@@ -91,7 +94,7 @@ impl Injector {
         }
     }
 
-    /// Lets a fault strike, and tells how that went.
+    /// Lets a fault strike, and reports the result.
     pub(super) fn strike(
         &mut self,
         fault: usize,
@@ -107,7 +110,7 @@ impl Injector {
         tell(Input::Struck { fault, at, failed: done.err() });
     }
 
-    /// Cures it, and tells how that went.
+    /// Heals a fault, and reports the result.
     pub(super) fn cure(&mut self, fault: usize, tell: &mut dyn FnMut(Input)) {
         let from = self.clock.now();
         let done = self.undo(fault, tell);
@@ -148,7 +151,7 @@ impl Injector {
                 self.net(fault, rule, true);
                 Ok(())
             }
-            // The director's business.
+            // The director handles these.
             Harm::Resource(_) => Ok(()),
             Harm::Client(ClientHarm::Suspend { .. }) => Err(NO_SUSPEND.to_owned()),
             Harm::Client(ClientHarm::Rate { .. }) => Err(NO_RATE.to_owned()),
@@ -202,7 +205,8 @@ impl Injector {
         self.each_said(nodes, |rig, node| verb(rig, node).map_err(|error| error.to_string()))
     }
 
-    /// The same for what says itself why it failed.
+    /// Does something to several masters at the same time, for actions with error texts of their
+    /// own.
     fn each_said(
         &self,
         nodes: &[usize],
@@ -243,7 +247,7 @@ impl Injector {
         Ok(())
     }
 
-    /// Tells which keys each master has: at the end of a run only, as a read triggers expiry.
+    /// Reports the keys of each master. Call this only at the end of a run: a read triggers expiry.
     pub(super) fn look(&self, tell: &mut dyn FnMut(Input)) {
         for node in 1..=self.cluster.len() {
             let left = |key: keys::Key| Left {

@@ -1,5 +1,5 @@
-//! The keys of a master, asked of itself and not through the network of faults. Only where nothing
-//! is to be judged any more, or yet: a read lets a master notice that a key has expired.
+//! Reads the keys of a master directly, past the proxies that inject faults. Call this only when no
+//! property is checked yet, or any more: a read lets a master notice that a key has expired.
 
 use redquorum_protocol::wire::{RESERVED, queue_of};
 use redquorum_rig::{Cluster, Reply};
@@ -8,14 +8,14 @@ use redquorum_rig::{Cluster, Reply};
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     pub(crate) name: Vec<u8>,
-    /// None: it is no string.
+    /// `None`: the value is not a string.
     pub(crate) value: Option<Vec<u8>>,
-    /// None: it never expires.
+    /// `None`: the key never expires.
     pub(crate) ttl_ms: Option<u64>,
 }
 
-/// All keys of a master, or why it could not be asked: but for the lock's own that stay by design, which those do
-/// not in which its clients wait.
+/// All keys of a master, or why the master could not be asked. Leaves out the lock's own keys that
+/// stay by design, but not the queues in which its clients wait.
 pub(crate) fn of(cluster: &dyn Cluster, node: usize) -> Result<Vec<Key>, String> {
     let ask = |words: &[&[u8]]| cluster.command(node, words).map_err(|error| error.to_string());
     let names = match ask(&[b"KEYS", b"*"])? {
@@ -30,7 +30,7 @@ pub(crate) fn of(cluster: &dyn Cluster, node: usize) -> Result<Vec<Key>, String>
             continue;
         }
         let ttl_ms = match ask(&[b"PTTL", &name])? {
-            // It expired between the two questions; so below.
+            // The key expired after `KEYS`. It may also expire before `GET`.
             Reply::Integer(-2) => continue,
             Reply::Integer(ms) => u64::try_from(ms).ok(),
             _ => None,

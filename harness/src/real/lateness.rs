@@ -1,8 +1,8 @@
-//! Lateness: whether this machine ran everything in time while a run went on.
+//! Lateness: whether this machine ran everything in time during a run.
 //!
-//! Clients and masters of a run are processes of this machine. One that stands still for longer than a
-//! reply may take (a host that serves others, a build beside it) makes acquires fail that no fault of
-//! the scenario touches.
+//! Clients and masters of a run are processes of this machine. The machine may stall for longer
+//! than a reply may take, because of its other guests or of a build beside the run. Then acquires
+//! fail although no fault of the scenario touches them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long the watching thread sleeps each time.
 const STEP: Duration = Duration::from_millis(5);
 
-/// A thread that sleeps again and again, and notes how much too late it woke up.
+/// A thread that sleeps again and again, and notes how late it wakes up.
 pub(crate) struct Lateness {
     state: Arc<State>,
     thread: Option<JoinHandle<()>>,
@@ -25,7 +25,7 @@ struct State {
 }
 
 impl Lateness {
-    /// Starts to watch.
+    /// Starts the watching thread.
     pub(crate) fn watch() -> Self {
         let state = Arc::new(State::default());
         let watched = Arc::clone(&state);
@@ -42,7 +42,7 @@ impl Lateness {
         Self { state, thread: Some(thread) }
     }
 
-    /// The most that the thread was late by so far.
+    /// The largest delay so far.
     pub(crate) fn worst(&self) -> Duration {
         Duration::from_nanos(self.state.worst_ns.load(Ordering::Relaxed))
     }
@@ -52,7 +52,7 @@ impl Drop for Lateness {
     fn drop(&mut self) {
         self.state.done.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It ends within one step.
+            // The thread ends within one step.
             drop(thread.join());
         }
     }

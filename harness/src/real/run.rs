@@ -1,9 +1,9 @@
-//! One run on real parts. Everything that happens comes through one channel and is handled in the
-//! order in which it came; what takes its time is done on a thread of its own.
+//! One run on real parts. All events come through one channel, and the run handles them in the
+//! order of arrival. Slow work runs on a thread of its own.
 //!
-//! Here is the course of a run, from its parts to its history. `start.rs` gets the clients ready,
-//! `heard.rs` understands what they say, `inject.rs` carries out faults. What to do is none of this
-//! module's decisions: that is the director's.
+//! This file has the course of a run, from its parts to its history. `start.rs` gets the clients
+//! ready, `heard.rs` interprets their messages, and `inject.rs` carries out faults. The director
+//! makes all decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -27,18 +27,18 @@ use crate::process::Heard;
 use crate::scenario::Scenario;
 use crate::talk::{Can, Request};
 
-/// How often it is looked whether Ctrl-C was pressed.
+/// How often the run checks whether Ctrl-C was pressed.
 pub(super) const GLANCE: Duration = Duration::from_millis(50);
 
-/// What comes through the channel.
+/// A message in the channel.
 pub(super) enum Signal {
-    /// A client process said something.
+    /// A message of a client process.
     Heard(Name, Heard),
-    /// For the director.
+    /// An input for the director.
     Told(Input),
 }
 
-/// What is done on the thread of faults.
+/// A task for the thread of faults.
 enum Task {
     Strike { fault: usize, nodes: Vec<usize>, processes: Vec<Name> },
     Cure(usize),
@@ -81,7 +81,7 @@ pub(super) fn run(
         wait_for_a_second();
     }
     let clock = RunClock::start();
-    // Set once, here: from now on what passes is told.
+    // Set once, here. From now on, the tap reports traffic.
     let _ = started.set(clock);
 
     let mut injector = Injector::new(
@@ -114,8 +114,9 @@ pub(super) fn run(
     Ok(History { header, records: run.into_records(&mut unpoisoned(&tap)) })
 }
 
-/// Masters that sync every second do so when the second of their wall clock has changed: where it
-/// counts what was synced, a run begins as one begins, as in the simulation.
+/// Waits for the next second of the wall clock. Masters with `everysec` sync when the second of
+/// their wall clock has changed. If it matters which writes were synced, a run begins at the start
+/// of a second, as in the simulation.
 fn wait_for_a_second() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let rest =
@@ -123,7 +124,7 @@ fn wait_for_a_second() {
     thread::sleep(rest + Duration::from_millis(2));
 }
 
-/// What the network tells of everything that passes.
+/// The observer of the network's traffic.
 fn observer(
     signals: &Sender<Signal>,
     tap: &Arc<Mutex<Tap>>,
@@ -131,7 +132,7 @@ fn observer(
 ) -> impl FnMut(Traffic) + Send + use<> {
     let (signals, tap, gates) = (signals.clone(), Arc::clone(tap), Arc::clone(gates));
     move |traffic| {
-        // Nobody listens any more: the run is over.
+        // The send fails only if the run is over.
         let mut tell = |input| drop(signals.send(Signal::Told(input)));
         if let Traffic::Struck { rule, .. } = &traffic {
             let gate = unpoisoned(&gates).get(rule).copied();
@@ -158,11 +159,11 @@ fn work(mut injector: Injector, todo: &Receiver<Task>, signals: &Sender<Signal>)
     }
 }
 
-/// What the run's own thread has at hand.
+/// The state of the run's own thread.
 pub(super) struct Run {
     pub(super) inbox: Receiver<Signal>,
     pub(super) processes: Arc<Processes>,
-    /// The requests that are open, and whose they are.
+    /// The open requests, with their processes.
     pub(super) asked: BTreeMap<u64, Name>,
     /// The processes that a fault kills.
     pub(super) expected_to_die: BTreeSet<Name>,
@@ -171,7 +172,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// From the beginning to the end, with a thread for faults.
+    /// Plays the run from start to end, with a thread for faults.
     fn play_with(
         &mut self,
         injector: Injector,
@@ -182,7 +183,8 @@ impl Run {
         let (tasks, todo) = channel();
         let faults = thread::spawn(move || work(injector, &todo, &signals));
         let played = self.play(can, &tasks, progress);
-        // The thread ends with its work, and the network with the thread: nothing passes any more.
+        // The thread ends with its work, and the network ends with the thread: nothing passes any
+        // more.
         drop(tasks);
         if let Err(panic) = faults.join() {
             std::panic::resume_unwind(panic);
@@ -190,12 +192,12 @@ impl Run {
         played
     }
 
-    /// All that was recorded, with what the tap knows of commands that are still open.
+    /// All records of the run, including what the tap knows of commands that are still open.
     fn into_records(mut self, tap: &mut Tap) -> Vec<Record> {
         let now = self.clock.now();
         tap.finish(&mut |input| self.director.handle(now, input, &mut Vec::new()));
         let mut records = self.director.into_records();
-        // What was told while the run ended may stand behind it.
+        // Records that arrived while the run ended may be out of order.
         records.sort_by_key(|record| record.ns);
         records
     }
@@ -239,7 +241,7 @@ impl Run {
     }
 
     fn carry_out(&mut self, orders: Vec<Order>, tasks: &Sender<Task>) {
-        // Its thread is gone only if it panicked, which is seen when it is joined.
+        // The send fails only if the thread panicked, which shows when it is joined.
         let give = |task| drop(tasks.send(task));
         for order in orders {
             match order {
@@ -253,7 +255,7 @@ impl Run {
                 Order::Cure(fault) => give(Task::Cure(fault)),
                 Order::Kill { process } => {
                     if let Some(client) = self.processes.get(&process) {
-                        // Gone already is as good.
+                        // It is equally good if the process is gone already.
                         let _ = unpoisoned(client).kill();
                     }
                 }
@@ -268,12 +270,12 @@ impl Run {
         let Some(client) = self.processes.get(process) else { return };
         self.asked.insert(request.id, process.clone());
         let line = serde_json::to_string(request).unwrap_or_default();
-        // A client that is gone is told of by its last word.
+        // If the client is gone, its last message reports that.
         let _ = unpoisoned(client).say(&line);
     }
 }
 
-/// What is done in a phase, for people.
+/// What the run does in a phase, for the terminal.
 const fn doing(phase: Option<Phase>) -> &'static str {
     match phase {
         Some(Phase::Run) | None => "running",

@@ -1,5 +1,5 @@
-//! The start of a run: a process for each that the scenario names, behind proxies of its own, and
-//! its first words. What it says later is in `heard.rs`.
+//! Starts a run: a process for each client process of the scenario, behind proxies of its own, and
+//! waits for its first message. `heard.rs` handles the later messages.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -21,15 +21,16 @@ use crate::process::{ClientProcess, Word, shown};
 use crate::scenario::{ClientHarm, Fault, Harm, Scenario};
 use crate::talk::{Can, NODES_VARIABLE, Notice, OPTIONS_VARIABLE, Options, PROTOCOL, Said};
 
-/// How long a client may take to be ready.
+/// Timeout for a client to become ready.
 const READY: Duration = Duration::from_secs(10);
-/// How long a replica may take to get what its master was just told: it says once a second what it has.
+/// Timeout for a replica to receive its master's latest writes. A replica acknowledges once a
+/// second.
 const COPIED: Duration = Duration::from_secs(5);
 
 /// The wall clocks of client processes that have one of their own.
 type Clocks = BTreeMap<Name, Clock>;
 
-/// Starts a process for each that the scenario names, behind proxies of its own.
+/// Starts each process that the scenario names, behind proxies of its own.
 pub(super) fn clients(
     ground: &Ground,
     scenario: &Scenario,
@@ -41,7 +42,7 @@ pub(super) fn clients(
     for name in scenario.processes() {
         let options = serde_json::to_string(&Options::of(scenario, name))?;
         let mut urls = Vec::new();
-        // A master that it knows by two names has two addresses.
+        // A client that lists a master under two names gets two addresses for it.
         for node in scenario.list_of(name).addresses() {
             urls.push(format!("redis://{}", network.listen(name, *node)?));
         }
@@ -63,8 +64,8 @@ pub(super) fn clients(
     Ok((processes, clocks))
 }
 
-/// Marks the masters for clients with a guard, so that they are old acquaintances, unless the scenario
-/// wants them new.
+/// Sets the boot markers of the masters for guarded clients, so that the clients trust them. Does
+/// nothing if the scenario wants the masters new.
 pub(super) fn bless(scenario: &Scenario, cluster: &dyn Cluster) -> Result<(), String> {
     let ask = |node, words: &[&[u8]]| {
         let why = |error| format!("master {node} cannot be marked: {error}");
@@ -83,7 +84,7 @@ pub(super) fn bless(scenario: &Scenario, cluster: &dyn Cluster) -> Result<(), St
         let marker = scenario.marker(node, run_id.unwrap_or_default()).unwrap_or_default();
         ask(node, &[b"SET", redquorum_protocol::wire::BOOT, marker.as_bytes()])?;
     }
-    // Else a replica that is to lag would catch up first, and a fault strike late.
+    // Without this, a replica that is to lag would catch up first, and a fault would strike late.
     for node in nodes.filter(|_| scenario.cluster.replicas) {
         let until = Instant::now() + COPIED;
         while !is_copied(&info(node, b"replication")?) {
@@ -96,7 +97,7 @@ pub(super) fn bless(scenario: &Scenario, cluster: &dyn Cluster) -> Result<(), St
     Ok(())
 }
 
-/// Whether the replica of the master that says this has all that the master has.
+/// Whether the replica has all data of the master, according to the master's `INFO`.
 fn is_copied(info: &str) -> bool {
     let after = |text: &'_ str, name: &str| {
         let rest = text.split_once(name)?.1;
@@ -116,7 +117,7 @@ fn needs_clock(scenario: &Scenario, process: &str) -> bool {
     scenario.faults.iter().any(sets)
 }
 
-/// Waits for the first words of all clients.
+/// Waits for the first message of each client.
 pub(super) fn all_ready(
     inbox: &Receiver<Signal>,
     processes: &Processes,
@@ -159,7 +160,7 @@ fn not_ready(processes: &Processes, process: &str, why: &str) -> Failure {
     ))
 }
 
-/// What a client can do, if these are the first words that it should say.
+/// The capabilities of a client, read from its first message.
 fn first_words(word: &Word) -> Result<Vec<Can>, String> {
     let line = match word {
         Word::Line(line) => line,

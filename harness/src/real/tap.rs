@@ -1,5 +1,5 @@
-//! Turns what passes on the network into what the director and the history want to know: which
-//! command did what to which key, between which two instants. Called on the network's thread.
+//! Turns the traffic on the network into events for the director and the history: which command did
+//! what to which key, between which two instants. Runs on the network's thread.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ use crate::history::{Act, Event, Outcome};
 use crate::name::Name;
 use crate::scenario::{Class, Side};
 
-/// What is known of commands whose fate is open. Before the run has begun nothing is told.
+/// Commands whose outcome is still open. Reports nothing before the run has begun.
 pub(super) struct Tap {
     scripts: Arc<Scripts>,
     clock: Arc<OnceLock<RunClock>>,
@@ -34,7 +34,7 @@ impl Tap {
         Self { scripts, clock, open: HashMap::new() }
     }
 
-    /// Takes in what passed, and tells what it means.
+    /// Takes in a message that passed, and reports what it means.
     pub(super) fn passed(&mut self, traffic: Traffic, tell: &mut impl FnMut(Input)) {
         match traffic {
             Traffic::Forwarded { at, client, node, connection, number, command, duplicate } => {
@@ -52,8 +52,8 @@ impl Tap {
                 self.scripts.learn(&command, &reply);
                 let key = (connection, number, duplicate);
                 let Some(pending) = self.open.get_mut(&key) else { return };
-                // One that is queued in a transaction is not executed yet: what becomes of it is in
-                // the reply to `EXEC`, and is not looked for.
+                // A command that is queued in a transaction has not been executed yet. The reply to
+                // `EXEC` has its outcome, which the tap does not look for.
                 let Some(result) = outcome(&pending.act, &reply) else { return };
                 pending.replied = Some((at, result));
                 tell(Input::Replied {
@@ -63,14 +63,14 @@ impl Tap {
                     result,
                 });
                 if duplicate {
-                    // Nobody waits for the second reply.
+                    // The client does not wait for the second reply.
                     self.close(key, None, tell);
                 }
             }
             Traffic::Delivered { at, client, connection, number, command, .. } => {
                 self.close((connection, number, false), Some(at), tell);
                 let class = self.scripts.class(&command);
-                // It is no reply, and is not counted among them.
+                // A push message is not a reply, so it is not counted as one.
                 if class != Class::WakeUp {
                     tell(passed(&client, Side::Reply, class));
                 }
@@ -83,7 +83,7 @@ impl Tap {
         }
     }
 
-    /// Tells what is known of all that is still open: the run is over.
+    /// Ends the run: records all open commands as far as their outcome is known.
     pub(super) fn finish(&mut self, tell: &mut impl FnMut(Input)) {
         self.close_all(tell, |_| true);
     }

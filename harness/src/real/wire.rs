@@ -1,10 +1,10 @@
-//! What a command on the wire does to a key, and what a reply says of it: of any client, in any
-//! language. Called by `tap.rs` and by the rules of the network.
+//! What a command on the wire does to a key, and what its reply means, for any client in any
+//! language. `tap.rs` and the rules of the network use this.
 //!
-//! `SET … NX` and the like say it themselves. Scripts do not: their text is looked at, where it was
-//! seen on the wire (`EVAL`, `SCRIPT LOAD`), for what commands they call. That is a guess, and
-//! enough for compare-and-delete and compare-and-expire, which is what locks are made of; what it
-//! cannot place is [`Act::Other`], and the judge does not build on it.
+//! Commands such as `SET … NX` are unambiguous. Scripts are not: this module searches their text,
+//! as seen on the wire (`EVAL`, `SCRIPT LOAD`), for the commands that they call. That is a guess.
+//! It suffices for compare-and-delete and compare-and-expire, of which locks consist. All other
+//! scripts are [`Act::Other`], and the judge draws no conclusions from them.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -33,19 +33,19 @@ enum Kind {
     Delete {
         compares: bool,
     },
-    /// Raises a fencing counter, and leaves the key as it is.
+    /// Raises a fencing counter and leaves the key as it is.
     Certify {
         compares: bool,
     },
-    /// Looks at the marker and the vigil of a guarded lock, which are no lock's keys.
+    /// Looks at the boot marker and the probation key of a guarded lock, which are no lock's keys.
     Watch,
-    /// Asks for a place in the line of a resource, or leaves it: the key of that stays as it is.
+    /// Enters or leaves the fair queue of a resource. The resource's key stays as it is.
     Line,
     Other,
 }
 
 impl Scripts {
-    /// What a command does to a key; none: nothing that has to do with keys.
+    /// The effect of a command on a key. `None` if the command has nothing to do with keys.
     pub(super) fn act(&self, command: &[Vec<u8>]) -> Option<Act> {
         let (name, words) = command.split_first()?;
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
@@ -78,9 +78,9 @@ impl Scripts {
         })
     }
 
-    /// What a command is for.
+    /// The class of a command.
     pub(super) fn class(&self, command: &[Vec<u8>]) -> Class {
-        // A master's own words: no client asks for this.
+        // A push message of a master: no client requests it.
         if matches!(command, [message, channel, _] if message == b"message" && wire::is_channel(channel))
         {
             return Class::WakeUp;
@@ -100,8 +100,8 @@ impl Scripts {
         name.starts_with("EVAL") && self.kind_in(&name, words) == Kind::Line
     }
 
-    /// Learns from a reply to `SCRIPT LOAD`, and from `EVAL`: a master remembers that script, too,
-    /// and a client knows its SHA-1 without being told.
+    /// Learns scripts from replies to `SCRIPT LOAD`, and from `EVAL`. A master caches the script of
+    /// an `EVAL`, too, and a client knows its SHA-1 without a reply.
     pub(super) fn learn(&self, command: &[Vec<u8>], reply: &Reply) {
         if let [eval, text, ..] = command
             && (eval.eq_ignore_ascii_case(b"EVAL") || eval.eq_ignore_ascii_case(b"EVAL_RO"))
@@ -119,7 +119,7 @@ impl Scripts {
         }
     }
 
-    /// What the script does that a command calls or brings.
+    /// What the script does that a command names or carries.
     fn kind_in(&self, name: &str, words: &[Vec<u8>]) -> Kind {
         let Some(script) = words.first() else { return Kind::Other };
         match name {
@@ -134,14 +134,15 @@ impl Scripts {
     }
 }
 
-/// What a master said to a command, for the key; none: that it has put it into its queue.
+/// The outcome of a command for its key, according to the reply. `None` if the master has queued
+/// the command in a transaction.
 pub(super) fn outcome(act: &Act, reply: &Reply) -> Option<Outcome> {
     Some(match (act, reply) {
         (_, Reply::Status(said)) if said == "QUEUED" => return None,
         (_, Reply::Error(_)) => Outcome::Error,
         (Act::Keep { .. }, Reply::Integer(2)) => Outcome::Created,
         (_, Reply::Integer(number)) if *number > 0 => Outcome::Done,
-        // Of a guarded lock: the number, and the time.
+        // A guarded lock's reply: the number and the time.
         (Act::Set { .. }, Reply::Array(parts))
             if matches!(parts[..], [Reply::Integer(1..), Reply::Integer(_)]) =>
         {
@@ -181,8 +182,8 @@ fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
     let keys = words.get(1).and_then(|word| number(word)).and_then(|n| usize::try_from(n).ok());
     let key = words.get(2).filter(|_| keys.is_some_and(|keys| keys > 0)).map(|key| text_of(key));
     let args = words.get(keys.unwrap_or(0).saturating_add(2)..).unwrap_or_default();
-    // The token is what is not a number: times and flags are. One that looks like a number comes
-    // first.
+    // The token is the argument that is not a number, since times and flags are numbers. A token
+    // that looks like a number comes first.
     let place = args.iter().position(|arg| number(arg).is_none()).unwrap_or(0);
     let token = args.get(place).map(|arg| text_of(arg));
     let others = args.iter().enumerate().filter(|(at, _)| *at != place);
@@ -202,9 +203,9 @@ fn scripted(kind: Kind, words: &[Vec<u8>], name: &str) -> Act {
     }
 }
 
-/// What a script does, by the commands that it calls.
+/// What a script does, judged by the commands that it calls.
 fn kind_of(text: &[u8]) -> Kind {
-    // Our own does too much to be guessed: it creates a key, and may have to take it back.
+    // The lock's own scripts do too much for a guess: they create a key, and may have to remove it.
     let ours = [
         (wire::GRANT, Kind::Set),
         (wire::CERTIFY, Kind::Certify { compares: true }),
@@ -332,7 +333,7 @@ mod tests {
         let act = Act::Delete { key: key.into(), token: Some("t".into()) };
         assert_eq!(scripts.act(&words(&release)), Some(act.clone()));
         assert_eq!(scripts.class(&words(&release)), Class::Release);
-        // One, and the number of waiters.
+        // The reply is one, plus the number of waiters.
         assert_eq!(outcome(&act, &Reply::Integer(4)), Some(Outcome::Done));
     }
 

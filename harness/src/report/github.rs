@@ -1,4 +1,4 @@
-//! Annotations and the summary of a job, as GitHub reads them.
+//! Annotations and the job summary in GitHub's format.
 
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::human::observed;
 use super::{Entry, Session};
 
-/// A line that marks a place in a file.
+/// An annotation of a place in a file.
 pub(crate) fn annotation(file: Option<&Path>, line: usize, title: &str, text: &str) -> String {
     let place = match file {
         Some(file) => format!("file={},line={line},", property(&file.display().to_string())),
@@ -17,9 +17,10 @@ pub(crate) fn annotation(file: Option<&Path>, line: usize, title: &str, text: &s
     format!("::error {place}title={}::{}\n", property(title), data(text))
 }
 
-/// The annotation of a run that is not good.
+/// The annotation of a run that needs attention.
 pub(super) fn of(entry: &Entry) -> String {
-    // Of those that come with the program the file is there when it runs in its own repository.
+    // The file of a scenario that comes with the program exists when the program runs in its own
+    // repository.
     let base = entry.name.split('/').next().unwrap_or_default();
     let own = PathBuf::from(format!("scenarios/{base}.toml"));
     let file = entry.file.clone().or_else(|| Some(own).filter(|own| own.is_file()));
@@ -29,7 +30,7 @@ pub(super) fn of(entry: &Entry) -> String {
     annotation(file.as_deref(), entry.line, &title, &text)
 }
 
-/// Adds to the summary of the job, if there is one.
+/// Appends to the job summary, if the environment names one.
 pub(super) fn summary(session: &Session, entries: &[Entry]) -> io::Result<()> {
     let Some(path) = std::env::var_os("GITHUB_STEP_SUMMARY").filter(|path| !path.is_empty()) else {
         return Ok(());

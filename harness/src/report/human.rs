@@ -1,4 +1,4 @@
-//! Lines for people: a line a run, and under it what there is to look at.
+//! The text output: one line for each run, and details below a run that needs attention.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ const YELLOW: &str = "\x1b[33m";
 const GREY: &str = "\x1b[90m";
 const PLAIN: &str = "\x1b[0m";
 
-/// What is known before the first run; the seed first.
+/// The header before the first run; the seed comes first.
 pub(super) fn begin(session: &Session, folder: &Path) -> String {
     let Session { seed, backend, ground, runs, .. } = session;
     let runs = if *runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
@@ -57,7 +57,7 @@ pub(super) fn entry(entry: &Entry, session: &Session, colour: bool) -> String {
     text.trim_end().to_owned()
 }
 
-/// What was seen, in brief.
+/// The observed violations, in brief.
 pub(super) fn observed(entry: &Entry) -> String {
     match &entry.ended {
         Ended::Judged(verdict) => brief(&entry.expect, verdict),
@@ -103,10 +103,10 @@ fn brief(expect: &Expect, verdict: &Verdict) -> String {
     parts.join(", ")
 }
 
-/// Why a run is not good, what happened, and how to see it again.
+/// Why a run needs attention, what happened, and how to repeat it.
 pub(super) fn details(entry: &Entry, colour: bool) -> String {
     let mut text = String::new();
-    // Of what was not judged the first line stands in the line of the run.
+    // If there is no verdict, the line of the run already contains the first line.
     let told = usize::from(!matches!(entry.ended, Ended::Judged(_)));
     for line in entry.differences().iter().flat_map(|why| why.lines()).skip(told) {
         _ = writeln!(text, "    {line}");
@@ -144,7 +144,7 @@ fn stories(findings: &[Finding]) -> String {
     text
 }
 
-/// A verdict on its own, as `check` prints it.
+/// A single verdict, as `check` prints it.
 pub(crate) fn verdict(scenario: &Scenario, verdict: &Verdict) -> String {
     let mut text = format!(
         "{}: {}, {}\n",
@@ -159,7 +159,7 @@ pub(crate) fn verdict(scenario: &Scenario, verdict: &Verdict) -> String {
     text.trim_end().to_owned()
 }
 
-/// How it all came out.
+/// The totals of all runs.
 pub(super) fn summary(
     entries: &[Entry],
     tally: &Tally,
@@ -181,7 +181,8 @@ pub(super) fn summary(
         .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }));
     let counts: Vec<String> = counts.collect();
     let counts = if counts.is_empty() { "nothing was run".to_owned() } else { counts.join(", ") };
-    // Of virtual runs nothing is told that differs from one time to the next.
+    // The output of runs in virtual time contains nothing that differs from one execution to the
+    // next.
     let took = if session.backend == "sim" {
         let all: Duration = entries.iter().map(|entry| entry.took).sum();
         format!("{} of virtual time", seconds(all))

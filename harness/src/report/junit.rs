@@ -1,4 +1,4 @@
-//! `junit.xml`, for what reads test results.
+//! Writes `junit.xml`, for tools that read test results.
 
 use std::io;
 

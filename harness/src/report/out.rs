@@ -1,4 +1,4 @@
-//! The folder of results: files that are whole at every moment.
+//! The folder of results. Each file in it is complete at every instant.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -13,10 +13,11 @@ pub struct Out {
 }
 
 impl Out {
-    /// Creates it if it is not there, and tries whether it can be written to.
+    /// Creates the folder if it does not exist, and checks that it is writable.
     ///
     /// # Errors
-    /// It cannot.
+    ///
+    /// It cannot be created or written.
     pub fn create(folder: &Path) -> io::Result<Self> {
         fs::create_dir_all(folder)?;
         let out = Self { folder: folder.to_owned() };
@@ -26,23 +27,25 @@ impl Out {
         Ok(out)
     }
 
-    /// A folder in it, for one of several backends.
+    /// A folder inside it, for one of several backends.
     ///
     /// # Errors
+    ///
     /// Those of the file system.
     pub fn within(&self, name: &str) -> io::Result<Self> {
         Self::create(&self.folder.join(name))
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Replaces a file at once: whoever reads meanwhile, or kills this program, finds the old one
-    /// or the new one.
+    /// Replaces a file atomically: a reader, or a kill of this program, finds the old file or the
+    /// new one.
     ///
     /// # Errors
+    ///
     /// Those of the file system.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let new = self.folder.join(format!(".{name}.{}", std::process::id()));
@@ -50,13 +53,14 @@ impl Out {
         fs::rename(&new, self.folder.join(name))
     }
 
-    /// Keeps the history of a run: `name/history.jsonl`, of a variant `name.variant/…`, of a
+    /// Writes the history of a run: `name/history.jsonl`, for a variant `name.variant/…`, for a
     /// repetition `name@2/…`.
     ///
     /// # Errors
+    ///
     /// Those of the file system.
     pub fn history(&self, name: &str, time: usize, history: &History) -> io::Result<PathBuf> {
-        // Neither `.` nor `@` can be in a name.
+        // A name contains neither `.` nor `@`.
         let mut name = name.replace('/', ".");
         if time > 0 {
             name += &format!("@{}", time + 1);

@@ -1,8 +1,8 @@
-//! `report.html`: an overview of all runs, and a timeline of each. One file that needs no network, and
-//! no JavaScript to be read.
+//! `report.html`: an overview of all runs, and a timeline of each. It is one file that needs no
+//! network, and no JavaScript to be read.
 //!
-//! The modules below turn entries, histories and what the checkers computed into places and texts; the
-//! templates only arrange them, and escape all text. No verdict is computed here.
+//! The modules below turn entries, histories and the results of the checkers into positions and
+//! texts. The templates only arrange them, and escape all text. No verdict is computed here.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -37,7 +37,7 @@ use violations::Violation;
 
 /// Timelines of runs that hold are drawn while the page stays below this size.
 const MOST_BYTES: usize = 8 << 20;
-/// The largest history that is read for a timeline.
+/// The largest history for which a timeline is drawn.
 const MOST_HISTORY: u64 = 64 << 20;
 
 /// A run with its history.
@@ -70,19 +70,20 @@ struct RunFields {
     row: Row,
     violations: Vec<Violation>,
     more_violations: usize,
-    /// The history, as a link from the page.
+    /// The link from the page to the history.
     history: Option<String>,
-    /// The command that draws what is left out.
+    /// The command that draws the timeline that the page leaves out.
     command: Option<String>,
-    /// The section below the violations, rendered.
+    /// The rendered section below the violations.
     body: Option<String>,
 }
 
-/// Renders the report of these runs. Histories are read from where they were kept, relative links are
-/// from `folder`. `history` is one that is at hand, for a page of a single run.
+/// Renders the report of these runs. Reads each history from its file; relative links start at
+/// `folder`. For a page of a single run, `history` is its history in memory.
 ///
 /// # Errors
-/// The templates are part of the program, so that an error is a defect of the program.
+///
+/// The templates are part of the program, so an error is a defect of the program.
 pub(crate) fn render(
     session: &Session,
     entries: &[Entry],
@@ -147,7 +148,8 @@ fn environment() -> Result<Environment<'static>, minijinja::Error> {
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     // A misspelled field is an error, not an empty cell.
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    // The ending decides the escaping: `.html` is escaped, `.css` and `.js` are text of the program.
+    // The file extension decides the escaping: `.html` is escaped; `.css` and `.js` are text of the
+    // program.
     environment.set_auto_escape_callback(|name| match name.ends_with(".html") {
         true => minijinja::AutoEscape::Html,
         false => minijinja::AutoEscape::None,
@@ -167,7 +169,7 @@ fn body(environment: &Environment<'_>, run: &Run<'_>) -> io::Result<String> {
     template.render(Serde(&section)).map_err(io::Error::other)
 }
 
-/// Whether a run has a timeline in any case: it violates a property, or differs.
+/// Whether a run always has a timeline: it violates a property, or it differs.
 fn is_needed(entry: &Entry) -> bool {
     match &entry.ended {
         Ended::Judged(verdict) => {
@@ -178,8 +180,8 @@ fn is_needed(entry: &Entry) -> bool {
     }
 }
 
-/// First the runs that are drawn in any case, then the others, the shortest history first: so as many
-/// as possible are drawn.
+/// The order of drawing: first the runs that always have a timeline, then the others, the shortest
+/// history first, so that as many as possible fit.
 fn order(entries: &[Entry]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_by_cached_key(|index| {
@@ -190,7 +192,7 @@ fn order(entries: &[Entry]) -> Vec<usize> {
     order
 }
 
-/// The history of a run, if it is still there and can be drawn.
+/// The history of a run, if its file still exists and can be drawn.
 fn read(entry: &Entry) -> Option<History> {
     let path = entry.history.as_ref()?;
     let file = File::open(path).ok()?;

@@ -1,5 +1,5 @@
-//! Standard output and the progress below it. A closed pipe is nobody's error: whoever reads with
-//! `head` has read enough.
+//! Standard output, and the progress bar below it. A closed pipe is not an error: a reader such as
+//! `head` stops when it has enough.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ pub(super) struct Screen {
 
 impl Screen {
     pub(super) fn new(progress: bool) -> Self {
-        // On standard error; hidden where that is no terminal.
+        // The bar goes to standard error, and is hidden if that is no terminal.
         let bar = if progress { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
         if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
             bar.set_style(style);
@@ -30,7 +30,7 @@ impl Screen {
         Self { to: Box::new(io::stdout()), bar, colour: colourful(&io::stdout()), closed: false }
     }
 
-    /// Without progress and colours.
+    /// Without progress bar and colours.
     pub(super) fn plain(to: Box<dyn Write + Send>) -> Self {
         Self { to, bar: ProgressBar::hidden(), colour: false, closed: false }
     }

@@ -1,4 +1,4 @@
-//! What all runs come to, in one sentence: the same on the terminal and in `report.html`.
+//! The totals of all runs in one sentence: the same on the terminal and in `report.html`.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{Ended, Entry};
 use crate::judge::Outcome;
 
 /// `130 scenarios must hold: 130 do. 58 must break: 58 did, for the named cause.` Runs that were
-/// skipped or could not be judged are counted behind it.
+/// skipped, or that have no verdict, follow at the end.
 pub(crate) fn sentence(entries: &[Entry]) -> String {
     let (mut hold, mut holds, mut fail, mut failed, mut open) = (0, 0, 0, 0, 0);
     for entry in entries {
@@ -23,7 +23,7 @@ pub(crate) fn sentence(entries: &[Entry]) -> String {
             holds += good;
         }
     }
-    // A scenario that several backends run, or that is repeated, is several runs.
+    // A scenario that runs on several backends, or several times, counts as several runs.
     let first = entries.first();
     let once = entries
         .iter()

@@ -1,5 +1,5 @@
-//! Whether several backends came to the same verdicts. Called by `report.rs` at the end of a run on
-//! all of them.
+//! Compares the verdicts of several backends. `report.rs` calls it at the end of a run on all of
+//! them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use super::{Ended, Entry};
 use crate::judge::Seen;
 use crate::scenario::{Cause, Layer};
 
-/// What is compared of a verdict.
+/// The part of a verdict that is compared.
 type Verdict<'a> = (&'a BTreeMap<Layer, Seen>, &'a [Cause]);
 
-/// Whether they agree, and how they compare.
+/// Whether the verdicts agree, and a text that compares them.
 pub(super) fn compare(entries: &[Entry]) -> (bool, String) {
     let mut of_name: BTreeMap<(&str, usize), Vec<&Entry>> = BTreeMap::new();
     for entry in entries {

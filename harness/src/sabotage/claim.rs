@@ -1,5 +1,5 @@
-//! Claim: the adapter around a claim machine. It has the doors of the machine itself, and falsifies
-//! what goes through them.
+//! Claim: the adapter around a claim machine. It has the methods of the machine, and falsifies
+//! their inputs and effects.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use super::numbers::Numbers;
 use super::votes::{Theft, Votes};
 use crate::client_machine::Clocks;
 
-/// A claim that lies.
+/// The claim of a mutant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LyingClaim {
     lie: Lie,
-    /// The half that all tokens of the client share, if it has but one.
+    /// The half that all tokens of the client share, under [`Lie::OneToken`].
     root: Token,
     terms: Terms,
     claim: Claim,
     /// How far the machine's clock is put back.
     behind: Duration,
-    /// The round in which that was done last.
+    /// The round in which the clock was last put back.
     put_back_in: Option<Step>,
     votes: Votes,
     numbers: Numbers,
-    /// An attempt is under way that is not decided.
+    /// Whether an undecided attempt is under way.
     voting: bool,
-    /// The masters that have acknowledged the SET of an attempt.
+    /// The attempt, and the masters that have acknowledged its SET.
     acknowledged: (u32, NodeSet),
 }
 
-/// What a claim leaves to chance, and the hint of its process's wall clock.
+/// The random numbers of a claim, and the hint from its process's wall clock.
 struct ClaimDice<'a> {
-    /// Half of every token, if that is the same for ever.
+    /// Half of every token, if all tokens share it.
     root: Option<Token>,
     lie: Lie,
     clocks: Clocks,
@@ -67,7 +67,7 @@ impl Dice for ClaimDice<'_> {
 
 impl LyingClaim {
     /// Starts to acquire. All claims of one client have the same `root`, a random token that no
-    /// other client has; the terms are made with [`Lie::drift`].
+    /// other client has. The caller makes the terms with [`Lie::drift`].
     pub fn acquire(
         (lie, root): (Lie, Token),
         clocks: Clocks,
@@ -101,7 +101,7 @@ impl LyingClaim {
         liar
     }
 
-    /// Takes one input and says what is to be done.
+    /// Handles one input and emits the effects.
     pub fn handle(
         &mut self,
         clocks: Clocks,
@@ -130,10 +130,10 @@ impl LyingClaim {
         }
     }
 
-    /// What the machine is told instead.
+    /// The inputs that the machine gets instead.
     fn falsify(&mut self, clocks: Clocks, input: Input) -> Vec<Input> {
         match input {
-            // The liars know nothing of clocks, and leave what was said of them with what was said.
+            // The mutations leave readings of clocks alone, and each stays with its answer.
             Input::Answered { node, step, answer: Answer::Timed { reading, answer } } => {
                 let told = self.answered(clocks, step, (node, *answer));
                 let again = |input| match input {
@@ -165,7 +165,7 @@ impl LyingClaim {
             }
             Input::KeepAlive(_) if self.lie == Lie::NoWatchdog => Vec::new(),
             Input::Abandon if self.lie == Lie::LeaksCancelled => Vec::new(),
-            // It counts nothing; that there is one more is told all the same.
+            // The machine counts no handle, although the caller learns that there is one more.
             Input::Reenter if self.lie == Lie::FirstReleaseFrees => Vec::new(),
             Input::Heard { word: Word::Free(_), .. } if self.lie == Lie::DeafForEver => Vec::new(),
             other => vec![other],
@@ -217,17 +217,17 @@ impl LyingClaim {
         }
     }
 
-    /// What it remembers of an earlier hold.
+    /// Restores what an earlier hold left.
     pub(super) fn remember(&mut self, numbers: Numbers) {
         self.numbers = numbers;
     }
 
-    /// What the next claim of its client is to remember.
+    /// What the client's next claim restores.
     pub(super) fn numbers(&self) -> Option<&Numbers> {
         (self.lie == Lie::EarlierNumber).then_some(&self.numbers)
     }
 
-    /// The attempt under way, if this lie is about the numbers of its grants.
+    /// The attempt under way, if this mutation affects the numbers of its grants.
     fn attempt_for_numbers(&self) -> Option<u32> {
         match &self.claim {
             Claim::Acquiring(acquire) if Numbers::are_for(self.lie) => Some(acquire.attempt()),
@@ -235,7 +235,7 @@ impl LyingClaim {
         }
     }
 
-    /// What a master would say that grants as others did.
+    /// The answer of a master that grants as others did.
     fn granted_as_others(&self) -> Answer {
         let grants = match &self.claim {
             Claim::Acquiring(acquire) => acquire.ballot().votes(),
@@ -247,7 +247,8 @@ impl LyingClaim {
         grants.iter().find_map(granted).unwrap_or(made_up)
     }
 
-    /// What it takes to steal the round under way, if this lie steals it and `step` is of it.
+    /// The parameters for stealing the round under way. `None` if this mutation does not steal it
+    /// or `step` is of another round.
     fn theft(&self, step: Option<Step>) -> Option<(Step, Theft)> {
         let nodes = self.terms.nodes();
         let (current, voters) = match &self.claim {
@@ -267,7 +268,7 @@ impl LyingClaim {
         step.is_none_or(|step| step == current).then_some((current, theft))
     }
 
-    /// The machine's clock is put back to the start of its round, once the first master answers.
+    /// Puts the machine's clock back to the start of its round, once the first master answers.
     fn put_back(&mut self, clocks: Clocks, step: Step, answer: &Answer) {
         let opened = match (&self.claim, step) {
             (Claim::Acquiring(acquire), Step::Attempt(attempt))
@@ -286,7 +287,7 @@ impl LyingClaim {
         }
     }
 
-    /// The time that the machine is told with an input.
+    /// The time that the machine gets with an input.
     fn moment(&self, clocks: Clocks, input: &Input) -> Time {
         match (&self.claim, input) {
             (Claim::Acquiring(acquire), Input::Answered { .. } | Input::Collect)
@@ -294,7 +295,7 @@ impl LyingClaim {
             {
                 acquire.ballot().opened()
             }
-            // Nor does it look how long it waits for the answers.
+            // Nor does the mutant limit the time for which it waits for answers.
             (Claim::Acquiring(acquire), Input::Wake) if self.waits_for_ever() => {
                 acquire.ballot().opened()
             }
@@ -306,7 +307,7 @@ impl LyingClaim {
         self.lie == Lie::NoDeadlineCheck && self.voting
     }
 
-    /// Whether it does what the machine wants.
+    /// Whether the mutant carries out an effect of the machine.
     fn wants(&self, effect: &Effect) -> bool {
         match (self.lie, effect) {
             (Lie::ReleaseAcknowledgedOnly, Effect::Settle { node, .. }) => {
@@ -322,7 +323,7 @@ impl LyingClaim {
         }
     }
 
-    /// What it makes of what the machine wants.
+    /// Turns an effect of the machine into the mutant's effects.
     fn make_of(&self, effect: Effect, out: &mut Vec<Effect>) {
         match (self.lie, effect) {
             (
@@ -346,13 +347,13 @@ impl LyingClaim {
         Time::ZERO.plus(real.since(Time::ZERO.plus(self.behind)))
     }
 
-    /// How long until [`Input::Wake`] is due; nothing if it never is.
+    /// How long until [`Input::Wake`] is due. `None` if it never is.
     pub fn sleeps(&self, clocks: Clocks) -> Option<Duration> {
         let wake = self.claim.next_wake();
         (wake != Time::NEVER && !self.waits_for_ever()).then(|| wake.since(self.now(clocks)))
     }
 
-    /// Where it stands. What it says of time is by the machine's own clock.
+    /// The state of the claim. Its times are by the machine's own clock.
     pub const fn claim(&self) -> &Claim {
         &self.claim
     }
@@ -362,19 +363,19 @@ impl LyingClaim {
         self.by_now(clocks, hold.deadline())
     }
 
-    /// An instant of its clock, by the monotonic clock.
+    /// Converts an instant of the machine's clock to the monotonic clock.
     pub(super) fn by_now(&self, clocks: Clocks, time: Time) -> Time {
         let now = self.now(clocks);
         let ahead = clocks.monotonic.plus(time.since(now));
         Time::ZERO.plus(ahead.since(Time::ZERO.plus(now.since(time))))
     }
 
-    /// Whether the holder is told that its lease is held.
+    /// Whether the holder finds its lease held.
     pub fn seems_held(&self, clocks: Clocks, hold: &Hold) -> bool {
         self.lie == Lie::SilentLoss || (hold.lost().is_none() && self.now(clocks) < hold.deadline())
     }
 
-    /// Whether the owner is let in again, who had so many handles before.
+    /// Whether an owner that had `before` handles gets another one.
     pub(super) fn lets_in(&self, before: u32) -> bool {
         let Claim::Holding(hold) = &self.claim else { return false };
         match self.lie {
@@ -385,7 +386,7 @@ impl LyingClaim {
     }
 }
 
-/// The clock that it measures by.
+/// The clock by which the mutant measures.
 pub(super) fn clock(lie: Lie, clocks: Clocks) -> Time {
     match lie {
         Lie::WallClock => clocks.wall,

@@ -1,4 +1,4 @@
-//! The conduct of a mutant: where a client process asks how it behaves, the mutant decides otherwise.
+//! The conduct of a mutant: it overrides decisions of a client process.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use super::numbers::Numbers;
 use crate::client_machine::{Clocks, Conduct};
 use crate::talk::Options;
 
-/// What a mutant's claim is made of: the half that all tokens of its client share, if it has but
-/// one, and what masters reported in an earlier hold.
+/// The ingredients of a mutant's claim: the shared half of its client's tokens, if they share one,
+/// and the numbers that masters reported in an earlier hold.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Seed {
     pub(super) lie: Lie,
@@ -69,7 +69,8 @@ impl Conduct for Lie {
 
     fn seed(self, root: &mut dyn FnMut() -> Token, former: Option<&LyingClaim>) -> Seed {
         let none = Token::new([0; redquorum_protocol::TOKEN_LEN]);
-        // Drawn only for the mutant that needs it: the others draw what the library draws.
+        // Drawn only for the mutant that needs it. All other mutants draw the same numbers as the
+        // library.
         let root = if self == Self::OneToken { root() } else { none };
         let numbers = former.and_then(LyingClaim::numbers).cloned().unwrap_or_default();
         Seed { lie: self, root, numbers }
@@ -85,7 +86,7 @@ impl Conduct for Lie {
 
     fn greeting(self, node: NodeId, mut greeting: Greeting) -> Greeting {
         if self == Self::ServerTwice {
-            // The same server passes for another one under each address.
+            // The same server passes for a different one under each address.
             let twice = |RunId(id): RunId| RunId(Arc::from(format!("{id} as {node}")));
             greeting.run_id = greeting.run_id.map(twice);
         }
@@ -97,7 +98,7 @@ impl Conduct for Lie {
     }
 
     fn clock_to_collect(self, clocks: Clocks) -> Time {
-        // It does not look at the clock here, either.
+        // The mutant does not look at the clock here, either.
         if self == Self::NoDeadlineCheck { Time::ZERO } else { clock(self, clocks) }
     }
 

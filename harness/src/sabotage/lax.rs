@@ -1,24 +1,24 @@
-//! Lax: fencing scripts with a line left out, and what is left of them. The text is made of the shipped
-//! one, so that nothing else differs.
+//! Lax: fencing scripts with a line left out. Each text derives from the shipped one, so that
+//! nothing else differs.
 
 use redquorum_protocol::wire::{CERTIFY, Command, GRANT, Script};
 
-/// What a master is not asked to do, or to refuse.
+/// The check that a script leaves out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Laxity {
-    /// A counter is raised whoever holds the key.
+    /// The script raises a counter whether or not the caller's token holds the key.
     Uncompared,
-    /// A hint is taken as it comes.
+    /// The script does not bound a hint.
     Unclamped,
-    /// A counter that is at its end stays there, as doubles do at 2⁵³, and the grant counts.
+    /// A counter at its end stays there, as doubles do at 2⁵³, and the grant counts.
     Endless,
 }
 
 impl Laxity {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::Uncompared, Self::Unclamped, Self::Endless];
 
-    /// The script that it is about, and what stands there instead of what.
+    /// The script to change, the text to replace, and the replacement.
     const fn change(self) -> (Script, [&'static str; 2]) {
         match self {
             Self::Uncompared => (CERTIFY, ["if value == ARGV[1] then", "do"]),
@@ -35,13 +35,13 @@ impl Laxity {
         }
     }
 
-    /// The script that takes this liberty, and the shipped one in whose place it stands.
+    /// The shipped script, and the text that replaces it.
     pub fn script(self) -> (Script, String) {
         let (honest, [from, to]) = self.change();
         (honest, honest.source.replace(from, to))
     }
 
-    /// Whether it has to do with a command.
+    /// Whether the change affects a command.
     pub const fn is_about(self, command: &Command) -> bool {
         match self {
             Self::Uncompared => matches!(command, Command::Certify { .. }),
@@ -51,8 +51,8 @@ impl Laxity {
         }
     }
 
-    /// The bytes of a command with this script instead of the shipped one. It is sent whole: no master
-    /// has it.
+    /// Encodes a command with this script instead of the shipped one. It carries the whole text,
+    /// since no master has the script loaded.
     pub fn encode(self, command: &Command, out: &mut Vec<u8>) {
         let (honest, text) = self.script();
         let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Lie: the ways to be wrong, by name.
+//! Lie: the mutations, by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,90 +9,91 @@ use redquorum_protocol::{Drift, TOKEN_LEN, Token};
 
 use super::lax::Laxity;
 
-/// What a saboteur gets wrong.
+/// What a mutant does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Lie {
-    /// Nothing: what all others are compared with.
+    /// Nothing: the baseline for all others.
     None,
-    /// It does not look at the clock when a quorum has granted, however long that took.
+    /// Does not check the clock when a quorum has granted, however long that took.
     NoDeadlineCheck,
-    /// It counts the TTL from the first reply, not from before the first request.
+    /// Counts the TTL from the first reply, not from before the first request.
     T0AfterFirstReply,
-    /// It measures by the wall clock.
+    /// Measures by the wall clock.
     WallClock,
-    /// It takes ⌊N/2⌋ masters for a quorum.
+    /// Takes ⌊N/2⌋ masters for a quorum.
     SmallQuorum,
-    /// It deducts nothing for clocks of different rates, but for the millisecond to which Redis
-    /// expires keys.
+    /// Deducts no drift allowance, except for the millisecond to which Redis expires keys.
     DriftIgnored,
-    /// It deletes keys without a look at whose they are.
+    /// Deletes keys without a check of the token.
     PlainDel,
-    /// It cleans up only where its SET was acknowledged.
+    /// Cleans up only where its SET was acknowledged.
     ReleaseAcknowledgedOnly,
-    /// It extends keys without a look at whose they are.
+    /// Extends keys without a check of the token.
     ExtendWithoutTokenCheck,
-    /// One master that still has the key is enough for it to extend.
+    /// Takes an extension for successful if one master still has the key.
     ExtendCountsMinority,
-    /// It sets the same value in every attempt.
+    /// Sets the same value in every attempt.
     OneToken,
-    /// It counts the first master twice, and does not ask the second; nor does it look which server
-    /// it has at which address.
+    /// Counts the first master twice and does not ask the second. Nor does it check which server it
+    /// has at which address.
     ServerTwice,
-    /// It tells nobody that a lease is lost, and finds every lease held.
+    /// Does not report that a lease is lost, and finds every lease held.
     SilentLoss,
-    /// Whatever a master said, or if it said nothing: not to be refused is to be granted.
+    /// Takes any answer but a refusal for a grant, and silence as well.
     ErrorIsYes,
-    /// It says that it keeps a lease alive, and does not.
+    /// Claims to keep a lease alive, and does not.
     NoWatchdog,
-    /// It forgets an acquire that is given up, with what it has sent.
+    /// Forgets an abandoned acquire and all that it has sent.
     LeaksCancelled,
-    /// It counts the TTL of an extension from the first reply.
+    /// Counts the TTL of an extension from the first reply.
     ExtendsFromReply,
-    /// It gives back a majority of the masters, and leaves the others to time.
+    /// Releases a majority of the masters, and leaves the others to expiry.
     ReleasesMajority,
-    /// It measures by a clock that stops while the machine is suspended.
+    /// Measures by a clock that stops while the machine is suspended.
     ForgetsSuspend,
-    /// It deducts a tenth less than the drift allowance.
+    /// Deducts a tenth less than the drift allowance.
     DriftShort,
-    /// It sends every SET once more, later, on another connection.
+    /// Sends every SET once more, later, on another connection.
     SendsAgain,
-    /// It takes the largest number of its grants for its fencing token, and certifies none; nor does it give
-    /// a hint.
+    /// Takes the largest number of its grants for its fencing token and certifies none. It sends no
+    /// hint.
     LargestGrant,
-    /// The same with the median of the numbers.
+    /// Takes the median of its grants' numbers for its fencing token and certifies none. It sends
+    /// no hint.
     MedianGrant,
-    /// It certifies the largest number that it has seen, not the q-th smallest.
+    /// Certifies the largest number that it has seen, not the q-th smallest.
     FollowsLargest,
-    /// It counts what a master said of its counter in an earlier hold.
+    /// Counts the number that a master reported in an earlier hold.
     EarlierNumber,
-    /// It certifies on any majority of the masters, whoever holds the key there; nor does it give a hint.
+    /// Certifies on any majority of the masters, even where other clients hold the key. It sends no
+    /// hint.
     CertifiesAnywhere,
     /// Its counters stay at their end, as doubles do at 2⁵³, and its grants go on.
     StaysAtEnd,
-    /// It hints at the last number there is, and no master bounds that by its own clock.
+    /// Sends the last possible number as a hint, and no master bounds it by its own clock.
     HintUnclamped,
-    /// It gives a lease back with the first of its handles.
+    /// Releases a lease with the first of its handles.
     FirstReleaseFrees,
-    /// It lets the owner of a lease in again without a look at the clock.
+    /// Lets the owner of a lease re-enter without a check of the clock.
     ReentersDead,
-    /// Of several resources it keeps what it has while it waits for the others.
+    /// Keeps some of several resources while it waits for the others.
     KeepsSome,
-    /// It waits for what holders have left of their TTLs: it hears no word of a master, and learns nothing
-    /// when it looks.
+    /// Waits for the remaining TTLs of holders: it ignores all wake-ups, and its own looks at
+    /// the masters find nothing.
     DeafForEver,
-    /// It has all who wait called when an attempt failed, too.
+    /// Wakes all waiters after a failed attempt, too.
     CallsAlways,
-    /// It is told to keep the order of those who wait, and does not.
+    /// Ignores the order of waiters, although it is set to fair queueing.
     JumpsQueue,
-    /// It keeps its place in the line when it gives up, and when it has what it waited for.
+    /// Stays in the queue when its wait is over, whether it gave up or acquired.
     KeepsPlace,
-    /// It goes back to the end of the line whenever it asks whose turn it is.
+    /// Moves to the tail of the queue whenever it asks for its position.
     LosesPlace,
 }
 
 impl Lie {
-    /// All of them, the honest one first.
+    /// All variants, the honest one first.
     pub const ALL: [Self; 36] = [
         Self::None,
         Self::NoDeadlineCheck,
@@ -132,7 +133,7 @@ impl Lie {
         Self::LosesPlace,
     ];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -174,7 +175,7 @@ impl Lie {
         }
     }
 
-    /// What is wrong with it, in one line.
+    /// A one-line description of the bug.
     pub const fn about(self) -> &'static str {
         match self {
             Self::None => "nothing is wrong: must pass everything",
@@ -216,11 +217,11 @@ impl Lie {
         }
     }
 
-    /// The drift allowance that it makes of the one in the options.
+    /// The drift allowance that the mutant uses instead of the configured one.
     #[must_use]
     pub const fn drift(self, honest: Drift) -> Drift {
         match self {
-            // The least that the machines take.
+            // The smallest allowance that the machines accept.
             Self::DriftIgnored => Drift { ppm: 0, fixed: Duration::from_millis(1) },
             Self::DriftShort => Drift {
                 ppm: honest.ppm - honest.ppm / 10,
@@ -232,7 +233,7 @@ impl Lie {
         }
     }
 
-    /// The bytes that it makes of a command. The answer is read as if it had been honest.
+    /// Encodes a command as the mutant does. The reply is read like one to the honest command.
     pub fn encode(self, command: &Command, out: &mut Vec<u8>) {
         match (self, command) {
             (Self::PlainDel, Command::Delete { key, .. }) => write_command(out, &[b"DEL", key]),
@@ -246,7 +247,7 @@ impl Lie {
         }
     }
 
-    /// What masters are not asked to do.
+    /// The check that the mutant's scripts leave out.
     #[must_use]
     pub const fn laxity(self) -> Option<Laxity> {
         match self {
@@ -257,9 +258,10 @@ impl Lie {
         }
     }
 
-    /// Whether it does harm inside the assumptions of the lock often enough to be come by. Else a
-    /// scenario must be made for it: somebody sets a counter to its end, or messages come in one order
-    /// among very many, or processes wait in line; or what it does is busy, and not wrong.
+    /// Whether the mutation often does harm within the assumptions of the lock, so that random runs
+    /// find it. All other mutations need a scenario of their own. There, a fault sets a counter to
+    /// its end, messages come in one order among very many, or processes wait in the queue. Or the
+    /// mutation only causes extra work and breaks nothing.
     pub const fn shows_inside(self) -> bool {
         !matches!(
             self,
@@ -273,8 +275,8 @@ impl Lie {
         )
     }
 
-    /// The hint that it makes of the one that its wall clock gives. Without one counters count by
-    /// ones, and go apart: what is wrong shows where no clock hides it.
+    /// The hint that the mutant sends instead of the honest one. Without hints, counters count by
+    /// ones and diverge. The bug then shows, since no clock hides it.
     #[must_use]
     pub const fn hint(self, honest: u64) -> u64 {
         match self {
@@ -284,7 +286,7 @@ impl Lie {
         }
     }
 
-    /// The command with the value that it sets for its token.
+    /// The command with the value that the mutant sets for its token.
     #[must_use]
     pub fn with_token(self, command: &Command) -> Command {
         let mut command = command.clone();
@@ -299,8 +301,9 @@ impl Lie {
         command
     }
 
-    /// The value that it sets for a token. The machines see a fresh one in every attempt, or their
-    /// links would keep two attempts apart; on the wire only the client's own half is left.
+    /// The value that the mutant sets for a token. The machines get a fresh token in every attempt,
+    /// since their links would keep two attempts apart otherwise. On the wire, only the client's
+    /// own half is left.
     #[must_use]
     pub fn on_the_wire(self, token: Token) -> Token {
         let mut bytes = *token.as_bytes();

@@ -1,23 +1,24 @@
-//! Numbers: what a liar makes of the numbers with which masters grant, where the right thing is to
-//! certify one. Grants are held back until there are enough, and the machine is told that they agree.
+//! Numbers: what a mutant makes of the numbers in grants, where a correct client certifies one. The
+//! adapter holds grants back until there are enough, and then makes the machine believe that they
+//! agree.
 
 use redquorum_protocol::{Answer, NodeId};
 
 use super::lie::Lie;
 
-/// The grants of one attempt, and what is remembered of an earlier one.
+/// The grants of one attempt, and the numbers of an earlier one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Numbers {
     attempt: u32,
-    /// Grants that the machine has not been told, and how many masters have answered in all.
+    /// Grants that the machine has not received, and how many masters have answered in all.
     held_back: Vec<(NodeId, u64)>,
     answered: usize,
-    /// What masters said in the first hold in which they granted.
+    /// The numbers of the masters in the first hold in which they granted.
     first: Vec<(NodeId, u64)>,
 }
 
 impl Numbers {
-    /// Whether a lie is about the numbers of grants.
+    /// Whether a mutation affects the numbers of grants.
     pub(super) const fn are_for(lie: Lie) -> bool {
         matches!(
             lie,
@@ -25,8 +26,8 @@ impl Numbers {
         )
     }
 
-    /// Takes an answer to an attempt, and returns what the machine is told, of `nodes` masters of
-    /// which a quorum is needed.
+    /// Takes an answer to an attempt and returns the answers that the machine gets. There are
+    /// `nodes` masters, of which a quorum is needed.
     pub(super) fn pass(
         &mut self,
         lie: Lie,
@@ -57,7 +58,7 @@ impl Numbers {
             return vec![(node, Answer::Granted { number })];
         }
         self.held_back.push((node, number));
-        // Who takes the largest of all waits for all.
+        // To find the largest number of all, the mutant waits for all answers.
         let enough = if lie == Lie::FollowsLargest {
             self.answered == nodes
         } else {
@@ -66,7 +67,7 @@ impl Numbers {
         if enough { self.let_go(lie, quorum) } else { Vec::new() }
     }
 
-    /// The round is over, or there are enough: the machine is told, and hears what the liar wants.
+    /// Ends a round that is over or has enough grants: returns the grants as the mutant wants them.
     pub(super) fn let_go(&mut self, lie: Lie, quorum: usize) -> Vec<(NodeId, Answer)> {
         let grants = std::mem::take(&mut self.held_back);
         let mut sorted: Vec<u64> = grants.iter().map(|(_, number)| *number).collect();
@@ -83,8 +84,8 @@ impl Numbers {
                 let median = sorted[(sorted.len() - 1) / 2];
                 grants.into_iter().map(|(node, _)| granted((node, median))).collect()
             }
-            // Of exactly a quorum of numbers the machine certifies the largest: the smaller ones of
-            // the others are kept from it.
+            // Of exactly a quorum of numbers, the machine certifies the largest. The adapter hides
+            // the smaller numbers of the other masters.
             _ if !agree => {
                 let mut spare = grants.len() - quorum;
                 let mut told: Vec<(NodeId, u64)> = grants;
@@ -111,7 +112,7 @@ const fn granted((node, number): (NodeId, u64)) -> (NodeId, Answer) {
 mod tests {
     use super::*;
 
-    /// What the machine is told of five masters' grants, in all.
+    /// What the machine gets of the grants of five masters, in all.
     fn told(lie: Lie, said: &[u64]) -> Vec<Option<u64>> {
         let mut numbers = Numbers::default();
         let mut told = Vec::new();

@@ -1,6 +1,6 @@
-//! Shell: the loop that drives a client process, lying or not, on real masters.
+//! Shell: the loop that drives a client process, mutant or not, on real masters.
 //!
-//! One thread decides everything: it waits for the next line, the next bytes, or the next wake-up.
+//! One thread decides everything. It waits for the next line, the next bytes, or the next wake-up.
 
 use std::convert::Infallible;
 use std::io::{BufRead, stdin};
@@ -22,16 +22,16 @@ use crate::client_machine::{Around, Clocks, Happening, Process, Wish};
 use crate::stamp;
 use crate::talk::{Can, Notice, PROTOCOL};
 
-/// How long a connection may take.
+/// Timeout of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// What happens to the loop.
+/// An input of the loop.
 pub(super) enum Event {
-    /// The harness said something.
+    /// A line from the harness.
     Line(String),
-    /// A connection came up, or did not.
+    /// A connection attempt succeeded or failed.
     Dialled { node: usize, epoch: u64, opened: Result<(TcpStream, Greeting), String> },
-    /// A master said something.
+    /// Bytes from a master.
     Bytes { node: usize, epoch: u64, bytes: Vec<u8> },
     /// A connection broke.
     Closed { node: usize, epoch: u64, why: String },
@@ -67,10 +67,12 @@ impl Dice for SystemDice {
     }
 }
 
-/// Speaks the client protocol on standard input and output, with a lie; ends when its input does.
+/// Runs a mutant that implements the client protocol on standard input and output. Ends when its
+/// input ends.
 ///
 /// # Errors
-/// The environment is not what the harness makes of it.
+///
+/// The environment is not the one that the harness sets up.
 pub fn run(lie: Lie) -> Result<Infallible, String> {
     let (urls, options) = settings::read()?;
     let (out, events) = channel();
@@ -134,7 +136,7 @@ impl Shell {
                     Err(why) => self.closed(node, epoch, &why),
                 }
             }
-            // The link has changed its mind: the connection is dropped.
+            // The link no longer wants this connection, which is dropped.
             Event::Dialled { .. } => {}
             Event::Bytes { node, epoch, bytes } => {
                 if let Some(wire) = self.wire(node, epoch) {
@@ -146,7 +148,7 @@ impl Shell {
         }
     }
 
-    /// Tells the process, and does what it wants.
+    /// Passes an event to the process and carries out its effects.
     fn tell(&mut self, happening: Happening) {
         let mut wishes = Vec::new();
         let mut around = Around { clocks: clocks(), dice: &mut SystemDice, out: &mut wishes };
@@ -166,7 +168,7 @@ impl Shell {
                 }
                 Wish::Close { node, epoch } => self.wires[node].retain(|wire| wire.epoch != epoch),
                 Wish::Refuse { node, epoch, why } => {
-                    // Not now: like any other end.
+                    // Reported later, by the loop, like any other end.
                     let why = why.to_string();
                     let _ = self.events.send(Event::Closed { node, epoch, why });
                 }
@@ -176,7 +178,7 @@ impl Shell {
             for wire in wires {
                 if let Err(why) = wire.flush() {
                     let (epoch, why) = (wire.epoch, why.to_string());
-                    // Not now: the process is told of it by the loop, like of any other end.
+                    // The loop reports this to the process later, like any other end.
                     let _ = self.events.send(Event::Closed { node, epoch, why });
                 }
             }
@@ -207,7 +209,7 @@ impl Shell {
         self.tell(Happening::Closed { node, epoch, why: Arc::from(why), random });
     }
 
-    /// Gives the process the answers that have come.
+    /// Passes the replies that have arrived to the process.
     fn read(&mut self, node: usize, epoch: u64) {
         loop {
             let expects = self.process.expects(node);
@@ -223,7 +225,7 @@ impl Shell {
                     continue;
                 }
                 Ok(Some((frame, length))) => {
-                    // An answer to no command is for the link to judge.
+                    // The link decides about a reply to no command.
                     let answer = expects.map_or(Answer::Alive, |expect| expect.read(&frame));
                     wire.consume(length);
                     answer
@@ -235,10 +237,10 @@ impl Shell {
     }
 }
 
-/// What the clocks show. The wall clock is asked through libc, where it can be preloaded.
+/// Reads the clocks. The wall clock is read through libc, where a preloaded library can replace it.
 fn clocks() -> Clocks {
     let now = Time::from_nanos(u64::try_from(stamp::now()).unwrap_or(0));
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Nobody suspends the machine of a real run.
+    // A real run never suspends the machine.
     Clocks { monotonic: now, awake: now, wall: Time::ZERO.plus(wall) }
 }

@@ -1,4 +1,4 @@
-//! For each lie: what it brings about, and that the honest machine does not.
+//! Tests of each mutation: its effect, and that the honest machine does not have it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const DEADLINE: u64 = 988;
 
 const TAKEN: Answer = Answer::Taken(Holder::NotAsked);
 
-/// Tokens that count.
+/// A random source whose tokens count up.
 struct Counter(u8);
 
 impl Dice for Counter {
@@ -39,7 +39,7 @@ impl Dice for Counter {
     }
 }
 
-/// A claim of one attempt, and what it wanted done.
+/// A claim of one attempt, and its effects.
 struct Run {
     claim: LyingClaim,
     dice: Counter,
@@ -78,14 +78,14 @@ impl Run {
         self.claim.handle(clocks, input, &mut self.dice, &mut self.wanted);
     }
 
-    /// These answers to a step, from the first master on.
+    /// Gives these answers to a step, from the first master on.
     fn answers(&mut self, ms: u64, step: Step, answers: impl IntoIterator<Item = Answer>) {
         for (node, answer) in answers.into_iter().enumerate() {
             self.give(ms, Input::Answered { node: NodeId::new(node), step, answer });
         }
     }
 
-    /// All masters grant, and the caller comes for the lease.
+    /// All masters grant, and the caller collects the lease.
     fn granted(lie: Lie, nodes: usize) -> Self {
         let mut run = Self::start(lie, nodes);
         run.answers(1, Step::Attempt(1), (0..nodes).map(|_| Answer::Created));
@@ -151,7 +151,7 @@ fn no_deadline_check_hands_out_a_lease_that_is_over() {
     assert_eq!(late(Lie::None).failure(), Some(Failure::TooLate));
     let run = late(Lie::NoDeadlineCheck);
     assert_eq!(run.deadline(DEADLINE + 1), Time::from_millis(DEADLINE));
-    // and it waits for the votes as long as it takes
+    // It also waits for the votes as long as it takes.
     let patient = |lie| {
         let mut run = Run::start(lie, 5);
         run.give(60, Input::Wake);
@@ -179,7 +179,7 @@ fn t0_after_first_reply_moves_the_deadline_by_that_reply() {
     assert_eq!(slow(Lie::None).deadline(45), Time::from_millis(DEADLINE));
     let mut run = slow(Lie::T0AfterFirstReply);
     assert_eq!(run.deadline(45), Time::from_millis(DEADLINE + 40));
-    // and so does an extension
+    // An extension does the same.
     run.give(100, Input::Extend(terms(Lie::None, 5)));
     run.answers(110, Step::Extend(1), [const { Answer::Kept }; 4]);
     assert_eq!(run.deadline(110), Time::from_millis(DEADLINE + 110));
@@ -207,11 +207,11 @@ fn a_small_quorum_is_half_of_the_masters_whatever_the_others_say() {
     };
     assert_eq!(split(Lie::None).failure(), Some(Failure::Taken));
     assert!(split(Lie::SmallQuorum).is_won());
-    // but not less than half
+    // Less than half of the masters is not enough.
     let mut run = Run::start(Lie::SmallQuorum, 5);
     run.answers(1, Step::Attempt(1), [TAKEN, TAKEN, Answer::Created, TAKEN, TAKEN]);
     assert_eq!(run.failure(), Some(Failure::Taken));
-    // nor does it wait for ever for one that says nothing
+    // Nor does it wait for ever for a silent master.
     let mut run = Run::start(Lie::SmallQuorum, 5);
     run.answers(1, Step::Attempt(1), [TAKEN, TAKEN, Answer::Created, TAKEN]);
     run.give(50, Input::Wake);

@@ -1,18 +1,18 @@
-//! Votes: ballot stuffing. The machine is told what it wants to hear as soon as fewer masters than
-//! a quorum have said so.
+//! Votes: made-up votes. The machine gets the answers of a quorum as soon as fewer masters than a
+//! quorum have given them.
 
 use redquorum_protocol::{Answer, NodeId, NodeSet, Step};
 
-/// What it takes to steal a round.
+/// The parameters for stealing a round.
 #[derive(Clone, Copy)]
 pub(super) struct Theft {
-    /// How many masters there are.
+    /// The number of masters.
     pub(super) nodes: usize,
-    /// So many real votes are taken for enough.
+    /// How many real votes are enough for the mutant.
     pub(super) enough: usize,
-    /// So many the machine wants.
+    /// How many votes the machine requires.
     pub(super) quorum: usize,
-    /// The masters whose votes it counts.
+    /// The masters whose votes the machine counts.
     pub(super) voters: NodeSet,
 }
 
@@ -20,18 +20,18 @@ pub(super) struct Theft {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Votes {
     step: Option<Step>,
-    /// Masters that are in favour, for real.
+    /// Masters that are really in favour.
     favour: NodeSet,
-    /// Those of them that said just what the latest said: with fencing tokens, the same number.
+    /// Those of them whose answer equals the latest one: with fencing tokens, the same number.
     alike: Vec<(NodeId, Answer)>,
-    /// Masters in whose name a vote was made up: what they say is not passed on.
+    /// Masters with a made-up vote. Their real answers are not passed on.
     made_up: NodeSet,
-    /// What others said. Held back, or the round would be lost before it is stolen.
+    /// The other answers. They are held back, or the round would be lost before it is stolen.
     held_back: Vec<(NodeId, Answer)>,
 }
 
 impl Votes {
-    /// Takes what a master said in a round, and returns what the machine is told.
+    /// Takes an answer in a round and returns the answers that the machine gets.
     pub(super) fn pass(
         &mut self,
         step: Step,
@@ -68,7 +68,7 @@ impl Votes {
         }
     }
 
-    /// Makes up what is missing to a quorum, in the name of masters that are not in favour.
+    /// Makes up the votes that are missing to a quorum, for masters that are not in favour.
     fn make_up(&mut self, theft: Theft) -> impl Iterator<Item = NodeId> {
         let alike: NodeSet = self.alike.iter().map(|(node, _)| *node).collect();
         let real = alike.and(theft.voters).len();
@@ -79,17 +79,17 @@ impl Votes {
         chosen.into_iter()
     }
 
-    /// Whether the machine has everything that was said in this round.
+    /// Whether answers of this round are held back and the round is not stolen yet.
     pub(super) fn holds_back(&self, step: Step, enough: usize) -> bool {
         self.step == Some(step) && !self.held_back.is_empty() && self.favour.len() < enough
     }
 
-    /// The round that these are of.
+    /// The round of these votes.
     pub(super) const fn step(&self) -> Option<Step> {
         self.step
     }
 
-    /// The round is over, and was not stolen: what was held back is passed on.
+    /// Ends a round that was not stolen: returns the answers that were held back.
     pub(super) fn let_go(&mut self) -> Vec<(NodeId, Answer)> {
         std::mem::take(&mut self.held_back)
     }

@@ -1,4 +1,5 @@
-//! Wires: connections to masters. A thread dials each and then reads it; the loop writes.
+//! Wires: connections to masters. A thread dials each connection and then reads it. The loop
+//! writes.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
@@ -10,7 +11,7 @@ use redquorum_protocol::wire::{Frame, Greeting, Hello, MAX_REPLY, Malformed, par
 
 use super::shell::Event;
 
-/// How long a write may block the loop. No more is ever written at once than a socket holds.
+/// Timeout of a write, which blocks the loop. No write exceeds what a socket buffers.
 const WRITE: Duration = Duration::from_millis(100);
 
 /// An open connection.
@@ -26,7 +27,7 @@ impl Wire {
         Self { epoch, stream, outgoing: Vec::new(), incoming: Vec::new() }
     }
 
-    /// Where commands are put until [`flush`](Self::flush).
+    /// The buffer of commands until [`flush`](Self::flush).
     pub(super) const fn outgoing(&mut self) -> &mut Vec<u8> {
         &mut self.outgoing
     }
@@ -40,7 +41,7 @@ impl Wire {
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// The first answer that is complete, and its length.
+    /// The first complete reply, and its length.
     pub(super) fn first(&self) -> Result<Option<(Frame<'_>, usize)>, Malformed> {
         parse(&self.incoming, MAX_REPLY)
     }
@@ -52,15 +53,15 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        // Wakes the thread that reads. What is broken already needs no end.
+        // Wakes the thread that reads. A connection that is broken already needs no shutdown.
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 }
 
-/// How much later a SET is sent again: behind the release of a short hold.
+/// Delay of the second copy of a SET: longer than a short hold takes until its release.
 pub(crate) const AGAIN: Duration = Duration::from_millis(300);
 
-/// Opens a connection in a thread, says hello, and then passes on what comes.
+/// Opens a connection in a thread, makes the handshake, and then passes on all bytes that arrive.
 pub(super) fn dial(
     url: String,
     (node, epoch): (usize, u64),
@@ -70,7 +71,7 @@ pub(super) fn dial(
     thread::spawn(move || {
         let opened = open(&url, how).map_err(|why| why.to_string());
         let reader = opened.as_ref().ok().and_then(|(stream, _)| stream.try_clone().ok());
-        // Before anything that is read on it.
+        // Sent before any bytes that arrive on the connection.
         let told = events.send(Event::Dialled { node, epoch, opened });
         if let (Ok(()), Some(stream)) = (told, reader) {
             read(stream, (node, epoch), &events);
@@ -78,15 +79,15 @@ pub(super) fn dial(
     });
 }
 
-/// Sends these bytes once more, later, on a connection of their own, in a thread; what is answered
-/// nobody wants to know.
+/// Sends these bytes once more, later, on a connection of their own, in a thread. Ignores the
+/// reply.
 pub(super) fn send_again(url: String, bytes: Vec<u8>, limit: Duration) {
     thread::spawn(move || {
         thread::sleep(AGAIN);
         if let Ok((mut stream, _)) = open(&url, (limit, false))
             && stream.write_all(&bytes).is_ok()
         {
-            // Until the master has answered: before that it may not have read them.
+            // Waits until the master has replied: before that, it may not have read them.
             let _ = stream.read(&mut [0; 64]);
         }
     });
@@ -107,7 +108,7 @@ fn read(mut stream: TcpStream, (node, epoch): (usize, u64), events: &Sender<Even
     }
 }
 
-/// Masters that want a password are not for saboteurs.
+/// Connects and makes the handshake. Mutants do not support masters with a password.
 fn open(url: &str, (limit, guarded): (Duration, bool)) -> io::Result<(TcpStream, Greeting)> {
     let address = url.strip_prefix("redis://").unwrap_or(url);
     let address = address.split('/').next().unwrap_or_default();

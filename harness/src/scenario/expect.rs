@@ -1,5 +1,5 @@
-//! What is expected of a run: a verdict per layer, causes, and what must have happened for the
-//! verdict to mean anything.
+//! The expected result of a run: a verdict per property, the causes of violations, and the events
+//! without which the verdict means nothing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::length::Length;
 
-/// A layer of judgement.
+/// A property that the checker examines. Each text says how the property is violated.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -18,23 +18,27 @@ use super::length::Length;
 pub enum Layer {
     /// Two clients believe at the same moment that they hold the resource.
     MutualExclusion,
-    /// An update is lost in a register that is read after the grant and written at the end.
+    /// A register loses an update, although the client reads it after the grant and writes it at
+    /// the end.
     UnfencedResource,
-    /// An update is lost in a register that is presented to, read and written under the fencing token;
-    /// or a token is not unique, or not larger than one whose acquire had returned before.
+    /// A register loses an update, although clients present, read and write it under the fencing
+    /// token. Or a token is not unique, or not larger than a token whose acquire had returned
+    /// before.
     FencedResource,
-    /// A lease is handed out late, promises more than the masters keep, or ends untold.
+    /// A lease is granted late, promises more than the masters keep, or ends without a
+    /// notification.
     Validity,
-    /// An acquire fails or is slow although a majority is reachable and nobody is in the way.
+    /// An acquire fails or is slow, although a majority is reachable and no other client is in the
+    /// way.
     Progress,
-    /// After everything is healed, nobody can acquire.
+    /// No client can acquire after all faults are healed.
     Liveness,
-    /// A key is left that nobody holds, or somebody deleted another's.
+    /// A key without a holder is left, or a client deleted another client's key.
     Hygiene,
 }
 
 impl Layer {
-    /// All of them, in the order of reports.
+    /// All properties, in the order of reports.
     pub const ALL: [Self; 7] = [
         Self::MutualExclusion,
         Self::UnfencedResource,
@@ -45,7 +49,7 @@ impl Layer {
         Self::Hygiene,
     ];
 
-    /// Its name, as in TOML and in reports.
+    /// The name of the property in TOML and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::MutualExclusion => "mutual-exclusion",
@@ -65,18 +69,18 @@ impl fmt::Display for Layer {
     }
 }
 
-/// What a layer is expected to show.
+/// The expected verdict on a property.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wanted {
-    /// Nothing bad.
+    /// No violation.
     #[default]
     Safe,
-    /// A violation: a run that does not show it has gone blind.
+    /// A violation. If the run shows none, the scenario has lost its purpose.
     Violated,
 }
 
-/// What must come of a run. A layer that is not named is expected to be safe.
+/// The result that a run must have. A property that is not named must be safe.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Expect {
@@ -86,49 +90,51 @@ pub struct Expect {
     /// No update is lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfenced_resource: Option<Wanted>,
-    /// No update is lost under fencing tokens, and they grow.
+    /// No update is lost under fencing tokens, and the tokens grow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fenced_resource: Option<Wanted>,
-    /// Leases are handed out in time, are true, and end aloud.
+    /// Leases are granted in time, promise no more than the masters keep, and end with a
+    /// notification.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validity: Option<Wanted>,
-    /// Acquires succeed in time where nothing is in the way.
+    /// Acquires succeed in time when nothing is in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<Wanted>,
     /// After healing, an acquire succeeds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub liveness: Option<Wanted>,
-    /// No key is left, no other's key is deleted.
+    /// No key is left, and no client deletes another client's key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hygiene: Option<Wanted>,
-    /// Causes of the violations that must be found, each by the name of its fault
+    /// The causes of violations that the checker must find. Each is the name of a fault
     /// (`clock.step`, `node.restart`, `client.pause`), or `node-lists`, or `late-write`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub because: Vec<Cause>,
-    /// How the acquires of each client, or of all of a kind that has a `count`, must have ended, or the
-    /// run shows nothing.
+    /// How the acquires must have ended, for each client or for all clients of a kind that has a
+    /// `count`. Otherwise the run shows nothing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub acquires: BTreeMap<String, Acquires>,
-    /// The margin that the first grant of each client must have had, or the run shows nothing:
-    /// how many of the masters that granted would have to forget before a rival can win.
+    /// The margin that the first grant of each client must have had: the number of granting masters
+    /// that would have to forget before a rival can win. Otherwise the run shows nothing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub margin: BTreeMap<String, usize>,
-    /// How long each grant of a client, or of all of a kind, may have taken at most, from the call to the
-    /// grant. Who is not granted is a matter of `acquires`.
+    /// The longest time that a grant may take, from the call to the grant, for each client or for
+    /// all clients of a kind. Requests without a grant count in `acquires` only.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub within: BTreeMap<String, Length>,
-    /// How many commands that touch a key may be sent at most until everything is healed: by the process
-    /// of a client, or by those of a kind together.
+    /// The largest number of commands that touch a key, sent until all faults are healed: by the
+    /// process of a client, or by the processes of a kind together.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub commands: BTreeMap<String, usize>,
-    /// How often any one other process may have got the resource before a client that waited for it, or before any
-    /// of a kind, by acquires that began when that one stood in line.
+    /// How often a single other process may have got the resource before a client that waited for
+    /// it, or before any client of a kind. Only acquires count that began when the waiting client
+    /// was in the fair queue.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub overtaken: BTreeMap<String, Overtaken>,
 }
 
 impl Expect {
-    /// What is expected of a layer.
+    /// The expected verdict on a property.
     pub fn of(&self, layer: Layer) -> Wanted {
         let wanted = match layer {
             Layer::MutualExclusion => self.mutual_exclusion,
@@ -154,32 +160,32 @@ impl Expect {
 pub enum Acquires {
     /// At least one was granted.
     Granted,
-    /// Every one was granted, and there was one.
+    /// Every one was granted, and there was at least one.
     AllGranted,
-    /// None was granted, for whatever reason, and there was one.
+    /// None was granted, for whatever reason, and there was at least one.
     Refused,
-    /// None was granted, and one because somebody else holds the resource.
+    /// None was granted, and one failed because another client holds the resource.
     Taken,
-    /// None was granted, and one because too few masters answered.
+    /// None was granted, and one failed because too few masters replied.
     NoQuorum,
-    /// None was granted, and one because nothing was left of the TTL.
+    /// None was granted, and one failed because nothing was left of the TTL.
     Late,
-    /// None was granted, and the reason of one names a master that is distrusted, since it may have
-    /// forgotten. For locks with a guard.
+    /// None was granted, and the reason of one names a master that is distrusted because it may
+    /// have forgotten leases. For locks with a guard.
     Distrusted,
 }
 
-/// How often others who come later may get what somebody waits for.
+/// How often later requests may overtake a waiting client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, expecting = "how often at most, such as 0, or \"some\"")]
 pub enum Overtaken {
-    /// So often at most, by each process.
+    /// At most this often, by each process.
     AtMost(usize),
-    /// `"some"`: at least once, or the run shows nothing.
+    /// `"some"`: at least once. Otherwise the run shows nothing.
     Is(Often),
 }
 
-/// How often, in a word.
+/// A frequency in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Often {
@@ -187,8 +193,8 @@ pub enum Often {
     Some,
 }
 
-/// Why a violation was possible. The name is the fault's; `node-lists`, `late-write`, `bug` and
-/// `unknown` are no faults.
+/// The cause of a violation. Most are named after a fault; `node-lists`, `max-ttl`, `late-write`,
+/// `bug` and `unknown` are not faults.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -200,59 +206,62 @@ pub enum Cause {
     /// A master's clock ran faster than the drift allowance.
     #[serde(rename = "clock.rate")]
     ClockRate,
-    /// A master's clock jumped to and fro.
+    /// A master's clock jumped ahead and back.
     #[serde(rename = "clock.strobe")]
     ClockStrobe,
-    /// A master forgot at a restart.
+    /// A master forgot keys at a restart.
     #[serde(rename = "node.restart")]
     NodeRestart,
-    /// Somebody ran `FLUSHALL` on a master.
+    /// An administrator ran `FLUSHALL` on a master.
     #[serde(rename = "node.flush")]
     NodeFlush,
     /// A master evicted keys that have a TTL.
     #[serde(rename = "node.evict")]
     NodeEvict,
-    /// A master lost its power, and what it had not synced.
+    /// A master lost its power, and the data that it had not synced.
     #[serde(rename = "node.power-loss")]
     NodePowerLoss,
-    /// A replica took over from a master, and lacked what it had not got.
+    /// A replica took over from a master, and lacked the data that it had not received.
     #[serde(rename = "node.failover")]
     NodeFailover,
-    /// Somebody set the fencing counters of masters to their end, so that they grant no more.
+    /// An administrator set the fencing counters of masters to their end, so that the masters grant
+    /// no more.
     #[serde(rename = "node.counter")]
     NodeCounter,
-    /// A client's wall clock was behind: counters that masters lost began anew at a smaller number.
+    /// A client's wall clock was behind: counters that masters lost began again at a smaller
+    /// number.
     #[serde(rename = "client.clock")]
     ClientClock,
-    /// The clock by which a client measures its leases ran slower than the drift allowance.
+    /// The clock that measures a client's leases ran slower than the drift allowance.
     #[serde(rename = "client.rate")]
     ClientRate,
     /// A client was paused between its last look at the deadline and its write.
     #[serde(rename = "client.pause")]
     ClientPause,
-    /// What a client sent to a register before the end of its lease came after it.
+    /// A request that a client sent to a register before the end of its lease arrived after it.
     #[serde(rename = "resource.delay")]
     ResourceDelay,
-    /// Clients know different masters, and their quorums have none in common; or one knows fewer masters
-    /// than its quorum.
+    /// Clients know different masters, and their quorums have none in common; or a client knows
+    /// fewer masters than its quorum.
     #[serde(rename = "node-lists")]
     NodeLists,
-    /// A client has a guard of another longest TTL than others, and so distrusts masters that they marked.
+    /// The guard of a client has another longest TTL than that of others, so the client distrusts
+    /// masters that they marked.
     #[serde(rename = "max-ttl")]
     MaxTtl,
-    /// A client wrote after its lease had ended, awake: it did not look.
+    /// A client that was not paused wrote after its lease had ended: it did not check the deadline.
     #[serde(rename = "late-write")]
     LateWrite,
-    /// No fault explains it: the lock is wrong.
+    /// No fault explains the violation: the lock is wrong.
     #[serde(rename = "bug")]
     Bug,
-    /// What was recorded does not tell.
+    /// The records do not show the cause.
     #[serde(rename = "unknown")]
     Unknown,
 }
 
 impl Cause {
-    /// Its name, as in TOML and in reports.
+    /// The name of the cause in TOML and in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ClockStep => "clock.step",

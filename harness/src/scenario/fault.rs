@@ -1,9 +1,13 @@
-//! Faults as values: a harm, whom it hits, when it strikes and when it is cured.
+//! Faults as values: what a fault does, the masters and clients that it hits, when it strikes, and
+//! when it is healed.
 //!
-//! `node.rs`, `clock.rs`, `net.rs`, `client.rs` and `resource.rs` have the harms, each with its cure;
-//! `whom.rs` has the masters and clients that they hit; `text.rs` is how a fault stands in TOML and in histories.
-//! When one strikes is for the director, what is done then for the backend. Whether one makes sense
-//! in its scenario is checked in `read/check/faults.rs`.
+//! - `node.rs`, `clock.rs`, `net.rs`, `client.rs` and `resource.rs`: the kinds of faults, each with
+//!   its healing
+//! - `whom.rs`: the masters and clients that a fault hits
+//! - `text.rs`: the form of a fault in TOML and in histories
+//!
+//! The director decides when a fault strikes; the backend applies it. `read/check/faults.rs` checks
+//! whether a fault makes sense in its scenario.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,49 +33,51 @@ pub use node::NodeHarm;
 pub use resource::{ResourceHarm, Touches};
 pub use whom::{Clients, Nodes, Role};
 
-/// Something that goes wrong.
+/// A fault of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Text", into = "Text")]
 #[schemars(with = "Text")]
 pub struct Fault {
-    /// When it strikes.
+    /// When the fault strikes.
     pub when: When,
-    /// How long until it is cured. Without it: until everything is healed at the end of the run.
+    /// How long until the fault is healed. Default: until the end of the run, when all faults are
+    /// healed.
     pub lasts: Option<Length>,
-    /// What it does.
+    /// What the fault does.
     pub harm: Harm,
 }
 
 /// When a fault strikes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum When {
-    /// So long after the start of the run.
+    /// This long after the start of the run.
     At(Length),
     /// After this moment, the first time that it comes.
     After(Moment),
-    /// Before this moment, the first time that it comes: what is about to happen is held back
+    /// Before this moment, the first time that it comes. The event of this moment is held back
     /// until the fault has struck.
     Before(Moment),
 }
 
-/// What a fault does: to a master, to its clock, to the network, to a client, on the way to a register.
+/// The effect of a fault: on a master, on a clock, on the network, on a client, or on messages to a
+/// register.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Harm {
-    /// To masters.
+    /// On masters.
     Node(NodeHarm),
-    /// To the wall clocks of masters.
+    /// On the wall clocks of masters.
     Clock(ClockHarm),
-    /// To what passes between clients and masters.
+    /// On the messages between clients and masters.
     Net(NetHarm),
-    /// To client processes.
+    /// On client processes.
     Client(ClientHarm),
-    /// To what passes between clients and registers.
+    /// On the messages between clients and registers.
     Resource(ResourceHarm),
 }
 
 impl Harm {
-    /// Its name, as in TOML: `clock.step`.
+    /// The name of the fault in TOML: `clock.step`.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Node(NodeHarm::Kill { .. }) => "node.kill",
@@ -106,7 +112,7 @@ impl Harm {
         }
     }
 
-    /// Whether there is something to undo.
+    /// Whether the fault can be healed.
     pub const fn has_cure(&self) -> bool {
         match self {
             Self::Node(
@@ -123,22 +129,22 @@ impl Harm {
         }
     }
 
-    /// Whether the client processes that it hits are gone.
+    /// Whether the fault ends the client processes that it hits.
     pub const fn kills_clients(&self) -> bool {
         matches!(self, Self::Client(ClientHarm::Kill { .. }))
     }
 
-    /// Whether the client processes that it hits stand still until it is cured.
+    /// Whether the client processes that the fault hits stand still until it is healed.
     pub const fn pauses_clients(&self) -> bool {
         matches!(self, Self::Client(ClientHarm::Pause { .. } | ClientHarm::Suspend { .. }))
     }
 
-    /// Whether a replica is needed for it.
+    /// Whether the fault needs replicas.
     pub const fn needs_replicas(&self) -> bool {
         matches!(self, Self::Node(NodeHarm::Lag { .. } | NodeHarm::Failover { .. }))
     }
 
-    /// Whether masters that it hits are started again: at once or when it is cured.
+    /// Whether the masters that the fault hits are started again, at once or when it is healed.
     pub const fn starts_again(&self) -> bool {
         matches!(
             self,
@@ -151,12 +157,12 @@ impl Harm {
         )
     }
 
-    /// Whether it sets a wall clock.
+    /// Whether the fault sets a wall clock.
     pub const fn sets_a_clock(&self) -> bool {
         matches!(self, Self::Clock(_) | Self::Client(ClientHarm::Clock { .. }))
     }
 
-    /// The masters that it hits; of a fault of the network those whose links it hits.
+    /// The masters that the fault hits. A network fault hits the links of these masters.
     pub const fn nodes(&self) -> Option<&Nodes> {
         match self {
             Self::Node(harm) => Some(harm.nodes()),
@@ -166,7 +172,7 @@ impl Harm {
         }
     }
 
-    /// The clients that it hits.
+    /// The clients that the fault hits.
     pub const fn clients(&self) -> Option<&Clients> {
         match self {
             Self::Net(harm) => Some(harm.clients()),
@@ -176,7 +182,7 @@ impl Harm {
         }
     }
 
-    /// The masters that it hits, to change them.
+    /// The masters that the fault hits, for modification.
     pub const fn nodes_mut(&mut self) -> Option<&mut Nodes> {
         match self {
             Self::Node(harm) => Some(harm.nodes_mut()),
@@ -186,7 +192,7 @@ impl Harm {
         }
     }
 
-    /// The clients that it hits, to change them.
+    /// The clients that the fault hits, for modification.
     pub const fn clients_mut(&mut self) -> Option<&mut Clients> {
         match self {
             Self::Net(harm) => Some(harm.clients_mut()),

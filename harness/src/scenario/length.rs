@@ -1,4 +1,5 @@
-//! Times as people write them: `"150ms"`, `"2s"`, and for what can go either way `"-3s"`.
+//! Times in the form that people write: `"150ms"`, `"2s"`, and `"-3s"` where a time can be
+//! negative.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,21 +17,21 @@ pub struct Length(pub Duration);
 /// A length of time, forward or back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shift {
-    /// How far.
+    /// The absolute value.
     pub by: Length,
-    /// Whether back.
+    /// Whether the shift goes back.
     pub back: bool,
 }
 
 impl Length {
-    /// Whether there is nothing of it.
+    /// Whether the length is zero.
     pub const fn is_zero(&self) -> bool {
         self.0.is_zero()
     }
 }
 
 impl Shift {
-    /// In nanoseconds.
+    /// The length in nanoseconds.
     pub fn nanos(self) -> i64 {
         let nanos = nanos(self.by.0);
         if self.back { -nanos } else { nanos }
@@ -80,7 +81,8 @@ impl fmt::Display for Shift {
     }
 }
 
-/// Serde and the schema by way of `FromStr` and `Display`, for every type that is a string in TOML.
+/// Implements Serde and the schema through `FromStr` and `Display`, for every type that is a string
+/// in TOML.
 macro_rules! as_text {
     ($type:ty, $what:literal, $($example:literal),+) => {
         impl serde::Serialize for $type {

@@ -1,14 +1,15 @@
-//! The masters that a client knows: its own list, which need not be the others'. What a lock decides by
-//! is the length of that list; what there is to hold are the masters behind it, each once.
+//! The list of masters that a client knows, which may differ from other clients' lists. The lock
+//! counts the entries of that list. The resource is held on the masters behind the entries, each
+//! counted once.
 
 use super::Client;
 
-/// The addresses of masters that a client knows, in its order: a master may be there twice.
+/// The addresses of masters that a client knows, in its order. A master may be in the list twice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NodeList(Vec<usize>);
 
 impl NodeList {
-    /// The first so many masters.
+    /// The first `nodes` masters.
     pub fn all(nodes: usize) -> Self {
         Self((1..=nodes).collect())
     }
@@ -18,17 +19,17 @@ impl NodeList {
         Self(addresses.to_vec())
     }
 
-    /// What a client knows of so many masters.
+    /// The list of a client, in a cluster of this many masters.
     pub(in crate::scenario) fn of(client: &Client, nodes: usize) -> Self {
         client.nodes.clone().map_or_else(|| Self::all(nodes), Self)
     }
 
-    /// The master behind each of its addresses, counted from 1, in its order.
+    /// The master behind each address, counted from 1, in the order of the list.
     pub fn addresses(&self) -> &[usize] {
         &self.0
     }
 
-    /// What the set is called, whatever its order: `1,2,3`.
+    /// The name of the set, independent of the order: `1,2,3`.
     pub fn name(&self) -> String {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -36,7 +37,7 @@ impl NodeList {
         all.join(",")
     }
 
-    /// The masters behind it, each once, in the order of their numbers.
+    /// The masters in the list, each once, in the order of their numbers.
     pub fn masters(&self) -> Vec<usize> {
         let mut masters = self.0.clone();
         masters.sort_unstable();
@@ -44,17 +45,18 @@ impl NodeList {
         masters
     }
 
-    /// How many must agree: of its addresses, since no lock is told that two of them are one master.
+    /// The number of addresses that must agree. Duplicates count, since the lock cannot know that
+    /// two addresses are one master.
     pub fn quorum(&self) -> usize {
         self.0.len() / 2 + 1
     }
 
-    /// Whether a quorum of this list and one of another can be without a common master, so that both
-    /// can be granted the same and nobody forgets anything.
+    /// Whether a quorum of this list and one of the other can have no master in common. Then both
+    /// clients can be granted the same resource although no master forgets anything.
     pub fn can_part_from(&self, other: &Self) -> bool {
         let (own, others) = (self.masters(), other.masters());
         let common = own.iter().filter(|node| others.contains(node)).count();
-        // Whoever wants no common master takes those first that the other does not know.
+        // To avoid common masters, a quorum first takes the masters that are not in the other list.
         let of_common = |list: &Self, all: &[usize]| {
             list.quorum().saturating_sub(all.len().saturating_sub(common))
         };

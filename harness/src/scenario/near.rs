@@ -1,9 +1,9 @@
-//! Guesses what was meant.
+//! Finds the name that a misspelt word stands for.
 
-/// The candidate that a misspelt word comes nearest to, if any is near.
+/// The candidate that is nearest to a misspelt word, if any is near.
 pub fn near<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = word.to_lowercase();
-    // A third of the letters may be wrong; of `c3` none: it is not a misspelt `c1`.
+    // A third of the letters may be wrong. Of `c3`, none may be: it is not a misspelt `c1`.
     let letters = word.chars().count();
     let most = letters / 3;
     candidates
@@ -16,7 +16,7 @@ pub fn near<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Op
         .map(|(_, candidate)| candidate)
 }
 
-/// `did you mean `x`? ` if something is near, and nothing else.
+/// `did you mean `x`? ` if a candidate is near; otherwise the empty string.
 pub(super) fn guess<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
     near(word, candidates).map_or_else(String::new, |near| format!("did you mean `{near}`? "))
 }

@@ -1,12 +1,12 @@
-//! What is wrong with a scenario file: where, what, and how to mend it. `read.rs` finds problems;
-//! here they get a line and a column, and are shown as a compiler would show them.
+//! The problems of a scenario file: where, what, and the fix. `read.rs` finds them. This module
+//! adds the line and the column, and renders the problems as a compiler does.
 
 use std::fmt;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-/// Something that is wrong with a scenario file.
+/// A problem in a scenario file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -14,17 +14,17 @@ pub struct Problem {
     pub line: usize,
     /// The column in characters, counted from 1.
     pub column: usize,
-    /// What is wrong, a fragment in lower case.
+    /// What is wrong: a fragment in lower case.
     pub message: String,
-    /// How to mend it.
+    /// How to fix it.
     pub mend: String,
-    /// Where, in bytes.
+    /// The place, in bytes.
     pub span: Range<usize>,
-    /// Another place that has to do with it, and what it has to do with it.
+    /// Another place that is related to the problem, and how it is related.
     pub also: Option<(Range<usize>, String)>,
 }
 
-/// All that is wrong with one scenario file, in the order of its lines. There is at least one.
+/// All problems of one scenario file, in the order of its lines. There is at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems {
     file: String,
@@ -70,7 +70,7 @@ impl Problems {
         Self { file: file.to_owned(), text: text.to_owned(), list }
     }
 
-    /// The name of the file, as it was given.
+    /// The name of the file, as the caller gave it.
     pub fn file(&self) -> &str {
         &self.file
     }
@@ -80,7 +80,7 @@ impl Problems {
         &self.list
     }
 
-    /// All of them with the lines that they are about, in colour if so wished.
+    /// Renders all problems with the lines that they are about, with colours if `colour` is set.
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let all: Vec<String> =

@@ -1,5 +1,6 @@
-//! Reads a scenario file: first as TOML, then piece by piece into the types, at last the sense of
-//! the whole. What is wrong is told with its place and its mend, as much at once as can be seen.
+//! Reads a scenario file: first as TOML, then piece by piece into the types. Finally, it checks the
+//! sense of the whole. Each problem has its place and its fix, and one read reports as many
+//! problems as it can find.
 
 use toml::de::DeTable;
 
@@ -11,14 +12,14 @@ mod explain;
 mod shape;
 mod tree;
 
-/// How many errors of syntax are shown: behind the first few, the parser guesses.
+/// The number of syntax errors that are shown. After the first few, the parser guesses.
 const MOST_SYNTAX: usize = 3;
 
-/// Reads a scenario. The file's name is for the messages, and for the scenario's name, which must
-/// be the file's without `.toml`.
+/// Reads a scenario. Messages name the file. The scenario's name must be the file's without
+/// `.toml`.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All problems of the file.
 pub fn read(file: &str, text: &str) -> Result<Scenario, Problems> {
     let problems = |list| Problems::new(file, text, list);
     let (root, errors) = DeTable::parse_recoverable(text);
@@ -55,8 +56,8 @@ pub(crate) fn makes_sense(scenario: &Scenario) -> bool {
     check::check("", scenario).is_empty()
 }
 
-/// The line of a run's expectation in a scenario's text: where a result that differs is to be
-/// mended. `name` is the run's, with its variant.
+/// The line of a run's expectation in a scenario's text: the place to correct if the result
+/// differs. `name` is the name of the run, with its variant.
 pub fn line_of(text: &str, name: &str) -> usize {
     let Ok(root) = DeTable::parse(text) else { return 1 };
     let place = tree::Place::default();

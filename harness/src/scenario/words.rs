@@ -1,6 +1,6 @@
-//! The small languages inside strings, word by word. `step.rs` has the steps of a script, `moment.rs`
-//! the moments at which a fault strikes; lengths of time are in `length.rs`. Whether what is named
-//! exists in the scenario is not known here, but checked in `read/check`.
+//! The small languages inside strings, word by word. `step.rs` has the steps of a script,
+//! `moment.rs` the moments at which a fault strikes, `length.rs` the lengths of time. This module
+//! does not know whether the names exist in the scenario; `read/check` checks that.
 
 use std::fmt;
 
@@ -48,7 +48,7 @@ impl<'a> Words<'a> {
         self.next(&format!("the time after `{after}`"))?.parse()
     }
 
-    /// The length behind a word, if the word is next.
+    /// The length after a word, if the word is next.
     fn option(&mut self, word: &str) -> Result<Option<Length>, String> {
         match self.rest.next_if_eq(&word) {
             Some(_) => self.length(word).map(Some),

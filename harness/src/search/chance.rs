@@ -1,9 +1,11 @@
-//! Random search: scenarios by chance, on all cores, until there were so many or somebody says so.
+//! Random search: runs random scenarios on all cores, up to a number of runs or until the caller
+//! stops it.
 //!
-//! Each run has a number, and its scenario, its chance and so its result follow from that number alone.
-//! What is remembered of a run does not hang on the order of runs: of every [`Kind`] the least number
-//! that showed it, and how often it and each [`Goal`] were seen. So the same seed and as many runs
-//! give the same report on any number of threads. `goals.rs` says what a search should have come by.
+//! Each run has a number. Its scenario, its random choices and therefore its result follow from
+//! that number alone. The report does not depend on the order of runs: it keeps the least number
+//! that showed each [`Kind`], and how often the search saw each kind and each [`Goal`]. So the same
+//! seed and number of runs give the same report on any number of threads. `goals.rs` lists the
+//! situations that a search should reach.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,45 +25,45 @@ mod tests;
 
 pub use goals::Goal;
 
-/// How many runs a thread takes at a time.
+/// The number of runs that a thread takes at a time.
 const BATCH: u64 = 32;
 
 /// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
-    /// Where scenarios are drawn from.
+    /// The space from which scenarios are drawn.
     pub space: Space,
-    /// The number of the first run; each has the next.
+    /// The number of the first run. Each run has the next number.
     pub seed: u64,
-    /// How many runs at most.
+    /// The largest number of runs.
     pub runs: u64,
-    /// Whether clients lie, and how.
+    /// Whether the clients are mutants, and which one.
     pub lie: Lie,
-    /// On how many threads.
+    /// The number of threads.
     pub jobs: usize,
 }
 
-/// What was seen.
+/// What the search saw.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How many runs.
+    /// The number of runs.
     pub runs: u64,
-    /// How many events they had, all together: how large they were.
+    /// The number of events in all runs, as a measure of their size.
     pub events: u64,
-    /// How much virtual time passed in them, all together.
+    /// The virtual time of all runs together.
     pub passed: Duration,
-    /// Every kind of thing that went wrong.
+    /// Every kind of failure.
     pub kinds: BTreeMap<Kind, Sight>,
-    /// In how many runs each goal was reached.
+    /// The number of runs that reached each goal.
     pub goals: BTreeMap<Goal, u64>,
 }
 
-/// What was seen of one kind.
+/// What the search saw of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// The least number of a run that showed it.
     pub first: u64,
-    /// In how many it showed.
+    /// The number of runs that showed it.
     pub runs: u64,
 }
 
@@ -87,7 +89,8 @@ impl Report {
 }
 
 impl Search {
-    /// Runs it. Whoever is asked whether to go on is told what there is so far, by each thread in turn.
+    /// Runs the search. Each thread in turn passes the report so far to `go_on`, which returns
+    /// whether to continue.
     pub fn run(&self, go_on: &(dyn Fn(&Report) -> bool + Sync)) -> Report {
         let next = AtomicU64::new(0);
         let report = Mutex::new(Report::default());
@@ -122,7 +125,7 @@ impl Search {
         }
     }
 
-    /// The run of a number.
+    /// Executes the run of a number.
     fn one(&self, number: u64, report: &mut Report) {
         let history = sim::run(&self.space.draw(number), number, self.lie);
         let verdict = judge(&history);
@@ -140,17 +143,17 @@ impl Search {
         }
     }
 
-    /// Whether something of this kind is worth to be told.
+    /// Whether this kind is reported.
     fn is_wrong(&self, kind: &Kind) -> bool {
         if self.space.inside { !kind.is_by_design() } else { !kind.is_doubt() }
     }
 
-    /// The find of a number that showed something.
+    /// The find of the run with this number.
     pub fn found(&self, number: u64) -> Option<Found> {
         Found::of(&self.space.draw(number), number, self.lie)
     }
 
-    /// The first run in which something goes wrong: after how many, the find and its kind.
+    /// The first run in which something goes wrong: after how many runs, the find and its kind.
     pub fn first(&self) -> Option<(u64, Found, Kind)> {
         (0..self.runs).find_map(|index| {
             let found = self.found(self.seed.wrapping_add(index))?;

@@ -1,9 +1,11 @@
-//! Exhaustive search: all schedules of up to so many faults, on a few lessons, from a vocabulary of
-//! faults and places. What it finds are scenarios, which can be run anywhere.
+//! Exhaustive search: all schedules of up to a given number of faults, on a few lessons, from a
+//! vocabulary of faults and places. The finds are scenarios, which run on any backend.
 //!
-//! `lessons.rs` has what is played, `vocabulary.rs` what can go wrong in it, `walk.rs` the way through
-//! all of it, `assumptions.rs` and `classes.rs` what a run shows, `tally.rs` what is counted, `table.rs` how few faults it takes, `defended.rs` what the lock's defences change. Nothing
-//! here is left to chance: the result is the same each time, on any number of threads.
+//! `lessons.rs` defines the scenarios that are played, `vocabulary.rs` the faults that can occur in
+//! them, `walk.rs` the walk through all schedules, `assumptions.rs` and `classes.rs` the meaning of
+//! a run, `tally.rs` the counts, `table.rs` the table of smallest schedules, `defended.rs` the
+//! effect of the lock's defences. Nothing here is random: the result is the same each time, on any
+//! number of threads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,23 +37,23 @@ pub use vocabulary::{Symmetry, vocabulary};
 pub use walk::SEED;
 use walk::{Ground, Start};
 
-/// What to search.
+/// The search space.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The lessons.
     pub lessons: Vec<Lesson>,
-    /// Up to so many faults.
+    /// The largest number of faults in a schedule.
     pub faults: usize,
-    /// Whether masters that are alike are told apart.
+    /// Whether masters that are alike are distinguished.
     pub symmetry: Symmetry,
-    /// What the clients get wrong.
+    /// The mutation of the clients.
     pub lie: Lie,
-    /// On so many threads.
+    /// The number of threads.
     pub threads: usize,
 }
 
 impl Plan {
-    /// All lessons for so many masters.
+    /// All lessons for this number of masters.
     pub fn new(nodes: usize, faults: usize) -> Self {
         let (lessons, symmetry) = (lessons(nodes), Symmetry::Folded);
         Self { lessons, faults, symmetry, lie: Lie::None, threads: 1 }
@@ -63,8 +65,8 @@ impl Plan {
         Self { lessons: self.lessons.into_iter().map(Lesson::defended).collect(), ..self }
     }
 
-    /// Runs all schedules. Whoever is asked whether to go on is told how many of the parts are done,
-    /// and how many there are; what is not done then is counted as cut.
+    /// Runs all schedules. `go_on` receives the number of finished parts and the number of all
+    /// parts, and returns whether to continue. Parts that are not done by then count as cut.
     pub fn search(&self, go_on: &(dyn Fn(usize, usize) -> bool + Sync)) -> Tally {
         let grounds: Vec<Ground> = self
             .lessons
@@ -121,7 +123,7 @@ impl Plan {
                 });
             }
         });
-        // In the order of the work, not in that in which threads were done.
+        // In the order of the parts, not in the order in which threads finished them.
         parts.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
     }
 }

@@ -1,6 +1,7 @@
-//! What must hold of fencing tokens in every run, inside the assumptions of the lock or not: as long as
-//! no master can have lost a counter, and all clients know the same masters, they grow, and registers that
-//! check them lose no update. Told from the faults of a scenario alone, not from what the judge makes of them.
+//! The rules for fencing tokens in every run, inside the assumptions of the lock or not. As long as
+//! no master can have lost a counter, and all clients know the same masters, tokens grow, and
+//! registers that check them lose no update. The rules use only the faults of a scenario, not the
+//! verdict of the checkers.
 
 use std::time::Duration;
 
@@ -8,14 +9,14 @@ use crate::judge::Verdict;
 use crate::scenario::{ClockHarm, Fault, Harm, Layer, NodeHarm, Persistence, Scenario};
 use crate::talk::FENCING_MEMORY;
 
-/// A line, if tokens failed where they must not.
+/// A line of text if tokens failed where they must not.
 pub(super) fn refuted(scenario: &Scenario, verdict: &Verdict) -> Option<String> {
     let bad = verdict.findings.iter().find(|finding| finding.layer == Layer::FencedResource)?;
     let story = bad.story.join("; ");
     (!may_fail(scenario)).then(|| format!("fencing tokens fail, and no counter was lost: {story}"))
 }
 
-/// Whether a counter may be lost in a scenario, or its clients' quorums need not meet.
+/// Whether a scenario may lose a counter, or has clients whose quorums need not meet.
 pub(super) fn may_fail(scenario: &Scenario) -> bool {
     let forgets = scenario.cluster.persistence == Persistence::None;
     let lists: Vec<_> = scenario.clients.iter().map(|client| scenario.list(client)).collect();
@@ -24,7 +25,7 @@ pub(super) fn may_fail(scenario: &Scenario) -> bool {
 }
 
 fn loses(fault: &Fault, forgets: bool) -> bool {
-    // A step back is cured by one forward.
+    // The heal of a step back is a step forward.
     let long = |by: Duration| by >= FENCING_MEMORY;
     match &fault.harm {
         Harm::Node(
@@ -61,7 +62,7 @@ mod tests {
         assert!(verdict.findings.iter().any(|found| found.layer == Layer::FencedResource));
         assert!(may_fail(&scenario));
         assert_eq!(refuted(&scenario, &verdict), None);
-        // The same with masters of which it would be known that they keep what they were told.
+        // The scenario on masters that are known to keep every write.
         let mut durable = scenario;
         durable.cluster.persistence = Persistence::AofAlways;
         assert!(refuted(&durable, &verdict).is_some());

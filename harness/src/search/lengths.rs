@@ -1,21 +1,21 @@
-//! All the times of a scenario, wherever they stand: for whoever rounds them or scales them.
+//! Visits all the times of a scenario, wherever they stand, to round or to scale them.
 
 use crate::scenario::{
     Ahead, ClientHarm, ClockHarm, Harm, Length, NetHarm, NodeHarm, OwnGuard, ResourceHarm, Rounds,
     Scenario, Step, When,
 };
 
-/// What a time is for.
+/// The purpose of a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// How long a round waits, and what is deducted for drift: properties of the network and of clocks,
-    /// which do not grow with the rest.
+    /// How long a round waits, and the deduction for drift. These are properties of the network and
+    /// of clocks, which do not scale with the rest.
     Option,
     /// Anything else.
     Plan,
 }
 
-/// Shows each time, always in the same order.
+/// Passes each time to `see`, always in the same order.
 pub(super) fn each(scenario: &mut Scenario, see: &mut dyn FnMut(Use, &mut Length)) {
     see(Use::Plan, &mut scenario.lock.ttl);
     see(Use::Option, &mut scenario.lock.node_timeout);
@@ -77,14 +77,14 @@ fn of_harm(harm: &mut Harm, see: &mut dyn FnMut(&mut Length)) {
     }
 }
 
-/// How many there are.
+/// The number of times.
 pub(super) fn count(scenario: &mut Scenario) -> usize {
     let mut count = 0;
     each(scenario, &mut |_, _| count += 1);
     count
 }
 
-/// The scenario with one of its times changed; none, if that is what it was.
+/// The scenario with one of its times changed; none if the time already has that value.
 pub(super) fn changed(
     scenario: &Scenario,
     index: usize,

@@ -1,4 +1,4 @@
-//! How soon the random search notices a lie, and how small what it found becomes.
+//! Measures after how many runs the random search detects a mutant, and how small its finds become.
 
 use std::ops::ControlFlow;
 
@@ -7,19 +7,19 @@ use super::plan::Space;
 use super::{Found, Kind, shrink};
 use crate::sabotage::Lie;
 
-/// A lie that was noticed.
+/// A mutant that was detected.
 #[derive(Clone, Debug)]
 pub struct Caught {
-    /// After how many runs.
+    /// The number of runs until then.
     pub runs: u64,
-    /// What it was caught by.
+    /// The kind of violation that showed it.
     pub kind: Kind,
-    /// What is left of the run.
+    /// The shrunk run.
     pub small: Found,
 }
 
-/// Draws scenarios inside the assumptions, from a seed on, until a lie is noticed where the truth
-/// passes; none: it was not, in so many.
+/// Draws scenarios inside the assumptions, from a seed on, until one detects the mutant and passes
+/// without the mutation. Returns none if `runs` scenarios did not detect it.
 pub fn catch(lie: Lie, seed: u64, runs: u64) -> Option<Caught> {
     let search = Search { space: Space::INSIDE, seed, runs, lie, jobs: 1 };
     let (runs, found, kind) = search.first()?;
@@ -29,7 +29,7 @@ pub fn catch(lie: Lie, seed: u64, runs: u64) -> Option<Caught> {
 }
 
 impl Caught {
-    /// How many faults it takes.
+    /// The number of faults in the shrunk run.
     pub fn faults(&self) -> usize {
         self.small.scenario.faults.len()
     }

@@ -1,14 +1,25 @@
-//! Scenarios by chance: a number in, a scenario out.
+//! Random scenarios: a number in, a scenario out.
 //!
-//! Who locks what is drawn in `people.rs`, who waits in crowds in `waits.rs`, who wants several resources at
-//! once in `several.rs`, who acquires again what it has in `again.rs`, under fencing tokens or not in
-//! `fences.rs`, with which defences in `guards.rs`, what goes wrong in `trouble.rs` and `forgets.rs`, when and
-//! where in `aims.rs`, whose lease clock runs at another rate in `paces.rs`, what is outside and no fault of masters and links in `beyond.rs`. Each family of faults
-//! is left out of every other scenario: where all happen at once nothing gets far enough to go wrong in an
-//! interesting way. Faults are cured in whatever order their times come, and many not before the end.
+//! Each module draws one part:
 //!
-//! [`Space::inside`] is the promise (`docs/safety.md`, A1 to A6): only faults that the lock must
-//! survive. Outside of it anything goes. The scenarios are short, for there shall be many.
+//! * `people.rs`: the clients, and what they lock;
+//! * `waits.rs`: crowds of waiters;
+//! * `several.rs`: clients that want several resources at once;
+//! * `again.rs`: owners that acquire again what they hold;
+//! * `fences.rs`: fencing tokens;
+//! * `guards.rs`: the lock's defences;
+//! * `trouble.rs` and `forgets.rs`: faults;
+//! * `aims.rs`: when a fault strikes, and its target;
+//! * `paces.rs`: lease clocks that run at other rates;
+//! * `beyond.rs`: events outside the assumptions that are no faults of masters and links.
+//!
+//! Each family of faults is left out of every other scenario: where all happen at once, no client
+//! gets far enough to go wrong in an interesting way. Faults heal in the order of their random
+//! times, and many not before the end.
+//!
+//! [`Space::inside`] is the guarantee (`docs/safety.md`, A1 to A6): it draws only faults that the
+//! lock must survive. Outside of it any fault is possible. The scenarios are short, so that many
+//! can run.
 
 use std::time::Duration;
 
@@ -40,7 +51,7 @@ const FAULTS: u64 = 5;
 pub struct Space {
     /// Only faults inside the lock's assumptions.
     pub inside: bool,
-    /// How many masters; none: 1 to 5.
+    /// The number of masters. None: 1 to 5.
     pub nodes: Option<usize>,
 }
 
@@ -50,7 +61,7 @@ impl Space {
     /// Everything.
     pub const OUTSIDE: Self = Self { inside: false, nodes: None };
 
-    /// The scenario of a number. The same number is good for the chance of its run, too.
+    /// The scenario of a number. The same number is also good as the seed of its run.
     pub fn draw(&self, number: u64) -> Scenario {
         let mut dice = Dice::new(number);
         let cluster = self.cluster(&mut dice);
@@ -67,7 +78,8 @@ impl Space {
             expect: Expect::default(),
             variants: Vec::new(),
         };
-        // From chance of its own, as below. Before the faults, some of which strike at a step.
+        // From a random source of its own, as below. It comes before the faults, some of which
+        // strike at a step.
         let mut crowd = Dice::new(number ^ waits::CHANCE);
         waits::add(&mut crowd, &mut scenario);
         several::add(&mut Dice::new(number ^ several::CHANCE), &mut scenario);
@@ -81,8 +93,8 @@ impl Space {
         }
         waits::trouble(&mut crowd, &mut scenario);
         if !self.inside || guards::all_see_amnesia(&scenario) {
-            // From chance of its own, so that all else is as it would be without. Before the clients'
-            // lists of masters, to which parts are cut down.
+            // From a random source of its own, so that all else stays as it would be without it. It
+            // comes before the clients' lists of masters, which limit the parts.
             forgets::add(&mut Dice::new(number ^ forgets::CHANCE), &mut scenario, self.inside);
         }
         paces::add(&mut Dice::new(number ^ paces::CHANCE), &mut scenario, self.inside);
@@ -103,11 +115,13 @@ impl Space {
 fn lock(dice: &mut Dice) -> Lock {
     let ttl = match dice.below(8) {
         0 => dice.within(1_000, 2_000),
-        // What is left behind is seen only after links had time to recover, and before it expires.
+        // Keys that are left behind show only after links had time to recover, and before the keys
+        // expire.
         1 | 2 => dice.within(3_000, 6_000),
         _ => dice.within(200, 1_000),
     };
-    // The library wants TTL > node timeout + drift: at most a third of the TTL is left for waiting.
+    // The library requires TTL > node timeout + drift. At most a third of the TTL is left for
+    // waiting.
     let timeout = 5 + dice.below(100) * ttl.min(1_000) / 300;
     Lock {
         ttl: of_millis(ttl),
@@ -130,7 +144,7 @@ fn shortest_ttl(scenario: &Scenario) -> Duration {
     asked.chain([scenario.lock.ttl.0]).min().unwrap_or_default()
 }
 
-/// A TTL that goes with the longest node timeout and drift.
+/// A TTL that fits the longest node timeout and drift.
 fn ttl(dice: &mut Dice, lock: &Lock) -> Length {
     let least = 2 * super::lengths::millis(lock.node_timeout) + 20;
     of_millis(dice.within(200, 1_200).max(least))

@@ -1,13 +1,15 @@
-//! Makes a find small: takes away whatever is not needed for the same layer to be violated for the same
-//! causes, and makes what is left easy to read.
+//! Shrinks a find: removes everything that is not needed for the same layer to be violated for the
+//! same causes, and makes the rest easy to read.
 //!
-//! First whole faults are left out (delta debugging), then clients, steps, masters, options; then
-//! faults get moments of the protocol for times and roles for numbers, and times become round. Each
-//! of these passes proposes changes; one is kept if the scenario [weighs](weight) less with it, makes
-//! sense, and shows the same [`Kind`]. So it ends, and ends the same way every time. Last, times are
-//! widened until the find does not hang on its seed (`steady.rs`).
+//! First the shrinker leaves out whole faults (delta debugging), then clients, steps, masters and
+//! options. Then it replaces the times of faults by moments of the protocol, and numbers of masters
+//! by roles, and rounds times. Each of these passes proposes changes. A change is kept if the
+//! scenario [weighs](weight) less with it, is valid, and shows the same [`Kind`]. So the shrinker
+//! ends, and ends the same way every time. Finally, it widens times until the find no longer
+//! depends on its seed (`steady.rs`).
 //!
-//! `passes.rs` leaves out, `moments.rs` renames and rounds. What is run here is the simulation and the judge.
+//! `passes.rs` leaves out, `moments.rs` renames and rounds. Each try runs the simulation and the
+//! checkers.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,23 +31,23 @@ mod weight;
 
 pub use weight::{Weight, weight};
 
-/// How much a shrink may usually do: less than ten seconds of an optimised build.
+/// The usual limit of a shrink's work: less than ten seconds of an optimised build.
 pub const EFFORT: u64 = 3_000_000;
-/// What a run costs besides its records: masters and clients that start, handshakes.
+/// The cost of a run in addition to its records: masters and clients that start, handshakes.
 const RUN: u64 = 300;
 
-/// How far a shrink is.
+/// The progress of a shrink.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// How many scenarios were tried.
+    /// The number of scenarios tried so far.
     pub tries: u64,
-    /// The smallest so far.
+    /// The smallest scenario so far.
     pub best: &'a Scenario,
 }
 
-/// Shrinks a find, by the worst of its kinds. `effort` is how much may be done, in events of the
-/// simulation, so that the result does not hang on the machine; see [`EFFORT`]. Who is told of the
-/// progress may end it early: what there is then is the result.
+/// Shrinks a find, by the worst of its kinds. `effort` limits the work, in events of the
+/// simulation, so that the result does not depend on the machine; see [`EFFORT`]. The progress
+/// callback may end the shrink early; then the result is the smallest scenario so far.
 pub fn shrink(
     found: &Found,
     effort: u64,
@@ -54,7 +56,7 @@ pub fn shrink(
     shrink_to(found, &found.kind(), effort, progress)
 }
 
-/// The same, by another of its kinds.
+/// Shrinks a find, by another of its kinds.
 pub fn shrink_to(
     found: &Found,
     kind: &Kind,
@@ -62,7 +64,7 @@ pub fn shrink_to(
     progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Found {
     let mut trial = Trial {
-        // What breaks a lock with defences is another lesson than what breaks one without.
+        // A violation of a lock with defences is another lesson than one of a lock without.
         defended: found.scenario.lock.guard.is_some(),
         best: found.clone(),
         masters: found.scenario.cluster.nodes.min(3),
@@ -76,7 +78,7 @@ pub fn shrink_to(
     trial.best.scenario.variants.clear();
     let start = sim::run(trial.scenario(), found.seed, found.lie);
     trial.early = is_early(&start, &found.verdict, kind);
-    // The simplest seed that shows it.
+    // Looks for the simplest seed that shows the find.
     for seed in 0..8 {
         if trial.has_seed(seed) {
             break;
@@ -94,18 +96,19 @@ pub fn shrink_to(
     trial.best
 }
 
-/// A shrink under way.
+/// A shrink in progress.
 struct Trial<'a> {
     best: Found,
-    /// So many masters must be left: with fewer than three there is nothing to agree on.
+    /// The least number of masters that must remain: with fewer than three there is nothing to
+    /// agree on.
     masters: usize,
     kind: Kind,
     /// Whether the lock's defences stay.
     defended: bool,
-    /// Whether it went wrong while the clients worked: then it must not be the witnesses, who come after
-    /// all is cured, that show it.
+    /// Whether it went wrong while the clients worked. Then the final acquires, which come after
+    /// all faults are healed, must not be what shows it.
     early: bool,
-    /// What was tried already.
+    /// The hashes of the scenarios that were tried.
     known: BTreeSet<u64>,
     tries: u64,
     left: u64,
@@ -121,7 +124,7 @@ impl Trial<'_> {
         &self.best.scenario
     }
 
-    /// Proposes another scenario, and says whether it is the best now.
+    /// Proposes another scenario, and returns whether it is the best now.
     fn offer(&mut self, scenario: Scenario) -> bool {
         if weight(&scenario) >= weight(self.scenario()) || !self.is_new(&scenario) {
             return false;
@@ -147,7 +150,7 @@ impl Trial<'_> {
 
     fn is_new(&mut self, scenario: &Scenario) -> bool {
         let mut hash = DefaultHasher::new();
-        // It has floating numbers, which have no hash; as text they have.
+        // A scenario contains floating-point numbers, which have no hash. Its text has one.
         format!("{scenario:?}").hash(&mut hash);
         self.known.insert(hash.finish()) && makes_sense(scenario) && keeps_to_leases(scenario)
     }
@@ -162,7 +165,7 @@ impl Trial<'_> {
         {
             return None;
         }
-        // A lie is caught only where the truth passes.
+        // A mutant is detected only by a scenario that passes without the mutation.
         if lie != Lie::None {
             let honest = self.run(scenario, seed, Lie::None)?;
             if Found::in_history(&honest, Lie::None).is_some() {
@@ -172,7 +175,7 @@ impl Trial<'_> {
         Some(found)
     }
 
-    /// Runs something, if there is effort left.
+    /// Runs a scenario, if there is effort left.
     fn run(&mut self, scenario: &Scenario, seed: u64, lie: Lie) -> Option<History> {
         if self.is_over() {
             return None;
@@ -188,7 +191,7 @@ impl Trial<'_> {
         Some(history)
     }
 
-    /// How long what is looked for lasts in a run, in nanoseconds; none: it is not there.
+    /// How long the violation lasts in a run, in nanoseconds; none if it does not occur.
     fn lasts(&mut self, scenario: &Scenario, seed: u64) -> Option<i64> {
         let found = self.shows(scenario, seed)?;
         let lasts = found.verdict.findings.iter().map(|finding| finding.to - finding.from);
@@ -196,7 +199,7 @@ impl Trial<'_> {
     }
 }
 
-/// Whether something of a kind went wrong before all was cured.
+/// Whether something of a kind went wrong before all faults were healed.
 fn is_early(history: &History, verdict: &Verdict, kind: &Kind) -> bool {
     let healed = history.records.iter().find_map(|record| match record.event {
         Event::Phase { phase: Phase::Heal } => Some(record.ns),
@@ -207,11 +210,11 @@ fn is_early(history: &History, verdict: &Verdict, kind: &Kind) -> bool {
     of_kind.any(|finding| finding.from < healed)
 }
 
-/// Whether nobody touches what a lock protects without having asked for the lock: that would be lost
-/// updates of no lock's making.
+/// Whether each client asks for the lock before it touches the protected register. Otherwise
+/// updates would be lost without any fault of the lock.
 fn keeps_to_leases(scenario: &Scenario) -> bool {
     scenario.clients.iter().all(|client| {
-        // What it asked for and has not given back, handle by handle.
+        // The number of acquires that were requested and not released, handle by handle.
         let mut asked: usize = 0;
         client.script.iter().all(|step| {
             asked = (asked + step.acquires().count()).saturating_sub(step.releases().count());

@@ -1,8 +1,8 @@
-//! A find as a scenario file that a person reads: what happened in words, the scenario, and what must
-//! come of it when it is run again.
+//! Writes a find as a readable scenario file: the events in words, the scenario, and the
+//! expectation for another run.
 //!
-//! `told.rs` makes sentences of a history, `expected.rs` an expectation that holds whatever the seed,
-//! `layout.rs` TOML as one would write it. Nothing is shrunk here.
+//! `told.rs` turns a history into sentences, `expected.rs` derives an expectation that holds from
+//! every seed, `layout.rs` writes concise TOML. Nothing is shrunk here.
 
 use super::{Found, Kind};
 use crate::history::History;
@@ -16,7 +16,7 @@ mod layout;
 mod tests;
 mod told;
 
-/// How wide a comment may be.
+/// The largest width of a comment.
 const WIDE: usize = 100;
 
 /// The name of a find, for its scenario and the file.
@@ -33,18 +33,18 @@ pub fn name(kind: &Kind, lie: Lie) -> String {
     name
 }
 
-/// The text of a scenario file. Run again, it comes out as it expects: for a lie, when the client is
-/// honest.
+/// The text of a scenario file. Another run comes out as the file expects. For a mutant, that is a
+/// run with the unchanged client.
 pub fn file(found: &Found) -> String {
     file_of(found, &found.kind())
 }
 
-/// The same, for one of the find's kinds: it gives the file its name.
+/// The text of a scenario file for one of the find's kinds, which gives the file its name.
 pub fn file_of(found: &Found, kind: &Kind) -> String {
     file_named(&name(kind, found.lie), found, kind)
 }
 
-/// The same, with another name.
+/// The text of a scenario file with another name.
 pub fn file_named(name: &str, found: &Found, kind: &Kind) -> String {
     let Found { seed, lie, .. } = *found;
     let mut scenario = found.scenario.clone();
@@ -83,7 +83,7 @@ fn header(text: &mut String, found: &Found, kind: &Kind, history: &History) {
     }
 }
 
-/// How to run it again, and what it hangs on.
+/// How to run it again, and what the result depends on.
 fn again(text: &mut String, name: &str, found: &Found, steady: bool) {
     let seed = found.seed;
     text.push_str("#\n");
@@ -113,7 +113,7 @@ fn again(text: &mut String, name: &str, found: &Found, steady: bool) {
     }
 }
 
-/// A comment, broken where it is too wide; what follows in it stands so far to the right.
+/// Writes a comment, wrapped at the largest width. `hang` indents its continuation lines.
 fn comment(text: &mut String, hang: &str, told: &str) {
     let mut line = "#".to_owned();
     for word in told.split(' ') {

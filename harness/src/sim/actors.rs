@@ -1,5 +1,5 @@
-//! The client processes of a run: they are told what happens, unless they are paused or dead, and what
-//! they want is done.
+//! The client processes of a run. A process gets its inputs unless it is paused or dead, and its
+//! effects are carried out.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Whether all have tried all masters.
+    /// Whether every process has tried every master.
     pub(super) fn all_ready(&self) -> bool {
         self.actors.iter().all(|actor| actor.process.is_ready())
     }
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Something happens to a process.
+    /// Passes an event to a process.
     pub(super) fn happen(&mut self, number: usize, happening: Happening) {
         let actor = &mut self.actors[number];
         if actor.dead {
@@ -118,7 +118,7 @@ impl World {
         self.wishes = wishes;
     }
 
-    /// Does what a process wants, and sees to it that it is woken.
+    /// Carries out the effects of a process, and schedules its next wake-up.
     fn grant(&mut self, number: usize, wishes: &mut Vec<Wish>) {
         let mut refused = Vec::new();
         for wish in wishes.drain(..) {
@@ -172,13 +172,13 @@ impl World {
         }
     }
 
-    /// The harness hears of it a little later.
+    /// Sends a message to the harness, which arrives a little later.
     fn tell(&mut self, input: Input) {
         self.said.push_back(input);
         self.enter(self.now + PIPE, What::Tell);
     }
 
-    /// The time for which a process asked has come, or an older one.
+    /// Wakes a process if its wake-up is due. Ignores outdated wake-ups.
     pub(super) fn wake(&mut self, number: usize) {
         let actor = &mut self.actors[number];
         if self.now < actor.wake {
@@ -188,17 +188,18 @@ impl World {
         self.happen(number, Happening::Wake);
     }
 
-    /// The clock by which a process measures leases runs at another rate.
+    /// Changes the rate of the clock by which a process measures leases.
     pub(super) fn pace(&mut self, number: usize, factor: f64) {
         let now = signed(self.now);
         let actor = &mut self.actors[number];
         actor.lease_clock = actor.lease_clock.paced(now, factor);
-        // What it waits for comes at another time.
+        // The wake-up moves to another time.
         actor.wake = Instant::MAX;
         self.grant(number, &mut Vec::new());
     }
 
-    /// A process goes on, and finds at once all that came meanwhile; its timers before or after.
+    /// Resumes a process. It gets all pending events at once. Its timers fire before or after them,
+    /// at random.
     pub(super) fn go_on(&mut self, number: usize) {
         let actor = &mut self.actors[number];
         let timers_first = actor.dice.waking.below(2) == 0;
@@ -216,7 +217,7 @@ impl World {
         self.happen(number, Happening::Wake);
     }
 
-    /// A process dies: its kernel closes all that it had.
+    /// Kills a process: its kernel closes all its connections.
     pub(super) fn die(&mut self, number: usize) {
         self.actors[number].dead = true;
         let wires: Vec<WireId> = self.actors[number].wires.iter().map(|(_, _, id)| *id).collect();
@@ -231,7 +232,7 @@ impl World {
         found.map(|(_, _, id)| *id)
     }
 
-    /// A stamp of a process, in nanoseconds of the run by its own lease clock.
+    /// Converts a stamp of a process to nanoseconds of the run, by the process's own lease clock.
     fn stamp(&self, stamp: i64) -> i64 {
         stamp.saturating_sub(i64::try_from(self.origin).unwrap_or(i64::MAX))
     }

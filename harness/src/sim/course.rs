@@ -1,6 +1,6 @@
-//! A run that can be stopped between two things that happen, cloned, and given one more fault there,
-//! as if that had stood in its scenario from the start. A search simulates with it once what many
-//! schedules of faults have in common.
+//! A run that can stop between two events, be cloned, and get one more fault there. The result is
+//! the same as if the scenario had contained the fault from the start. A search uses this to
+//! simulate the common part of many fault schedules only once.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::history::{Header, History, Phase, SCHEMA};
 use crate::sabotage::Lie;
 use crate::scenario::{Fault, Scenario, Side, What};
 
-/// A run, somewhere on its way.
+/// A run in progress.
 #[derive(Clone, Debug)]
 pub struct Course {
     world: World,
@@ -21,7 +21,7 @@ pub struct Course {
 }
 
 impl Course {
-    /// At its very beginning.
+    /// Creates a run at its very beginning.
     pub fn new(scenario: &Scenario, seed: u64, latency: Latency, lie: Lie) -> Self {
         let mut world = World::new(scenario, seed, latency, lie);
         world.start();
@@ -29,7 +29,7 @@ impl Course {
         Self { world, seed, steps: 0 }
     }
 
-    /// Lets the next thing happen; false if that was all.
+    /// Handles the next event. Returns `false` if there is none.
     pub fn step(&mut self) -> bool {
         let world = &mut self.world;
         if world.director.phase() == Some(Phase::End) || world.now >= LONGEST {
@@ -46,12 +46,12 @@ impl Course {
         goes_on
     }
 
-    /// How many things have happened.
+    /// How many events have been handled.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// What came of it.
+    /// Ends the run and returns its history.
     pub fn finish(mut self) -> History {
         self.world.finish();
         let World { director, scenario, lie, .. } = self.world;
@@ -70,15 +70,15 @@ impl Course {
         .with(records)
     }
 
-    /// Goes on until all clients are ready and the run is about to begin: no fault of a scenario can
-    /// strike earlier. From there on it notes its places.
+    /// Advances until all clients are ready and the run is about to begin. No fault of a scenario
+    /// can strike earlier. From there on, the run notes its places.
     pub fn warm_up(&mut self) {
         while !self.world.all_ready() && self.step() {}
-        // Of each kind of message one to every master, and the first of those that come next.
+        // Of each kind of message: one to every master, and the first of the next ones.
         self.note_places(Some(self.world.masters.len() + 1));
     }
 
-    /// Notes no places any more: nothing more can be added.
+    /// Stops noting places: no fault can be added any more.
     pub fn close(&mut self) {
         self.note_places(None);
     }
@@ -89,7 +89,7 @@ impl Course {
         self.world.rules.count(most.map(u64::from));
     }
 
-    /// Whether faults can strike: not before the run begins, nor when all is being healed.
+    /// Whether faults can strike: the run has begun, and the harness is not healing all faults yet.
     pub fn is_running(&self) -> bool {
         self.world.director.phase() == Some(Phase::Run)
     }
@@ -99,13 +99,13 @@ impl Course {
         self.world.began
     }
 
-    /// How many places have come.
+    /// Marks how many places have come.
     pub fn mark(&self) -> Mark {
         Mark(self.world.director.places().len(), self.world.rules.first().len())
     }
 
-    /// The places that have come since then for the first time. A fault that strikes there is added
-    /// before.
+    /// The places that have come for the first time since the mark. An added fault strikes before
+    /// its place.
     pub fn places(&self, since: Mark) -> Vec<Place> {
         let gates = self.world.rules.first()[since.1..].iter().filter_map(|(kind, number)| {
             let (actor, side, class) = *kind;
@@ -123,7 +123,7 @@ impl Course {
         moments.chain(gates).collect()
     }
 
-    /// Adds a fault that strikes at a place that has not come yet, or at the start of a run that has
+    /// Adds a fault. It strikes at a place that has not come yet, or at the start of a run that has
     /// not begun.
     pub fn add(&mut self, fault: Fault) {
         let world = &mut self.world;

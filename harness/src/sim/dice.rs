@@ -1,5 +1,5 @@
-//! Chance, from one seed. Each purpose has streams of its own, and of these each process, each master
-//! and each link: switching a fault off, or adding a client, does not shift what the others draw. The
+//! Random numbers from one seed. Each purpose has streams of its own, one for each process, master
+//! or link. Switching a fault off or adding a client does not shift the other streams. The
 //! generator is named, and its streams never change with a version.
 
 use std::time::Duration;
@@ -8,24 +8,24 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use redquorum_protocol::{Backoff, Dice, TOKEN_LEN, Token};
 
-/// What chance is for. The numbers are part of what a seed means.
+/// The purposes of random numbers. The discriminants are part of the meaning of a seed.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
     /// The identity of a master's process.
     Master = 1,
-    /// In which order a master that goes on gets to its connections.
+    /// The order in which a resumed master serves its connections.
     Order = 2,
-    /// What a process that wakes up sees first.
+    /// The first input of a process that wakes up: messages or timers.
     Waking = 3,
     Tokens = 4,
-    /// Between the attempts of a claim.
+    /// The delays between the attempts of a claim.
     Pauses = 5,
-    /// Latency, from a process to a master and back.
+    /// Latency from a process to a master (`Up`) and back.
     Up = 6,
     Down = 7,
-    /// The way of the second of a request that the network duplicated.
+    /// Latency of the second copy of a request that the network duplicated.
     Copies = 8,
-    /// The jitter of a link that tries again.
+    /// The jitter of a link that reconnects.
     Retries = 9,
 }
 
@@ -36,14 +36,14 @@ pub(super) struct Seed {
     latency: Latency,
 }
 
-/// How long messages are under way.
+/// The latency of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Latency {
-    /// By chance, as on loopback.
+    /// Random, as on loopback.
     #[default]
     Chance,
-    /// All equally long, so that masters are as alike as they can be: for a search that makes its
-    /// own differences.
+    /// The same for all messages, so that masters are as alike as possible. A search uses it, since
+    /// it makes its own differences.
     Even,
 }
 
@@ -73,7 +73,7 @@ impl Seed {
         }
     }
 
-    /// Of the link between a process and a master.
+    /// The streams of the link between a process and a master.
     pub(super) fn of_link(self, process: usize, node: usize) -> LinkDice {
         let stream = |purpose| self.stream(purpose, process << 8 | node);
         LinkDice {
@@ -92,12 +92,12 @@ pub(super) struct Stream {
     latency: Latency,
 }
 
-/// How long a message is under way if all are equally long, in nanoseconds.
+/// The latency of every message under [`Latency::Even`], in nanoseconds.
 const EVEN: u64 = 150_000;
 
 impl Stream {
-    /// How long a message is under way on loopback: some hundred microseconds, one in a hundred
-    /// ten times as long.
+    /// The latency of a message on loopback: some hundred microseconds, and ten times as long for
+    /// one in a hundred.
     pub(super) fn latency(&mut self) -> u64 {
         if self.latency == Latency::Even {
             return EVEN;
@@ -108,7 +108,7 @@ impl Stream {
         micros * 1_000 * factor
     }
 
-    /// Something less than a bound.
+    /// A random number below a bound.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.random.next_u64() % bound.max(1)
     }
@@ -118,29 +118,29 @@ impl Stream {
     }
 }
 
-/// The chance of a master.
+/// The random streams of a master.
 #[derive(Clone, Debug)]
 pub(super) struct MasterDice {
-    /// Makes its run ids others than another master's.
+    /// Makes its run ids differ from those of other masters.
     pub(super) id: u64,
     pub(super) order: Stream,
 }
 
-/// The chance of a client process.
+/// The random streams of a client process.
 #[derive(Clone, Debug)]
 pub(super) struct ProcessDice {
     pub(super) waking: Stream,
     pub(super) claims: ClientDice,
 }
 
-/// The chance that claims have.
+/// The random streams of claims.
 #[derive(Clone, Debug)]
 pub(super) struct ClientDice {
     tokens: Stream,
     pauses: Stream,
 }
 
-/// The chance of a link.
+/// The random streams of a link.
 #[derive(Clone, Debug)]
 pub(super) struct LinkDice {
     pub(super) up: Stream,

@@ -1,4 +1,4 @@
-//! Faults, carried out in virtual time: the same enum as on real masters.
+//! Carries out faults in virtual time. Real masters use the same fault enum.
 
 use redquorum_protocol::wire::{LAPSE_MS, queue_of};
 
@@ -12,7 +12,7 @@ use crate::history::{Left, Window, text_of};
 use crate::name::Name;
 use crate::scenario::{Class, ClientHarm, ClockHarm, Harm, NetHarm, NodeHarm, Side, Which};
 
-/// A fault that is there: what its cure needs. Masters and processes are counted from 0.
+/// A fault in force, with what it takes to heal it. Masters and processes are counted from 0.
 #[derive(Clone, Debug, Default)]
 pub(super) struct There {
     nodes: Vec<usize>,
@@ -35,7 +35,7 @@ impl World {
         self.rules.gate(fault, Rule { actors, side, class, from: number, ..Rule::all(Ill::Hold) });
     }
 
-    /// Opens it.
+    /// Opens the gate of a fault.
     pub(super) fn open(&mut self, fault: usize) {
         if let Some(rule) = self.rules.gate_of(fault) {
             self.heal(rule);
@@ -93,7 +93,7 @@ impl World {
                 let rule = rule_of(net);
                 self.rule(fault, Rule { nodes: Some(nodes), actors: Some(actors), ..rule });
             }
-            // The director's business.
+            // The director handles these.
             Harm::Resource(_) => {}
             Harm::Client(ClientHarm::Pause { .. }) => {
                 actors.iter().for_each(|actor| self.actors[*actor].paused = true);
@@ -117,7 +117,7 @@ impl World {
         self.struck(fault, self.now);
     }
 
-    /// Cures it.
+    /// Heals a fault.
     pub(super) fn cure(&mut self, fault: usize) {
         let There { nodes, actors, rules } = self.there.remove(&fault).unwrap_or_default();
         match self.scenario.faults[fault].harm {
@@ -162,7 +162,7 @@ impl World {
         self.cured(fault, self.now);
     }
 
-    /// Masters are up again.
+    /// Completes the restart of masters.
     pub(super) fn up(&mut self, up: &Up) {
         let Up { fault, nodes, since, cured } = up;
         for node in nodes {
@@ -197,7 +197,7 @@ impl World {
         self.heed(node, &mut events);
     }
 
-    /// A master goes on, and gets to its connections in any order.
+    /// Resumes a master. It serves its connections in random order.
     fn resume(&mut self, node: usize) {
         self.masters[node].server.resume();
         let waiting: Vec<_> = self.masters[node].server.waiting().collect();
@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// Tells which keys each master has.
+    /// Reports the keys of each master.
     pub(super) fn look(&mut self) {
         for node in 0..self.masters.len() {
             let keys = self.keys(node);
@@ -256,13 +256,13 @@ impl World {
         let queues = server.queues(wall).flat_map(|key| queue_of(key)).map(|key| Left {
             key: text_of(&key),
             value: text_of(b""),
-            // At most, from the last look of a waiter.
+            // The TTL is at most this, counted from the last look of a waiter.
             ttl_ms: Some(LAPSE_MS),
         });
         Some(left.chain(queues).collect())
     }
 
-    /// The masters look for keys that have expired.
+    /// Runs the active expiry cycle of all masters.
     pub(super) fn tick(&mut self) {
         for node in 0..self.masters.len() {
             let wall = self.wall(node);
@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    /// A master gets to syncing its file.
+    /// Lets a master sync its file, if its time has come.
     pub(super) fn sync(&mut self, node: usize, wall: Wall) {
         if self.masters[node].server.fsync(wall) {
             self.masters[node].synced = self.now;

@@ -1,5 +1,5 @@
-//! Faults by which masters forget, in virtual time: commands that clear them, losses of power,
-//! replicas that lag and take over; and counters that somebody sets.
+//! Faults in which masters lose data, in virtual time: commands that clear them, power losses, and
+//! lagging replicas that take over. Also counters that a fault sets.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::history::{Event, Ns, Window};
 use crate::scenario::{Harm, NodeHarm, Persistence};
 
 impl World {
-    /// Of its file is left what was synced.
+    /// Cuts a master's power. Of its file, only the synced part remains.
     pub(super) fn lose_power(&mut self, fault: usize, node: usize) {
         let until = match self.scenario.cluster.persistence {
             Persistence::None => Window { from: Ns::MIN, to: Ns::MIN },
@@ -22,7 +22,7 @@ impl World {
         self.kept(fault, node, until);
     }
 
-    /// What takes a command, of a master that executes it, or its replica.
+    /// Injects a fault that needs a command, on a master that executes commands or on its replica.
     pub(super) fn forget_at(
         &mut self,
         fault: usize,
@@ -52,7 +52,8 @@ impl World {
                 Ok(())
             }
             _ if master.failed_over => over(),
-            // What a replica that does not lag has is what its master says that it has sent.
+            // A replica without lag has exactly what its master reports as sent, so the master must
+            // answer.
             _ if !answers && master.lags.is_none() => silent(),
             Harm::Node(NodeHarm::Lag { .. }) => {
                 let now = self.now;
@@ -79,7 +80,7 @@ impl World {
         self.kept(fault, node, until);
     }
 
-    /// What was executed at that very instant may be from before or after.
+    /// A command that was executed at that very instant may count as before or after it.
     fn about(&self, at: Instant) -> Window {
         let at = self.ns(at);
         Window { from: at - 1, to: at }

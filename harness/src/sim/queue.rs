@@ -1,10 +1,11 @@
-//! What is going to happen, in order of time. Of what happens at the same time the first that was
-//! entered is the first.
+//! The pending events in order of time. Of events at the same time, the first that was entered
+//! comes first.
 
 use super::world::Instant;
 
-/// See the [module](self). The next is the last of a sorted list: there are a few dozen at a time, and
-/// most of what is entered happens before most of what is there, so that a heap would be slower.
+/// See the [module](self). The next event is the last of a sorted list. There are a few dozen
+/// events at a time, and most new events come before most of the pending ones. A heap would be
+/// slower.
 #[derive(Clone, Debug)]
 pub(super) struct Queue<T> {
     all: Vec<Entry<T>>,
@@ -23,7 +24,8 @@ impl<T> Queue<T> {
 
     pub(super) fn enter(&mut self, at: Instant, thing: T) {
         let later = |entry: &Entry<T>| entry.at > at;
-        // What was entered before is before it in time, and so behind it here.
+        // An event that was entered earlier comes first at the same time, so it lies behind in the
+        // list.
         let mut place = self.all.len();
         for _ in 0..NEAR {
             if place == 0 || later(&self.all[place - 1]) {
@@ -37,13 +39,13 @@ impl<T> Queue<T> {
         self.all.insert(place, Entry { at, thing });
     }
 
-    /// The next thing, and when it happens.
+    /// Takes the next event, with its time.
     pub(super) fn next(&mut self) -> Option<(Instant, T)> {
         self.all.pop().map(|entry| (entry.at, entry.thing))
     }
 }
 
-/// Among so many of the next things a place is looked for one by one.
+/// The place is searched linearly among so many of the next events.
 const NEAR: usize = 16;
 
 #[cfg(test)]

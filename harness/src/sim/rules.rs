@@ -1,12 +1,13 @@
-//! Faults of the network: rules about messages, as `redquorum_rig::network` has them for real sockets.
-//! Here they are only told of messages and say what becomes of them; `wires.rs` does it.
+//! Faults of the network: rules about messages, like those of `redquorum_rig::network` for real
+//! sockets. The rules only decide about the messages that they are shown. `wires.rs` acts on the
+//! decisions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::scenario::{Class, End, Side};
 
-/// What becomes of a message.
+/// What a rule does to a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Harm {
     Drop,
@@ -18,22 +19,22 @@ pub(super) enum Harm {
     Reset,
 }
 
-/// A rule that was struck.
+/// A rule that is in force.
 #[derive(Clone, Debug)]
 pub(super) struct Rule {
-    /// The processes whose links it is about, by number; none: all.
+    /// The processes whose links it affects, by number. `None` means all.
     pub(super) actors: Option<Vec<usize>>,
-    /// The masters, counted from 0; none: all.
+    /// The masters that it affects, counted from 0. `None` means all.
     pub(super) nodes: Option<Vec<usize>>,
     pub(super) side: Side,
     pub(super) class: Class,
-    /// The first message that is struck, counted from 1.
+    /// The first matching message that it affects, counted from 1.
     pub(super) from: u64,
     pub(super) count: Option<u64>,
     pub(super) harm: Harm,
-    /// The fault whose gate it is.
+    /// The fault whose gate this rule is.
     pub(super) gate: Option<usize>,
-    /// How many messages matched.
+    /// How many messages have matched.
     pub(super) seen: u64,
 }
 
@@ -58,8 +59,8 @@ impl Rule {
         among(&self.actors, actor) && among(&self.nodes, node)
     }
 
-    /// Whether it is about all that passes: also ends of connections and the making of them. A gate
-    /// waits for a message, and so must let connections be made.
+    /// Whether the rule affects all traffic, including the opening and closing of connections. A
+    /// gate does not: it waits for a message, so it must let connections open.
     pub(super) const fn is_blanket(&self) -> bool {
         self.gate.is_none()
             && matches!(self.class, Class::Any)
@@ -67,22 +68,22 @@ impl Rule {
             && self.count.is_none()
     }
 
-    /// Whether it is about messages of this direction.
+    /// Whether the rule affects messages of this direction.
     pub(super) fn is_on(&self, side: Side) -> bool {
         self.side == Side::Both || self.side == side
     }
 
-    /// Whether messages are later by it than they would be.
+    /// Whether the rule delays messages.
     pub(super) const fn slows(&self) -> bool {
         matches!(self.harm, Harm::Delay(_) | Harm::Trickle(_))
     }
 
-    /// Whether no connection is made while it lives.
+    /// Whether the rule prevents new connections while it is in force.
     pub(super) const fn keeps_apart(&self) -> bool {
         self.is_blanket() && matches!(self.harm, Harm::Drop | Harm::Hold)
     }
 
-    /// Whether it strikes once, when it is struck: the open connections.
+    /// Whether the rule acts once, on the connections that are open when the fault strikes.
     pub(super) const fn strikes_connections(&self) -> bool {
         self.is_blanket() && matches!(self.harm, Harm::Reset | Harm::HalfOpen(_))
     }
@@ -93,12 +94,12 @@ impl Rule {
 pub(super) struct Rules {
     all: BTreeMap<u64, Rule>,
     last: u64,
-    /// What got past the gates, for one that is added on the way.
+    /// Messages that have passed the gates, for a gate that is added during a run.
     passed: Option<Box<Passed>>,
 }
 
-/// How many messages of each kind passed, and the first so many of each in the order in which they
-/// did.
+/// The number of messages of each kind that passed, and the first `most` of each kind, in the order
+/// in which they passed.
 #[derive(Clone, Debug)]
 struct Passed {
     most: u64,
@@ -124,23 +125,23 @@ impl Passed {
     }
 }
 
-/// A kind of message: of which process, which way, of which class.
+/// A kind of message: its process, direction and class.
 pub(super) type Kind = (usize, Side, Class);
 
-/// So many ids are for gates: they stand before all other rules.
+/// Ids below this one are for gates, which come before all other rules.
 const GATES: u64 = 1 << 16;
 
-/// What the rules say of a message.
+/// The rules' decision about a message.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fate {
-    /// Later than it would come otherwise.
+    /// Extra delay of the message.
     pub(super) delay: Duration,
-    /// Not faster than so many bytes a second.
+    /// Limit of the transfer rate, in bytes per second.
     pub(super) trickle: Option<u32>,
     pub(super) duplicate: bool,
-    /// The rule that decides over it and all behind it.
+    /// The rule that decides about this message and all that follow it.
     pub(super) struck: Option<(u64, Harm)>,
-    /// The fault whose gate it waits at.
+    /// The fault at whose gate the message waits.
     pub(super) gate: Option<usize>,
 }
 
@@ -151,7 +152,7 @@ impl Rules {
         GATES + self.last
     }
 
-    /// Closes the gate of a fault; they stand in the order of their faults.
+    /// Closes the gate of a fault. Gates are ordered by their faults.
     pub(super) fn gate(&mut self, fault: usize, rule: Rule) {
         let kind = (rule.actors.as_ref().and_then(|actors| actors.first().copied()), rule.side);
         let passed = match kind {
@@ -161,13 +162,14 @@ impl Rules {
         self.all.insert(fault as u64, Rule { gate: Some(fault), seen: passed, ..rule });
     }
 
-    /// Counts messages from now on, and notes the first so many of each kind; with none, no more.
+    /// Counts messages from now on, and notes the first `most` of each kind. `None` ends the
+    /// counting.
     pub(super) fn count(&mut self, most: Option<u64>) {
         let (counts, first) = (Vec::new(), Vec::new());
         self.passed = most.map(|most| Box::new(Passed { most, counts, first }));
     }
 
-    /// The messages before which a gate could have been closed, in their order.
+    /// The messages before which a gate could have closed, in order.
     pub(super) fn first(&self) -> &[(Kind, u64)] {
         self.passed.as_ref().map_or(&[], |passed| &passed.first)
     }
@@ -186,14 +188,14 @@ impl Rules {
         self.all.iter().find(|(_, rule)| rule.gate == Some(fault)).map(|(id, _)| *id)
     }
 
-    /// The rule that keeps a process from connecting to a master, if one does.
+    /// The rule that prevents a process from connecting to a master, if there is one.
     pub(super) fn apart(&self, actor: usize, node: usize) -> Option<u64> {
         let mut all = self.all.iter();
         all.find(|(_, rule)| rule.keeps_apart() && rule.is_about(actor, node)).map(|(id, _)| *id)
     }
 
-    /// The rule that keeps the end of a connection from the other side, if one does, and whether it
-    /// only holds it back.
+    /// The rule that hides the close of one end from the other side, if there is one. The flag
+    /// tells whether the rule only holds the close back.
     pub(super) fn keeps_end(&self, actor: usize, node: usize, side: Side) -> Option<(u64, bool)> {
         let mut all = self.all.iter();
         let keeps =
@@ -202,7 +204,7 @@ impl Rules {
         Some((*id, rule.harm == Harm::Hold))
     }
 
-    /// Tells the rules of a message.
+    /// Shows a message to the rules and returns their decision.
     pub(super) fn judge(&mut self, actor: usize, node: usize, side: Side, class: Class) -> Fate {
         let mut fate = Fate::default();
         for (id, rule) in &mut self.all {

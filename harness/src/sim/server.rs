@@ -1,14 +1,13 @@
-//! A master: what Redis does with the commands of the library, and with the connections on which
-//! they come.
+//! A model of a master: how Redis handles the commands of the library and their connections.
 //!
-//! Pure: it reads no clock (every call that needs one is told what the master's wall clock shows),
-//! waits for nothing and draws nothing by lot. The simulator decides when bytes arrive, when the
-//! event loop gets to a connection and when expired keys are looked for; this decides what comes
-//! of it. `tests/differential` runs both this and a real `redis-server` through random sequences
-//! and compares every reply; what is known to differ is listed in `docs/safety.md`.
+//! The model is pure: it reads no clock, waits for nothing and draws no random numbers. Every call
+//! that needs a time gets what the master's wall clock shows. The simulator decides when bytes
+//! arrive, when the event loop serves a connection, and when the master looks for expired keys. The
+//! model decides the results. `tests/differential` runs the model and a real `redis-server` through
+//! random sequences and compares every reply. `docs/evidence.md` lists the known differences.
 //!
 //! `server/keys.rs` has the keys and the commands on them, `server/wire.rs` the connections,
-//! `server/words.rs` what is said; here are the process and its life.
+//! `server/words.rs` the requests and replies. This file has the process and its life.
 
 mod keys;
 #[cfg(test)]
@@ -27,31 +26,31 @@ use wire::Wires;
 pub use wire::{Close, Connection};
 pub use words::{Event, Reply, Request, Wall};
 
-/// A snapshot of the keys, which lags behind its master from the moment at which it was taken.
+/// A snapshot of the keys. It lags behind its master from the moment at which it was taken.
 #[derive(Clone, Debug)]
 pub struct Replica(Stored);
 
-/// A master, or where one could be: it may be down.
+/// A master, which may be down.
 #[derive(Clone, Debug)]
 pub struct Server {
     seed: u64,
     persistence: Persistence,
-    /// It was a replica, and took over.
+    /// Whether the process was a replica and took over.
     promoted: bool,
     up: bool,
     paused: bool,
-    /// How often another process took over.
+    /// How often a new process started.
     starts: u64,
     keys: Keys,
-    /// What a power loss leaves, under [`Persistence::AofEverysec`].
+    /// The data that survives a power loss, under [`Persistence::AofEverysec`].
     synced: Stored,
-    /// The second of the wall clock of the latest sync.
+    /// The second that the wall clock showed at the latest sync.
     synced_at: u64,
     wires: Wires,
 }
 
 impl Server {
-    /// A master that runs and is empty. The seed makes its run ids others than another master's.
+    /// Starts an empty master. The seed makes its run ids differ from those of other masters.
     pub fn new(seed_of_run_id: u64, persistence: Persistence) -> Self {
         Self {
             seed: seed_of_run_id,
@@ -67,38 +66,40 @@ impl Server {
         }
     }
 
-    /// A client connects. The kernel accepts for a paused master too. `None`: refused, it is down.
+    /// Opens a connection. The kernel accepts for a paused master, too. `None` if the master is
+    /// down.
     pub fn connect(&mut self) -> Option<Connection> {
         self.up.then(|| self.wires.open(!self.paused))
     }
 
-    /// Bytes have arrived in the socket's buffer; nothing is executed yet. What arrives on a
-    /// connection that is no more is lost.
+    /// Delivers bytes to the socket's buffer and executes nothing. Bytes for a closed connection
+    /// are lost.
     pub fn deliver(&mut self, connection: Connection, request: Request) {
         if let Some(index) = self.wires.index(connection) {
             self.wires.at(index).arrive(request);
         }
     }
 
-    /// The connections on which something waits to be read, oldest first: what the event loop has to
-    /// do after [`resume`](Self::resume).
+    /// The connections with unread data, oldest first: the work of the event loop after
+    /// [`resume`](Self::resume).
     pub fn waiting(&self) -> impl Iterator<Item = Connection> + '_ {
         self.wires.waiting()
     }
 
-    /// The event loop gets to a connection, and executes what is in its buffer, in order. Nothing
-    /// while it is paused or down.
+    /// Serves a connection: executes the requests in its buffer, in order. Does nothing while the
+    /// master is paused or down.
     ///
-    /// A connection that its client has closed is forgotten after that; one that was reset gets no
-    /// replies, and no more than [one read](Close::Reset) of its buffer is executed.
+    /// Afterwards, a connection that its client has closed is removed. A connection that was reset
+    /// gets no replies, and the master executes no more than [one read](Close::Reset) of its
+    /// buffer.
     pub fn serve(&mut self, wall: Wall, connection: Connection, out: &mut Vec<Event>) {
         self.turn(wall, &[connection], out);
     }
 
-    /// The same for all connections on which something had arrived before one turn of the event loop.
+    /// Serves all connections on which data had arrived before one turn of the event loop.
     ///
-    /// That a client has closed its end, Redis reads behind what had arrived: in the next turn, and in
-    /// this one it still counts as one who listens.
+    /// Redis reads a client's close behind the data that had arrived: in the next turn. In this
+    /// turn the connection still counts as a subscriber.
     pub fn turn(&mut self, wall: Wall, connections: &[Connection], out: &mut Vec<Event>) {
         if !self.up || self.paused {
             return;
@@ -115,8 +116,8 @@ impl Server {
         let Some(mut index) = self.wires.index(connection) else { return };
         let id = self.wires.accept(index);
         if self.wires.at(index).is_ended() {
-            // Nothing stands before its end, and so this turn finds it. What was said to it in the same turn
-            // is still to be written, and never is.
+            // No data precedes the end of the connection, so this turn finds it. A push
+            // message from the same turn is not written yet, and never will be.
             out.retain(|said| !matches!(said, Event::Woken(to, ..) if *to == connection));
             return self.wires.remove(index);
         }
@@ -124,7 +125,7 @@ impl Server {
         while let Some(request) = self.wires.at(index).next(&mut room) {
             let reply = match request {
                 Request::Lock(Command::Kill { client_id }) => {
-                    // Redis spares the one who asks.
+                    // Redis spares the connection that sends the command.
                     if client_id != id && self.wires.kill(client_id, out) {
                         index = self.wires.index(connection).expect("only another was removed");
                     }
@@ -160,33 +161,33 @@ impl Server {
         }
     }
 
-    /// The client's end of a connection is closed, and the master's kernel knows it. What had
-    /// arrived before is still executed when the connection is served: see [`Close`].
+    /// Closes the client's end of a connection. The master's kernel knows it at once. The master
+    /// still executes earlier requests when it serves the connection: see [`Close`].
     pub fn close(&mut self, connection: Connection, how: Close) {
         self.wires.close(connection, how, self.paused);
     }
 
-    /// Whether the connection is known here: neither dropped nor closed and forgotten.
+    /// Whether the model has the connection: neither dropped nor closed and removed.
     pub fn knows(&self, connection: Connection) -> bool {
         self.wires.index(connection).is_some()
     }
 
-    /// `SIGSTOP`: connections and data are taken, nothing is executed.
+    /// `SIGSTOP`: the kernel accepts connections and data, the master executes nothing.
     pub fn pause(&mut self) {
         self.paused = self.up;
     }
 
-    /// `SIGCONT`. The caller serves what is [`waiting`](Self::waiting), in any order.
+    /// `SIGCONT`. The caller serves the [`waiting`](Self::waiting) connections, in any order.
     pub fn resume(&mut self) {
         self.paused = false;
     }
 
-    /// Whether it is paused.
+    /// Whether the master is paused.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Whether it runs, paused or not.
+    /// Whether the master runs, paused or not.
     pub fn is_up(&self) -> bool {
         self.up
     }
@@ -196,7 +197,7 @@ impl Server {
         mixed(self.seed, self.starts)
     }
 
-    /// `SIGKILL`. An append-only file keeps all that was answered: it is in the page cache.
+    /// `SIGKILL`. An append-only file keeps every acknowledged write, which is in the page cache.
     pub fn kill(&mut self, out: &mut Vec<Event>) {
         self.end(out);
         if self.persistence == Persistence::None {
@@ -204,14 +205,14 @@ impl Server {
         }
     }
 
-    /// `SIGTERM`: as [`kill`](Self::kill), and what it has on disk is synced. What waits in the
-    /// buffers is not executed.
+    /// `SIGTERM`: like [`kill`](Self::kill), but Redis also syncs its file. It does not execute the
+    /// requests that wait in the buffers.
     pub fn stop(&mut self, out: &mut Vec<Event>) {
         self.kill(out);
         self.synced = self.keys.stored().clone();
     }
 
-    /// The machine loses power: of the append-only file is left what was synced.
+    /// The machine loses power. Of the append-only file, only the synced part remains.
     pub fn power_loss(&mut self, out: &mut Vec<Event>) {
         self.kill(out);
         if self.persistence == Persistence::AofEverysec {
@@ -224,12 +225,13 @@ impl Server {
         self.wires.drop_all(out);
     }
 
-    /// Under [`Persistence::AofEverysec`], Redis's own attempt to sync; to be called after every
-    /// command and ten times a second. It syncs if there is anything to sync, and only if its wall
-    /// clock shows a later second than at the latest sync: what is written first in a second is synced
-    /// at once, and all that follows with the next second. While a clock that was set back catches up,
-    /// nothing is. Seen on 7.0: no sync in six seconds under a clock that was set back an hour, seven
-    /// otherwise. Returns whether it synced.
+    /// Attempts to sync as Redis does by itself, under [`Persistence::AofEverysec`]. Call it after
+    /// every command and ten times a second. Returns whether the master synced.
+    ///
+    /// Redis syncs if there is anything to sync, and only if its wall clock shows a later second
+    /// than at the latest sync. It syncs the first write of a second at once, and all later ones
+    /// with the next second. It syncs nothing while a clock that was set back catches up. Seen on
+    /// 7.0: no sync in six seconds under a clock that was set back an hour, seven syncs otherwise.
     pub fn fsync(&mut self, wall: Wall) -> bool {
         let second = wall / 1_000_000_000;
         let syncs = self.persistence == Persistence::AofEverysec
@@ -244,15 +246,15 @@ impl Server {
         syncs
     }
 
-    /// Another process starts where one was killed, stopped or lost its power, with what is on the
-    /// disk. What expired meanwhile, by the wall clock, is gone. One that runs goes on.
+    /// Starts a new process after a kill, a stop or a power loss, with the data on the disk. Keys
+    /// that expired meanwhile, by the wall clock, are gone. A master that runs is left alone.
     pub fn start(&mut self, wall: Wall) {
         if !self.up {
-            // Its file does not say that it was a replica.
+            // The file does not record that the process was a replica.
             self.promoted = false;
             self.begin();
             self.synced_at = wall / 1_000_000_000;
-            // What it finds on the disk it takes for synced.
+            // The process takes the data on the disk for synced.
             self.keys.take_changed();
             self.tick(wall);
         }
@@ -265,64 +267,65 @@ impl Server {
         self.wires.restart();
     }
 
-    /// The active expiry cycle: Redis looks ten times a second for keys that have expired and were
-    /// not touched since.
+    /// The active expiry cycle. Ten times a second, Redis looks for expired keys that no command
+    /// has touched since.
     pub fn tick(&mut self, wall: Wall) {
         if self.up && !self.paused {
             self.keys.expire(wall);
         }
     }
 
-    /// Somebody runs `FLUSHALL`. Nothing while it is paused or down.
+    /// `FLUSHALL` from outside the lock. Does nothing while the master is paused or down.
     pub fn flush_all(&mut self) {
         if self.up && !self.paused {
             self.keys.flush();
         }
     }
 
-    /// Somebody sets the fencing counter of a lock, ahead of where it is. Nothing while it is paused or
-    /// down.
+    /// Sets the fencing counter of a lock ahead, from outside the lock. Does nothing while the
+    /// master is paused or down.
     pub fn set_counter(&mut self, wall: Wall, key: Key, ahead: Ahead) {
         if self.up && !self.paused {
             self.keys.set_counter(wall, key, ahead);
         }
     }
 
-    /// Memory is short, and Redis evicts this key. Returns whether it was there.
+    /// Evicts this key for lack of memory. Returns whether the key existed.
     pub fn evict(&mut self, key: &Key) -> bool {
         self.up && !self.paused && self.keys.evict(key)
     }
 
-    /// Memory is so short that Redis evicts every key that has a TTL, which all have that a lock
-    /// sets; the marker of a guarded lock has none. Nothing while it is paused or down.
+    /// Evicts every key that has a TTL, for lack of memory. All keys that a lock sets have a TTL;
+    /// the boot marker of a guarded lock has none. Does nothing while the master is paused or down.
     pub fn evict_all(&mut self) {
         if self.up && !self.paused {
             self.keys.evict_all();
         }
     }
 
-    /// Somebody writes, or deletes, the marker of guarded locks.
+    /// Writes or deletes the boot marker of guarded locks, from outside the lock.
     pub fn mark(&mut self, marker: Option<Arc<str>>) {
         self.keys.set_marker(marker);
     }
 
-    /// While memory is short and nothing may be evicted, every creation of a key is refused.
+    /// While memory is full and no key may be evicted, the master refuses to create keys.
     pub fn set_out_of_memory(&mut self, is: bool) {
         self.keys.out_of_memory = is;
     }
 
-    /// While it loads its file it answers, but to next to nothing. A start does not set this.
+    /// While a master loads its file, it answers almost every request with an error. A start does
+    /// not set this.
     pub fn set_loading(&mut self, is: bool) {
         self.keys.loading = is;
     }
 
-    /// What a replica has that is up to date at this moment.
+    /// The state of a replica that is up to date at this moment.
     pub fn replicate(&self) -> Replica {
         Replica(self.keys.stored().clone())
     }
 
-    /// The replica takes the master's place, under its address: another process, with the keys
-    /// that it had. What the master had in its buffers is lost.
+    /// Lets the replica take over at the master's address: a new process with the replica's keys.
+    /// Requests in the master's buffers are lost.
     pub fn fail_over(&mut self, replica: Replica, out: &mut Vec<Event>) {
         self.end(out);
         self.begin();
@@ -332,13 +335,14 @@ impl Server {
         self.keys.replace(replica.0);
     }
 
-    /// As `DBSIZE`: keys of locks and fencing counters, those included that have expired unseen.
+    /// Like `DBSIZE`: the keys of locks and fencing counters, including expired ones that are not
+    /// deleted yet.
     pub fn count(&self) -> usize {
         if self.up { self.keys.stored().len() } else { 0 }
     }
 
-    /// The keys of locks in memory with their tokens and the last instant at which they are still there;
-    /// with those that have expired and were not looked at since.
+    /// The keys of locks in memory, with their tokens and the last instant at which each exists.
+    /// Includes expired keys that no command has touched since.
     pub fn keys(&self) -> impl Iterator<Item = (&Key, Token, Wall)> {
         self.keys.all().filter(|_| self.up)
     }
@@ -349,12 +353,12 @@ impl Server {
     }
 }
 
-/// How a run id is written.
+/// Formats a run id.
 pub fn name_of(run_id: u64) -> RunId {
     RunId(Arc::from(format!("{run_id:016x}")))
 }
 
-/// The finalizer of splitmix64 over both: different for each start of each master.
+/// The finalizer of splitmix64 over both values: differs for each start of each master.
 fn mixed(seed: u64, starts: u64) -> u64 {
     let mut mixed = seed.wrapping_add((starts + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,13 +1,13 @@
-//! Messages between client processes and masters, as TCP has them, with the proxy in the middle where
-//! faults of the network strike. Within a connection nothing is lost that something behind it
-//! survives.
+//! Messages between client processes and masters, with the ordering and loss of TCP. The proxy in
+//! the middle injects the faults of the network. Within a connection, a message is lost only
+//! together with all that follow it.
 //!
-//! The proxy stands beside the client: a request passes it as it is written, a reply as it comes from
-//! the master. What the history has of a command is exact here: it took effect at the instant that is
-//! written down as both of its ends.
+//! The proxy stands beside the client. A request passes it at the moment at which the client writes
+//! it, a reply when it arrives from the master. The history records the exact time of a command: it
+//! took effect at one instant, which the history gives as both of its ends.
 //!
-//! Here is the way of a message, there and back; `wires/ends.rs` makes connections and ends them,
-//! `wires/words.rs` knows what commands and replies mean.
+//! This file moves a message to the master and back. `wires/ends.rs` opens and closes connections,
+//! `wires/words.rs` interprets commands and replies.
 
 use std::collections::VecDeque;
 
@@ -29,45 +29,45 @@ mod words;
 
 pub(super) use words::Texts;
 
-/// Which connection, over all of a run.
+/// Identifies a connection throughout a run.
 pub(super) type WireId = usize;
 
 /// A connection between a process and a master, with the proxy in the middle.
 #[derive(Clone, Debug)]
 pub(super) struct Wire {
     pub(super) actor: usize,
-    /// Which of the links of its client it is of, and the master at the other end.
+    /// Index of the link of its client. `node` is the master at the other end.
     link: usize,
     pub(super) node: usize,
     pub(super) epoch: u64,
-    /// The number by which the history knows it: that of the first, if it is a duplicate's.
+    /// The id in the history. A connection of a duplicate has the id of the original connection.
     shown: WireId,
-    /// At the master, once it is there.
+    /// The connection at the master, once the attempt has arrived there.
     connection: Option<Connection>,
-    /// How many requests were written.
+    /// How many requests the client has written.
     requests: u64,
-    /// Each end, as long as it does not know that the connection is over.
+    /// Each end is open until it learns that the connection is over.
     pub(super) client_open: bool,
     pub(super) master_open: bool,
-    /// It was greeted.
+    /// Whether the handshake is complete.
     greeted: bool,
     up: Lane<Message>,
     down: Lane<Reply>,
-    /// What the master has, or will have, to answer.
+    /// Commands that the master has received, or will receive, and has not answered.
     awaiting: VecDeque<Pending>,
-    /// The rules that will reset it when they are healed.
+    /// The rules that reset this connection when they are healed.
     suffers: Vec<u64>,
-    /// The rule that keeps it from being made.
+    /// The rule that prevents this connection from being established.
     apart: Option<u64>,
-    /// Each end waits behind what is held.
+    /// Whether the close of each end waits behind held messages.
     hangup_waits: bool,
     drop_waits: bool,
-    /// Each end is on its way to the other.
+    /// Whether the close of each end is on its way to the other.
     hangs_up: bool,
     drops: bool,
 }
 
-/// All connections of a run, by their numbers; those that are over are gone.
+/// All connections of a run, by id. Closed connections are removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wires(Vec<Option<Wire>>);
 
@@ -97,22 +97,23 @@ impl Wires {
     }
 }
 
-/// How much later a client that sends twice does so: behind the release of a short hold.
+/// Delay of the second copy of [`Lie::SendsAgain`], in nanoseconds: longer than a short hold takes
+/// until its release.
 const AGAIN: u64 = 300_000_000;
 
-/// A request on its way.
+/// A request on its way to the master.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     number: u64,
     request: server::Request,
     class: Class,
-    /// What it does to a key, if it is one of the lock's commands.
+    /// Its effect on a key, if it is a command of the lock.
     act: Option<Act>,
-    /// It is the second of one that the network duplicated.
+    /// Whether it is the second copy of a request that the network duplicated.
     duplicate: bool,
 }
 
-/// A command that the master has, and its client has no answer to yet.
+/// A command that the master has received and whose client has no reply yet.
 #[derive(Clone, Debug)]
 struct Pending {
     number: u64,
@@ -123,10 +124,10 @@ struct Pending {
     duplicate: bool,
 }
 
-/// A reply on its way.
+/// A reply on its way to the client.
 #[derive(Clone, Debug)]
 pub(super) struct Reply {
-    /// Its command, which took effect as it was sent.
+    /// Its command, which took effect when the master sent the reply.
     to: Pending,
     reply: server::Reply,
     result: Outcome,
@@ -135,13 +136,13 @@ pub(super) struct Reply {
 /// One direction of a connection.
 #[derive(Clone, Debug)]
 struct Lane<T> {
-    /// What will arrive, and when, in this order: none overtakes another.
+    /// Messages with their arrival times, in this order: no message overtakes another.
     under_way: VecDeque<(Instant, T)>,
-    /// When the latest arrives.
+    /// Arrival time of the latest message.
     last: Instant,
-    /// The rule that holds it back, and what waits.
+    /// The rule that holds this direction, and the messages that wait.
     held: Option<(u64, VecDeque<T>)>,
-    /// All is lost from here on.
+    /// Whether all messages from here on are lost.
     lost: bool,
 }
 
@@ -160,7 +161,7 @@ impl<T> Lane<T> {
         at
     }
 
-    /// What arrives now, if something does.
+    /// Takes the message that arrives now, if there is one.
     fn arrived(&mut self, now: Instant) -> Option<T> {
         let (at, _) = self.under_way.front()?;
         if *at > now {
@@ -169,7 +170,8 @@ impl<T> Lane<T> {
         self.under_way.pop_front().map(|(_, thing)| thing)
     }
 
-    /// Nothing slows it down any more: all that is under way arrives by an instant. How much that is.
+    /// Lets all messages under way arrive by `by`, since no rule slows them any more. Returns how
+    /// many moved.
     fn hasten(&mut self, by: Instant) -> usize {
         self.last = self.last.min(by);
         let late = self.under_way.iter_mut().filter(|(at, _)| *at > by);
@@ -178,7 +180,7 @@ impl<T> Lane<T> {
 }
 
 impl World {
-    /// A process writes a command.
+    /// Sends a command of a process.
     pub(super) fn write(&mut self, id: WireId, command: Command) {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
         wire.requests += 1;
@@ -188,7 +190,7 @@ impl World {
         self.pass_up(id, Message { number, request, class, act, duplicate: false });
     }
 
-    /// A request passes the proxy.
+    /// Passes a request through the proxy.
     fn pass_up(&mut self, id: WireId, message: Message) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         if wire.up.lost {
@@ -213,7 +215,7 @@ impl World {
         }
     }
 
-    /// A request is on its way to the master.
+    /// Sends a request on to the master.
     fn forward(&mut self, id: WireId, message: Message, fate: &Fate) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let latency = self.links.of_mut(wire.actor, wire.link).up.latency();
@@ -231,7 +233,7 @@ impl World {
         self.passed(actor, Side::Request, class);
     }
 
-    /// The second of a request goes a way of its own, on a connection that has no client.
+    /// Sends the second copy of a request, on a connection of its own that has no client.
     fn duplicate(&mut self, id: WireId, first: Instant, message: &Message) {
         let Some(Wire { actor, link, node, epoch, .. }) = self.wires.get(id) else { return };
         let (actor, link, node, epoch) = (*actor, *link, *node, *epoch);
@@ -252,7 +254,7 @@ impl World {
         self.enter(at, What::AtMaster(copy));
     }
 
-    /// A request is in the master's socket buffer.
+    /// Puts a request into the master's socket buffer.
     pub(super) fn at_master(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let Some(message) = wire.up.arrived(self.now) else { return };
@@ -264,7 +266,7 @@ impl World {
         self.serve(node, connection);
     }
 
-    /// The master gets to a connection.
+    /// Lets the master serve a connection.
     pub(super) fn serve(&mut self, node: usize, connection: Connection) {
         let wall = self.wall(node);
         let mut events = std::mem::take(&mut self.events);
@@ -274,7 +276,7 @@ impl World {
         self.events = events;
     }
 
-    /// What a master did to its connections.
+    /// Handles the events of a master: replies, push messages and dropped connections.
     pub(super) fn heed(&mut self, node: usize, events: &mut Vec<server::Event>) {
         for event in events.drain(..) {
             match event {
@@ -297,11 +299,11 @@ impl World {
         }
     }
 
-    /// The master answered the oldest command of a connection.
+    /// Takes the master's reply to the oldest command of a connection.
     fn replied(&mut self, id: WireId, reply: server::Reply) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let Some(to) = wire.awaiting.pop_front() else { return };
-        // It took effect at this very instant.
+        // The command takes effect at this very instant.
         let to = Pending { sent: self.now, ..to };
         let (actor, node) = (wire.actor, wire.node);
         let result = to.act.as_ref().map_or(Outcome::Done, |act| outcome(act, &reply));
@@ -313,7 +315,7 @@ impl World {
         self.pass_down(id, Reply { to, reply, result });
     }
 
-    /// The master wakes a waiter.
+    /// Takes a push message with which the master wakes a waiter.
     fn woken(&mut self, id: WireId, ticket: Ticket) {
         let to = Pending {
             number: 0,
@@ -326,7 +328,7 @@ impl World {
         self.pass_down(id, Reply { to, reply, result: Outcome::Done });
     }
 
-    /// What a master says passes the proxy.
+    /// Passes a message of the master through the proxy.
     fn pass_down(&mut self, id: WireId, reply: Reply) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let (actor, node, result) = (wire.actor, wire.node, reply.result);
@@ -367,7 +369,7 @@ impl World {
         self.enter(at, What::AtClient(id));
     }
 
-    /// A reply is with the client, whether it runs or not.
+    /// Delivers a reply to the client, whether the client runs or not.
     pub(super) fn at_client(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         let Some(Reply { to, reply, result }) = wire.down.arrived(self.now) else { return };
@@ -392,7 +394,7 @@ impl World {
         self.happen(actor, happening);
     }
 
-    /// A message waits at a gate.
+    /// Reports that a message waits at a gate.
     fn knock(&mut self, fate: &Fate) {
         if let Some(fault) = fate.gate {
             self.enter(self.now, What::Gated(fault));
@@ -406,7 +408,7 @@ impl World {
         }
     }
 
-    /// The fate of a command is known: what its master said to it.
+    /// Records the outcome of a command: what its master replied.
     fn record(&mut self, id: WireId, of: Pending, result: Outcome, delivered: Option<Instant>) {
         let replied = (result != Outcome::Silent).then_some(of.sent);
         let Pending { number, act: Some(act), sent, .. } = of else { return };

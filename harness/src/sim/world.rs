@@ -1,5 +1,6 @@
-//! The world of a run in virtual time: what is going to happen, and who is there. `queue.rs` has it in
-//! order, `wires.rs` moves messages, `actors.rs` drives the client processes, `faults.rs` carries out faults.
+//! The state of a run in virtual time: the pending events, the masters and the client processes.
+//! `queue.rs` orders the events, `wires.rs` moves messages, `actors.rs` drives the client
+//! processes, and `faults.rs` carries out faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,52 +19,52 @@ use crate::scenario::Scenario;
 use crate::talk::Request;
 use crate::wall::WallClock;
 
-/// Virtual nanoseconds since the world began.
+/// Virtual nanoseconds since the start of the simulation.
 pub(super) type Instant = u64;
 
-/// What is going to happen.
+/// A pending event.
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    /// A request is in the master's socket buffer.
+    /// A request arrives in the master's socket buffer.
     AtMaster(WireId),
-    /// A master that went on gets to this connection.
+    /// A resumed master serves this connection.
     Serve(usize, Connection),
-    /// The client's end of a connection reaches the master.
+    /// The close of the client's end of a connection reaches the master.
     Hangup(WireId),
-    /// A reply is with the client.
+    /// A reply reaches the client.
     AtClient(WireId),
-    /// The master's end of a connection reaches the client.
+    /// The close of the master's end of a connection reaches the client.
     Ended(WireId, &'static str),
-    /// A connection is to be made.
+    /// A connection attempt reaches the master.
     Connect(WireId),
-    /// A try to connect has had its time.
+    /// A connection attempt times out.
     GiveUp(WireId),
-    /// The oldest of the harness's words that it has not heard yet reach a process.
+    /// The oldest pending request of the harness reaches a process.
     Ask(usize),
     /// A process wakes up.
     Wake(usize),
-    /// The oldest of the processes' words that it has not heard yet reach the director.
+    /// The oldest pending message of the processes reaches the director.
     Tell,
     /// A message waits at the gate of this fault.
     Gated(usize),
     /// The director wakes up.
     Direct,
-    /// A fault strikes, or is cured, or both ends of its doing are reached.
+    /// A fault strikes, at these masters and processes, or is healed (`Cure`).
     Strike(Box<(usize, Vec<usize>, Vec<Name>)>),
     Cure(usize),
-    /// Masters that were killed are up again, for this fault: struck, or cured.
+    /// Masters that were killed are up again: for a fault that strikes, or for one that is healed.
     Up(Box<Up>),
-    /// A gate is opened.
+    /// A gate opens.
     Open(usize),
-    /// The masters' keys are looked at.
+    /// The harness looks at the masters' keys.
     Look,
-    /// A process that does not keep to the protocol is killed.
+    /// The harness kills a process that violates the client protocol.
     Kill(Name),
-    /// The masters look for keys that have expired.
+    /// The masters look for expired keys.
     Tick,
 }
 
-/// Masters that were killed, and are starting.
+/// Masters that were killed and are starting.
 #[derive(Clone, Debug)]
 pub(super) struct Up {
     pub(super) fault: usize,
@@ -72,20 +73,20 @@ pub(super) struct Up {
     pub(super) cured: bool,
 }
 
-/// A master, and what its wall clock shows.
+/// A master and its wall clock.
 #[derive(Clone, Debug)]
 pub(super) struct Master {
     pub(super) server: Server,
     pub(super) clock: WallClock,
-    /// What its replica has, while that lags, and since when it does.
+    /// The state of its replica while that lags, and since when it lags.
     pub(super) lags: Option<(server::Replica, Instant)>,
-    /// Its replica is the master now.
+    /// Whether its replica has taken over.
     pub(super) failed_over: bool,
-    /// When it last synced its file.
+    /// When the master last synced its file.
     pub(super) synced: Instant,
-    /// Which wire each of its connections is the end of.
+    /// The wire at the other end of each of its connections.
     pub(super) wires: BTreeMap<Connection, WireId>,
-    /// In which order it gets to its connections when it goes on.
+    /// Random order in which it serves its connections after a resume.
     pub(super) order: Stream,
 }
 
@@ -94,36 +95,36 @@ pub(super) struct Master {
 pub(super) struct Actor {
     pub(super) name: Name,
     pub(super) process: AnyProcess,
-    /// The master at the other end of each of its links: two may lead to one.
+    /// The master at the other end of each of its links. Two links may lead to one master.
     pub(super) nodes: Arc<[usize]>,
-    /// The wires that it has not closed: link, epoch, number.
+    /// The wires that it has not closed: link, epoch, id.
     pub(super) wires: Vec<(usize, u64, WireId)>,
     pub(super) dice: ProcessDice,
     pub(super) paused: bool,
     pub(super) dead: bool,
-    /// What the harness has said and it has not heard.
+    /// Requests of the harness that have not reached it.
     pub(super) asked: VecDeque<Request>,
-    /// What came while it was paused.
+    /// Events that arrived while it was paused.
     pub(super) inbox: VecDeque<Happening>,
     /// How far its wall clock is ahead.
     pub(super) wall_ahead: i64,
     /// The clock by which it measures leases.
     pub(super) lease_clock: WallClock,
-    /// Since when its machine is suspended, and for how long it was, all together.
+    /// Since when its machine is suspended, and the total time of suspension.
     pub(super) suspended_at: Option<Instant>,
     pub(super) suspended: u64,
-    /// When it is to be woken next, as entered.
+    /// Time of its next wake-up, as entered in the queue.
     pub(super) wake: Instant,
 }
 
-/// A client process, honest or not.
+/// A client process, honest or mutant.
 #[derive(Clone, Debug)]
 pub(super) enum AnyProcess {
     Honest(Process<Honest>),
     Mutant(Process<Lie>),
 }
 
-/// The chance of each link, of a process to the masters that it knows.
+/// Random streams of the links of each process.
 #[derive(Clone, Debug)]
 pub(super) struct Links {
     most: usize,
@@ -164,9 +165,9 @@ pub(super) struct World {
     pub(super) seed: Seed,
     pub(super) lie: Lie,
     pub(super) began: bool,
-    /// What processes have said and the director has not heard.
+    /// Messages of processes that have not reached the director.
     pub(super) said: VecDeque<Input>,
-    /// For reuse.
+    /// A buffer, kept for reuse.
     pub(super) orders: Vec<Order>,
     pub(super) events: Vec<server::Event>,
     pub(super) wishes: Vec<Wish>,
@@ -223,14 +224,14 @@ impl World {
         self.queue.enter(at.max(self.now), what);
     }
 
-    /// What happens next; time goes on to it.
+    /// Takes the next event and advances the time to it.
     pub(super) fn next(&mut self) -> Option<What> {
         let (at, what) = self.queue.next()?;
         self.now = at;
         Some(what)
     }
 
-    /// Nanoseconds of the run.
+    /// Converts an instant to nanoseconds of the run.
     pub(super) fn ns(&self, at: Instant) -> Ns {
         signed(at).saturating_sub(signed(self.origin))
     }
@@ -241,7 +242,7 @@ impl World {
         super::EPOCH.saturating_add(self.now).saturating_add_signed(ahead)
     }
 
-    /// Tells the director, and does what it says.
+    /// Passes an input to the director and carries out its orders.
     pub(super) fn direct(&mut self, input: Input) {
         if !self.began {
             return;
@@ -255,14 +256,14 @@ impl World {
         if let Some(wake) = self.director.next_wake() {
             let wake = u64::try_from(wake.saturating_add(signed(self.origin))).unwrap_or(0);
             if wake < self.direct_at || self.direct_at <= self.now {
-                // Later in any case: time goes on.
+                // Never at the present instant, so that time advances.
                 self.direct_at = wake.max(self.now + 1_000);
                 self.enter(self.direct_at, What::Direct);
             }
         }
     }
 
-    /// The gate of the last fault, if it has one.
+    /// Closes the gate of the last fault, if it has one.
     pub(super) fn gate_last(&mut self) {
         let last = self.director.gates().into_iter().last();
         let number = self.scenario.faults.len() - 1;
@@ -302,7 +303,7 @@ impl World {
     }
 }
 
-/// As histories and clocks count it.
+/// Converts an instant to the type that histories and clocks use.
 pub(super) fn signed(at: Instant) -> Ns {
     Ns::try_from(at).unwrap_or(Ns::MAX)
 }

@@ -1,5 +1,5 @@
-//! Certify: the rounds that bring a quorum of counters to one number, where the grants did not show
-//! one. Why that makes a fencing token of it stands in [`fence`](crate::fence).
+//! Certify: the rounds that bring a quorum of counters to one number, if the grants did not show
+//! one. [`fence`](crate::fence) explains why that makes the number a fencing token.
 
 use alloc::vec::Vec;
 
@@ -14,31 +14,32 @@ use crate::vote::{Answer, Ballot, verdict};
 pub(super) struct Certification {
     /// Counted from 1 in every attempt.
     pub(super) round: u32,
-    /// What the masters are asked to stand at.
+    /// The number to which the masters raise their counters.
     pub(super) number: u64,
     pub(super) ballot: Ballot,
-    /// Masters that said in an earlier round that the key is gone.
+    /// Masters that reported in an earlier round that the key is gone.
     gone: NodeSet,
 }
 
 impl Acquire {
-    /// Masters that were heard to have lost the key since they granted it.
+    /// Masters that reported the key gone since they granted it.
     pub(crate) fn lost(&self) -> NodeSet {
         let gone = |answer: &Answer| matches!(answer, Answer::Absent | Answer::Taken(_));
         let last = self.certification.as_ref();
         last.map_or(NodeSet::EMPTY, |last| last.ballot.which(gone).or(last.gone))
     }
 
-    /// Masters that said in the latest round that the key is ours: also one whose grant came too late to be
-    /// counted.
+    /// Masters that confirmed the key in the latest round, including one whose grant came too late
+    /// to count.
     pub(crate) fn certified(&self) -> NodeSet {
         let ours = |answer: &Answer| matches!(answer, Answer::Certified { .. });
         let last = self.certification.as_ref();
         last.map_or(NodeSet::EMPTY, |last| last.ballot.which(ours))
     }
 
-    /// Asks the masters whose key is still ours to stand at one number. The others are asked, too:
-    /// a grant may be on its way, and the comparison is the master's.
+    /// Asks all masters to raise their counters to one number, if the key there is still ours. That
+    /// includes masters that have not granted: a grant may be on its way, and each master compares
+    /// the key itself.
     pub(super) fn certify(
         &mut self,
         now: Time,
@@ -48,7 +49,7 @@ impl Acquire {
     ) {
         let (Some(number), Some(fence)) = (number, number.and_then(|it| self.terms.fence(it)))
         else {
-            // Masters that grant without a number, though they were asked for one.
+            // Masters granted without a number, although they were asked for one.
             return self.fail(now, Failure::NoQuorum, dice, out);
         };
         let round = self.certification.as_ref().map_or(0, |last| last.round) + 1;
@@ -73,8 +74,8 @@ impl Acquire {
                 self.win(now, out);
             }
             _ if now >= self.deadline() => self.fail(now, Failure::TooLate, dice, out),
-            // A quorum holds the key and stands at other numbers: they are higher, and a quorum can
-            // reach the q-th of them.
+            // A quorum holds the key, with counters at other numbers. Those are higher, and a
+            // quorum can reach the q-th smallest of them.
             Some(false) if ours >= quorum && awaited == 0 => {
                 let number = fence::candidate(ballot, quorum);
                 self.certify(now, number, dice, out);

@@ -1,20 +1,23 @@
 //! Line: the positions of an acquire in the masters' queues.
 //!
-//! Each master keeps a queue of waiters for each resource, and wakes the first of them when the resource becomes
-//! free there. A waiter that was refused enqueues behind the others, and may attempt whenever it likes.
+//! Each master keeps a queue of waiters for each resource. It wakes the first of them when the
+//! resource becomes free there. A waiter that was refused enqueues behind the others, and may
+//! attempt at any time.
 //!
-//! **Fair.** An acquire that is fair enqueues before it attempts. It attempts only when it is first in the queues
-//! of a quorum and the resource is free there.
+//! **Fair queue.** A fair acquire enqueues before it attempts. It attempts only when it is first in
+//! the queues of a quorum and the resource is free there.
 //!
-//! Masters may give different positions to waiters that come at the same time, so that none would be first. So a
-//! fair waiter carries the largest position that it was given to all of them, until a quorum keeps it there: from then
-//! on its position is settled and does not change. A waiter that asks after that asks at least one master that knows
-//! this position, and gets a larger one: a master gives no position before its last waiter to one that it does
-//! not know. So each other process overtakes a settled waiter once at most.
+//! Masters may give different positions to waiters that come at the same time, so that none would
+//! be first. So a fair waiter asks all masters for the largest position that any of them gave it,
+//! until a quorum keeps it there. From then on, its position is settled and does not change. A
+//! waiter that asks later asks at least one master that knows the settled position, and gets a
+//! larger one: a master puts a waiter that it does not know behind its last waiter. So each other
+//! process overtakes a settled waiter at most once.
 //!
-//! A waiter that is gone blocks none: masters drop it when they cannot wake it, and a position lapses unless it is
-//! asked for again. A waiter that is first and is not granted because it finds no quorum goes to the end; one that
-//! cannot ask a quorum for its position lets others pass. Where masters forbid queues, there is none.
+//! A waiter that is gone blocks no other: masters drop it when they cannot wake it, and a position
+//! lapses unless the waiter asks for it again. A first waiter that is not granted because it
+//! reaches no quorum moves to the tail. A waiter that cannot ask a quorum for its position lets
+//! others pass. Where masters forbid queues, an acquire goes on without them.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -27,21 +30,21 @@ use crate::ticket::{Spot, Ticket};
 use crate::time::Time;
 use crate::vote::{Answer, Ballot, Cause};
 
-/// What is known of the queues.
+/// What an acquire knows about its positions in the queues.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Line {
     ticket: Ticket,
     /// The largest position that any master gave it.
     number: u64,
-    /// What each master said last.
+    /// The latest answer of each master.
     places: Vec<Option<Place>>,
-    /// The round of asking, counted from 1.
+    /// The number of the latest round of position requests, counted from 1.
     round: u32,
-    /// So many followed each other without a pause.
+    /// How many rounds followed each other without a pause.
     at_once: u32,
-    /// Masters may keep a position.
+    /// Whether masters may keep a position for it.
     stands: bool,
-    /// A quorum has kept it at its position.
+    /// Whether a quorum has kept it at its position.
     settled: bool,
 }
 
@@ -51,10 +54,10 @@ struct Place {
     ahead: u64,
 }
 
-/// So many rounds follow each other without a pause, while positions differ: others ask at the same time.
+/// The most rounds without a pause, while positions differ: others ask at the same time.
 const AT_ONCE: u32 = 3;
 
-/// The longest round: positions lapse while a silent master is waited for.
+/// The longest round: positions lapse while it waits for a silent master.
 const ROUND: Duration = Duration::from_secs(1);
 
 impl Line {
@@ -66,7 +69,7 @@ impl Line {
     fn heard(&mut self, node: NodeId, answer: &Answer, quorum: usize) {
         self.places[node.index()] = match *answer {
             Answer::Place { number, ahead, .. } => {
-                // Not once it is settled: a master that was slow to be asked knows of later waiters.
+                // A settled number stays: a master that was asked late already knows later waiters.
                 if !self.settled {
                     self.number = self.number.max(number);
                 }
@@ -78,13 +81,13 @@ impl Line {
         self.settled |= self.places.iter().flatten().filter(keeps).count() >= quorum;
     }
 
-    /// It has no positions. What is still on its way is about the ones that it had.
+    /// Drops all positions. Answers that are still on their way are about the old ones.
     fn vacate(&mut self) {
         self.places.fill(None);
         self.round = self.round.wrapping_add(1);
     }
 
-    /// No more is asked for now.
+    /// Ends a series of rounds without a pause.
     pub(super) const fn rest(&mut self) {
         self.at_once = 0;
     }
@@ -106,12 +109,13 @@ impl Line {
         NodeId::all(self.places.len()).filter(|node| self.is_first(*node)).collect()
     }
 
-    /// Whether it is settled, and others are before it on too many masters for it to go.
+    /// Whether its position is settled, and other waiters are before it on too many masters for an
+    /// attempt.
     fn is_behind(&self, quorum: usize) -> bool {
         self.settled && self.agrees() && self.first().len() < quorum
     }
 
-    /// On how many masters other waiters are before it.
+    /// The number of masters on which other waiters are before it.
     pub(super) fn behind(&self) -> usize {
         self.places.iter().flatten().filter(|place| place.ahead > 0).count()
     }
@@ -134,7 +138,8 @@ impl Acquire {
         }
     }
 
-    /// Asks all masters for its positions, and decides nothing before they have answered.
+    /// Starts a round that asks all masters for its positions. It decides once all have answered,
+    /// unless a quorum lets it attempt before.
     pub(super) fn stand(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.ballot = Ballot::open(self.terms.nodes(), now);
         self.certification = None;
@@ -151,9 +156,9 @@ impl Acquire {
         NodeId::all(self.terms.nodes()).for_each(|node| self.stand_at(node, out));
     }
 
-    /// Asks one master, as a part of the latest round.
+    /// Asks one master for its position, as a part of the latest round.
     pub(super) fn stand_at(&mut self, node: NodeId, out: &mut Vec<Effect>) {
-        // A position of a waiter that is not woken would only be in the way.
+        // The position of a waiter that is not woken would only block others.
         let useless = !self.fair && self.wait.is_refused(node);
         let Some(line) = self.line.as_mut().filter(|_| !useless) else { return };
         line.stands = true;
@@ -167,17 +172,17 @@ impl Acquire {
         out.push(Effect::Stand { node, step, ticket, spot });
     }
 
-    /// When the round is over, whatever has been answered.
+    /// When the round ends at the latest.
     pub(super) fn standing_ends(&self) -> Time {
         self.ballot.opened().plus(self.terms.node_timeout().min(ROUND))
     }
 
-    /// Whether there is nothing to do but to wait until a master wakes it: others are before it.
+    /// Whether other waiters are before it, so that it only waits for a master to wake it.
     fn is_behind(&self) -> bool {
         self.line.as_ref().is_some_and(|line| line.is_behind(self.terms.quorum()))
     }
 
-    /// A master answered which position it has, in this round.
+    /// A master reported its position in this round.
     pub(super) fn placed(
         &mut self,
         now: Time,
@@ -199,7 +204,7 @@ impl Acquire {
                 let went = self.go_if_first(now, dice, out);
                 let line = self.line.as_ref().filter(|_| !went);
                 if line.is_some_and(|line| line.is_first(node)) && self.is_free_at(node) {
-                    // A wake-up was lost, or the waiter before it is gone: all masters are asked.
+                    // A wake-up was lost, or the waiter before it is gone: ask all masters.
                     self.hint(now, out);
                 }
             }
@@ -208,7 +213,7 @@ impl Acquire {
         }
     }
 
-    /// Time is up for masters that have not answered.
+    /// Ends the round for masters that have not answered.
     pub(super) fn close_round(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         let awaited = self.ballot.awaited();
         for node in NodeId::all(self.terms.nodes()).filter(|node| awaited.contains(*node)) {
@@ -229,7 +234,7 @@ impl Acquire {
         self.wait.watch.free().contains(node)
     }
 
-    /// Attempts if it is first, and the resource is free, on a quorum. Whether it does.
+    /// Attempts if it is first, and the resource is free, on a quorum. Returns whether it does.
     fn go_if_first(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) -> bool {
         let asks = matches!(self.state, State::Standing | State::Waiting);
         let Some(line) = self.line.as_mut().filter(|_| asks) else { return false };
@@ -249,10 +254,10 @@ impl Acquire {
         let forbidden = self.ballot.which(|answer| *answer == Answer::NoQueue).len();
         let again = !line.agrees() && line.at_once < AT_ONCE;
         let in_the_way = known < quorum && !line.first().is_empty();
-        // No queue says that others are before it, and votes could have a quorum where queues cannot.
+        // No queue has others before it, and votes may reach a quorum where queues cannot.
         let is_first = line.first().and(self.wait.watch.free()).len() == known;
         if forbidden > self.terms.nodes() - quorum {
-            // No quorum will ever keep it.
+            // No quorum will ever keep its position.
             self.do_without_queues(out);
             self.again(now, None, dice, out);
         } else if forbidden > 0 && known < quorum && known + forbidden >= quorum && is_first {
@@ -265,22 +270,22 @@ impl Acquire {
             self.latest = Some(if known < quorum { Failure::NoQuorum } else { Failure::Taken });
             self.wait.count_silence(&self.ballot, quorum);
             if in_the_way {
-                // It could not go if it were woken, and the waiters behind it may. It asks for new
-                // positions some time later.
+                // Even if it were woken, it could not attempt, but the waiters behind it may. It
+                // asks for new positions some time later.
                 self.step_out(true, out);
             }
             self.sleep(now, dice, out);
         }
     }
 
-    /// Masters forbid queues: what remains is to try again and again.
+    /// Masters forbid queues: the acquire goes on with repeated attempts alone.
     pub(super) fn do_without_queues(&mut self, out: &mut Vec<Effect>) {
         self.step_out(true, out);
         (self.fair, self.line, self.wait.wants) = (false, None, false);
     }
 
-    /// It was first, and the resource was free, and yet it was not granted: others may be, whose way to the
-    /// masters is better.
+    /// Gives up its positions, and enqueues at the tail later. It was first and the resource was
+    /// free, but it was not granted; other waiters may reach the masters better.
     pub(super) fn go_to_the_end(&mut self, out: &mut Vec<Effect>) {
         self.step_out(true, out);
         if let Some(line) = &mut self.line {
@@ -288,7 +293,7 @@ impl Acquire {
         }
     }
 
-    /// The caller does not respond: others go first. It goes on as soon as it is woken by its timer.
+    /// The caller does not respond: others go first. The acquire goes on when its timer wakes it.
     pub(crate) fn yield_turn(&mut self, out: &mut Vec<Effect>) {
         if matches!(self.state, State::Waiting | State::Standing) {
             self.go_to_the_end(out);
@@ -297,7 +302,7 @@ impl Acquire {
         }
     }
 
-    /// The resource is free on this master, and this waiter is the first in its queue.
+    /// A master woke this waiter: the resource is free there, and the waiter is first in its queue.
     pub(super) fn named(
         &mut self,
         now: Time,
@@ -332,7 +337,8 @@ impl Acquire {
         }
     }
 
-    /// Leaves the queues, if it is there; with `wake`, the first waiter is woken where the resource is free.
+    /// Leaves the queues, if it is in any. With `wake`, a master where the resource is free wakes
+    /// its first waiter.
     pub(super) fn step_out(&mut self, wake: bool, out: &mut Vec<Effect>) {
         if let Some(ticket) = self.vacate() {
             let nodes = NodeId::all(self.terms.nodes());
@@ -340,7 +346,7 @@ impl Acquire {
         }
     }
 
-    /// It is in no queue from here on. What masters knew it by, for them to be told.
+    /// Marks the acquire as in no queue. Returns the ticket that masters may still know.
     pub(super) fn vacate(&mut self) -> Option<Ticket> {
         let waiter = self.waiter();
         if let Some(line) = self.line.as_mut().filter(|line| line.stands) {
@@ -350,7 +356,7 @@ impl Acquire {
         waiter
     }
 
-    /// What masters know it by in their queues, if they may.
+    /// The ticket of the acquire, if masters may keep a position for it.
     pub fn waiter(&self) -> Option<Ticket> {
         self.line.as_ref().filter(|line| line.stands).map(Line::ticket)
     }

@@ -1,17 +1,19 @@
-//! Wait: from an attempt that failed to the next one.
+//! Wait: from a failed attempt to the next one.
 //!
-//! A waiter enqueues on the masters (`acquire/line.rs`) and sleeps until the resource can be free: until its keys
-//! expire on the last of a quorum, or until masters wake it. A wake-up may be lost, so now and then the waiter
-//! looks at one master, each in its turn, which keeps its position there. Where masters do not wake it, attempts
-//! follow each other as the caller's policy has it.
+//! A waiter enqueues on the masters (`acquire/line.rs`). It sleeps until the resource can be free:
+//! until the keys expire on the last master of a quorum, or until masters wake it. A wake-up may be
+//! lost, so the waiter now and then looks at one master, each in its turn. A look also keeps its
+//! position there. Where masters do not wake the waiter, attempts follow each other by the caller's
+//! backoff policy.
 //!
-//! A release wakes one waiter on each master, mostly the same one. A waiter that was woken by fewer than a
-//! quorum asks one master first, the same for all clients, and the others only if that one grants it: else several
-//! would share the masters, and none would win. This is a hint, like all in here: a first master that does not
-//! answer, or shows a key that no other master knows, is not believed.
+//! A release wakes one waiter on each master, mostly the same one. A waiter that fewer than a
+//! quorum woke asks one master first, the same one for all clients. It asks the other masters only
+//! if that one grants: otherwise several waiters would share the masters, and none would win. The
+//! first master is only a hint, like everything in this module. If it does not answer, or shows a
+//! key that no other master shows, the waiter ignores the hint.
 //!
-//! Attempts that masters leave unanswered thin out: many clients that try again at the same pace would keep
-//! busy masters busy for ever.
+//! Attempts become rarer while masters leave them unanswered: many clients that retry at the same
+//! pace would keep busy masters busy for ever.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -25,48 +27,50 @@ use crate::time::Time;
 use crate::vote::{Answer, Ballot, Cause};
 use crate::wire::LAPSE_MS;
 
-/// What an acquire that waits remembers from one attempt to the next.
+/// The state that a waiting acquire keeps from one attempt to the next.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Wait {
-    /// Whether it enqueues and subscribes; once the links were told, not again.
+    /// Whether it enqueues and subscribes.
     pub(super) wants: bool,
+    /// Whether the links were told to subscribe.
     asked: bool,
     /// Masters that wake it.
     listening: NodeSet,
-    /// Masters that did not when it asked, or since.
+    /// Masters without a subscription when it asked, or later.
     deaf: NodeSet,
-    /// Masters that refuse to, as far as it is known.
+    /// Masters that refuse to wake it, as far as it knows.
     refused: NodeSet,
     pub(super) watch: Watch,
     /// Masters that woke it since the latest attempt began.
     pub(super) named: NodeSet,
-    /// Masters that have answered a look since then.
+    /// Masters that answered a look since the latest attempt began.
     looked: NodeSet,
-    /// Attempts in a row that failed, and no holder had been seen before.
+    /// Failed attempts in a row, with no holder seen before them.
     streak: u32,
     /// Attempts in a row that too many masters left unanswered.
     silence: u32,
-    /// Masters that were first, and did not answer or were not believed: now they are last.
+    /// Masters that were asked first and failed. They come last now.
     last: NodeSet,
-    /// The first master refused the latest attempt.
+    /// The first master, if it refused the latest attempt.
     refused_by: Option<NodeId>,
-    /// Not before then, unless it is woken.
+    /// It does not attempt before this time, unless it is woken.
     pub(super) pause: Time,
-    /// When to look whether a wake-up was lost.
+    /// When to check for a lost wake-up.
     pub(super) peek: Time,
-    /// Which master was looked at last.
+    /// The master of the latest look.
     peeked: u32,
-    /// Some master said that it is free: time is short for the others to say so, too.
+    /// One master reported the resource free: the others may report it, too, until this time.
     pub(super) hint: Time,
 }
 
 /// The longest sleep without a look at a master.
 const PEEK: Duration = Duration::from_secs(1);
 
-/// So many attempts in a row, and one asks all masters at once: the first master may be no good.
+/// After this many attempts in a row, one attempt asks all masters at once: the first master may be
+/// unusable.
 const ROUNDS: u32 = 4;
 
-/// So often the pause after silence doubles, from one node timeout on.
+/// The most doublings of the pause after silence, which starts at one node timeout.
 const DOUBLINGS: u32 = 4;
 
 impl Wait {
@@ -91,34 +95,34 @@ impl Wait {
         }
     }
 
-    /// An attempt begins: what was known is over.
+    /// An attempt begins: drops what was known before.
     pub(super) fn forget(&mut self) {
         self.watch.close();
         (self.named, self.looked) = (NodeSet::EMPTY, NodeSet::EMPTY);
         (self.refused_by, self.hint) = (None, Time::NEVER);
     }
 
-    /// This one was asked first, and said no.
+    /// The first master refused.
     pub(super) const fn refused(&mut self, first: NodeId) {
         self.refused_by = Some(first);
     }
 
-    /// This one was asked first, and said nothing.
+    /// The first master did not answer.
     pub(super) fn silent(&mut self, first: NodeId) {
         self.last.insert(first);
     }
 
-    /// Whether this master does not wake it, and says so.
+    /// Whether this master refuses to wake it.
     pub(super) fn is_refused(&self, node: NodeId) -> bool {
         self.refused.contains(node)
     }
 
-    /// Whether it has answered a look of this wait: what it says from then on is news.
+    /// Whether this master has answered a look of this wait: later reports from it are news.
     pub(super) fn has_looked(&self, node: NodeId) -> bool {
         self.looked.contains(node) || self.silence > 0
     }
 
-    /// Counts a round that no quorum has answered in time.
+    /// Counts a round that no quorum answered in time.
     pub(super) fn count_silence(&mut self, ballot: &Ballot, quorum: usize) {
         let silent = ballot.which(|answer| *answer == Answer::Unknown(Cause::Silent)).len();
         let is_silent = silent > ballot.votes().len() - quorum;
@@ -130,7 +134,7 @@ impl Wait {
         time.saturating_mul(1 << self.silence.min(DOUBLINGS))
     }
 
-    /// Nothing is known any more, and nothing is waited for.
+    /// Drops what was known, and all times that it waits for.
     pub(super) fn resume(&mut self, nodes: usize) {
         self.forget();
         self.watch.open(nodes);
@@ -139,8 +143,8 @@ impl Wait {
 }
 
 impl Acquire {
-    /// Others of this process were served often enough: the waiter of another process that was just woken comes
-    /// first.
+    /// Other claims of this process were served often enough: the waiter of another process that
+    /// was just woken goes first.
     pub(super) fn step_back(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         self.enter(dice);
         self.listen(out);
@@ -151,8 +155,8 @@ impl Acquire {
         self.state = State::Waiting;
     }
 
-    /// Has the links subscribe, before anything else is asked: what they then answer is the latest, or is
-    /// followed by a wake-up.
+    /// Has the links subscribe, before anything else is asked. An answer after that is up to date,
+    /// or a wake-up follows it.
     pub(super) fn listen(&mut self, out: &mut Vec<Effect>) {
         let Some(ticket) = self.line.as_ref().map(Line::ticket) else { return };
         if self.wait.wants && !core::mem::replace(&mut self.wait.asked, true) {
@@ -160,27 +164,28 @@ impl Acquire {
         }
     }
 
-    /// The attempt failed, and its clean-up is on its way. It enqueues, or keeps its positions: what wakes it from then
-    /// on is news.
+    /// Waits after a failed attempt, whose clean-up is on its way. The waiter enqueues, or keeps
+    /// its positions: a wake-up from then on is news.
     pub(super) fn pause(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         if self.line.is_some() {
             self.wait.watch.open(self.terms.nodes());
         }
-        // Masters that do not keep up are not asked for more than another attempt, some time later.
+        // Masters that do not keep up get only another attempt, some time later.
         if !self.fair && self.wait.silence == 0 {
             self.look(out);
         }
         self.sleep(now, dice, out);
     }
 
-    /// Nothing is to be done before it is woken, or some time has passed.
+    /// Sleeps until it is woken, or until some time has passed.
     pub(super) fn sleep(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         self.line.iter_mut().for_each(Line::rest);
-        // A fair waiter that is woken when the resource is free pauses for other reasons then.
+        // A fair waiter that will be woken only sleeps while the resource is held. That is no
+        // failed attempt, so its streak starts anew.
         let is_woken = self.fair && self.hears();
         let held = is_woken && self.wait.watch.earliest(self.terms.quorum()) > now;
         self.wait.streak = if held { 0 } else { self.wait.streak.saturating_add(1) };
-        // A waiter that is not woken goes by the policy alone; it counts every attempt.
+        // A waiter that is not woken follows the policy alone, which counts every attempt.
         let by_streak = self.hears() || self.fair;
         let count = if by_streak { self.wait.streak.max(1) } else { self.attempt };
         self.wait.pause = now.plus(dice.pause(count).max(self.thinned(dice)));
@@ -188,11 +193,11 @@ impl Acquire {
             self.wait.peek = now.plus(self.period() / 2 + self.jitter(self.period() / 2, dice));
         }
         self.state = State::Waiting;
-        // Its next wake lies before the end of the round, for which its driver waits.
+        // The driver waits for the end of the round, and the next wake is earlier.
         out.push(Effect::Decided);
     }
 
-    /// How long it pauses because masters leave attempts unanswered.
+    /// The pause that unanswered attempts require.
     fn thinned(&self, dice: &mut dyn Dice) -> Duration {
         if self.wait.silence == 0 {
             return Duration::ZERO;
@@ -201,18 +206,19 @@ impl Acquire {
         most / 2 + self.jitter(most / 2, dice)
     }
 
-    /// Between two looks, so that each master is looked at thrice before a position lapses there.
+    /// The time between two looks: each master is looked at three times before a position lapses
+    /// there.
     fn period(&self) -> Duration {
         let nodes = u32::try_from(self.terms.nodes()).unwrap_or(u32::MAX).max(1);
         PEEK.min(Duration::from_millis(LAPSE_MS / 3) / nodes)
     }
 
-    /// When to go on. The end of the wait cuts every pause: one last attempt is made there.
+    /// When to go on. The end of the wait cuts every pause short: the last attempt starts there.
     pub(super) fn waits_until(&self) -> Time {
         self.goes_at().min(self.looks_at())
     }
 
-    /// When to attempt, or, where it is fair, to ask all masters.
+    /// When to attempt; for a fair waiter, when to ask all masters.
     fn goes_at(&self) -> Time {
         let wait = &self.wait;
         let sleep = if self.fair {
@@ -227,7 +233,8 @@ impl Acquire {
         sleep.min(wait.hint).min(self.give_up)
     }
 
-    /// Whether the resource was free at the last look, and waiters before this one are woken: they go first.
+    /// Whether the resource was free at the last look, and waiters before this one are woken: they
+    /// go first.
     fn is_behind_others(&self) -> bool {
         let quorum = self.terms.quorum();
         let behind = self.line.as_ref().is_some_and(|line| line.behind() >= quorum);
@@ -239,24 +246,24 @@ impl Acquire {
         if !self.fair && !self.hears() {
             Time::NEVER
         } else if !self.fair && self.is_behind_others() {
-            // They may be gone, if it is not woken for so long.
+            // The waiters before it may be gone, if it is not woken for so long.
             self.wait.peek.min(self.wait.pause.max(self.round_ends()))
         } else {
             self.wait.peek
         }
     }
 
-    /// Unless it is woken, there is no point in an attempt before then.
+    /// The earliest time for an attempt, unless masters wake it.
     pub(super) fn sleeps_until(&self) -> Time {
         self.wait.pause.max(self.wait.watch.earliest(self.terms.quorum()))
     }
 
-    /// Whether it pauses since too many masters have left its attempts unanswered.
+    /// Whether it pauses because too many masters left its attempts unanswered.
     pub fn backs_off(&self) -> bool {
         self.state == State::Waiting && self.wait.silence > 0
     }
 
-    /// Whether enough masters wake it.
+    /// Whether a quorum of masters wakes it.
     pub(super) fn hears(&self) -> bool {
         self.line.is_some() && self.wait.listening.len() >= self.terms.quorum()
     }
@@ -281,7 +288,7 @@ impl Acquire {
             self.called(now, false, dice, out);
         } else {
             if self.wait.pause < self.sleeps_until() {
-                // It slept until the holder's time was over.
+                // It slept until the holder's keys could expire.
                 self.wait.streak = 0;
             }
             let first = self.first();
@@ -289,16 +296,18 @@ impl Acquire {
         }
     }
 
-    /// The resource is free, by what masters said: by a quorum that woke it, or by fewer.
+    /// Makes an attempt, because masters reported the resource free. With `woken`, a quorum of them
+    /// woke the waiter.
     fn called(&mut self, now: Time, woken: bool, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         self.wait.streak = 0;
         let first = if woken { None } else { self.first() };
         self.again(now, first, dice, out);
     }
 
-    /// Which master to ask first, if one alone: the first in number that was never found wanting.
+    /// The master to ask first, if only one is asked: the lowest-numbered one that has not failed
+    /// as the first master.
     fn first(&mut self) -> Option<NodeId> {
-        // Slow masters are asked at once: those that are asked later have less time to answer.
+        // Slow masters are asked at once: a master that is asked later has less time to answer.
         if !self.wait.wants || self.wait.silence > 0 {
             return None;
         }
@@ -317,7 +326,7 @@ impl Acquire {
         first
     }
 
-    /// What a link tells of the resource.
+    /// A link reports an event of the resource.
     pub(crate) fn heard(
         &mut self,
         now: Time,
@@ -330,7 +339,7 @@ impl Acquire {
             Word::Listening => {
                 self.wait.listening.insert(node);
                 self.wait.refused.remove(node);
-                // It may have been woken in vain before.
+                // This master may have woken it in vain before.
                 let was_deaf = self.wait.deaf.contains(node);
                 self.wait.deaf.remove(node);
                 let tries = !matches!(self.state, State::Won | State::Failed(_));
@@ -352,7 +361,7 @@ impl Acquire {
         }
     }
 
-    /// A master answered a look while the resource is waited for.
+    /// A master answered a look while the acquire waits.
     pub(super) fn looked(
         &mut self,
         now: Time,
@@ -361,12 +370,12 @@ impl Acquire {
         dice: &mut dyn Dice,
         out: &mut Vec<Effect>,
     ) {
-        // Before its first attempt it has set nothing that a clean-up could have freed.
+        // Before its first attempt, it has set no key that a clean-up could have freed.
         let first = self.attempt == 0 && self.line.as_ref().is_some_and(|it| it.is_first(node));
         let known = self.wait.has_looked(node) || self.wait.named.contains(node) || first;
         self.wait.looked.insert(node);
         if !self.wait.watch.free().contains(node) {
-            // It was taken since.
+            // The resource was taken there since.
             self.wait.named.remove(node);
         }
         if *answer == Answer::NoQueue {
@@ -376,7 +385,8 @@ impl Acquire {
                 out.push(Effect::Decided);
             }
         } else if known && self.wait.watch.free().contains(node) {
-            // The first look comes behind the clean-up: what that freed, the attempt itself had taken, unless it was woken.
+            // The first look follows the clean-up. A resource that the clean-up freed was held by
+            // the attempt itself, unless a master woke the waiter.
             self.is_free(now, dice, out);
         }
     }
@@ -387,7 +397,7 @@ impl Acquire {
         self.wait.watch.looked(now, node, answer);
     }
 
-    /// It became free on one more master.
+    /// The resource became free on one more master.
     pub(super) fn is_free(&mut self, now: Time, dice: &mut dyn Dice, out: &mut Vec<Effect>) {
         let quorum = self.terms.quorum();
         let woken = self.wait.named.len() >= quorum;
@@ -398,13 +408,14 @@ impl Acquire {
         }
     }
 
-    /// Others have a moment to say so, too.
+    /// Gives the other masters a moment to report the same.
     pub(super) fn hint(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.wait.hint = self.wait.hint.min(now.plus(self.moment()));
         out.push(Effect::Decided);
     }
 
-    /// Long enough for masters to say what they say at the same time, short beside a round.
+    /// Long enough for masters that report at the same time to be received together; short compared
+    /// with a round.
     pub(super) fn moment(&self) -> Duration {
         (self.terms.node_timeout() / 8).clamp(Duration::from_millis(1), Duration::from_millis(10))
     }
@@ -414,14 +425,14 @@ impl Acquire {
         Duration::from_nanos(dice.random() % most.max(1))
     }
 
-    /// How long the first master is waited for, before the others are asked, too.
+    /// When to ask the other masters, too, although the first one has not answered.
     pub(super) fn first_ends(&self) -> Time {
         self.ballot.opened().plus(self.wait.stretched(self.terms.node_timeout()) / 4)
     }
 }
 
 impl Default for Patience {
-    /// One attempt, and no explanation.
+    /// One attempt, without an explanation.
     fn default() -> Self {
         Self {
             wait: Duration::ZERO,

@@ -1,4 +1,4 @@
-//! Watch: what is known of a resource that others hold, while it is waited for.
+//! Watch: what a waiting acquire knows about the keys of other holders.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -8,36 +8,36 @@ use crate::time::Time;
 use crate::token::Token;
 use crate::vote::{Answer, Holder};
 
-/// See the [module](self). Empty until somebody waits.
+/// See the [module](self). Empty while the acquire does not wait.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Watch {
     known: Vec<Known>,
 }
 
-/// What is known of the key on one master.
+/// What is known about the key on one master.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Known {
-    /// Nothing: it may be free.
+    /// Nothing: the resource may be free there.
     Nothing,
-    /// There is none.
+    /// There is no key.
     Free,
-    /// Somebody's, until then at the latest, unless it is extended.
+    /// Another holder has the key, until this time at the latest, unless it extends.
     Held(Time, Option<Token>),
 }
 
 impl Watch {
-    /// Nothing is known of any of so many masters.
+    /// Starts a wait: nothing is known about any of `nodes` masters.
     pub(super) fn open(&mut self, nodes: usize) {
         self.known.clear();
         self.known.resize(nodes, Known::Nothing);
     }
 
-    /// Nobody waits.
+    /// Ends the wait.
     pub(super) fn close(&mut self) {
         self.known.clear();
     }
 
-    /// What a master answered to a compare-and-delete.
+    /// Records a master's answer to a compare-and-delete, or to a request for a position.
     pub(super) fn looked(&mut self, now: Time, node: NodeId, answer: &Answer) {
         let until = |left_ms| now.plus(Duration::from_millis(left_ms));
         let Some(known) = self.known.get_mut(node.index()) else { return };
@@ -57,23 +57,25 @@ impl Watch {
         };
     }
 
-    /// It became free on this master.
+    /// The resource became free on this master.
     pub(super) fn freed(&mut self, node: NodeId) {
         if let Some(known) = self.known.get_mut(node.index()) {
             *known = Known::Free;
         }
     }
 
-    /// The masters that said that it is free.
+    /// The masters that reported the resource free.
     pub(super) fn free(&self) -> NodeSet {
         let is_free = |node: &NodeId| self.known[node.index()] == Known::Free;
         NodeId::all(self.known.len()).filter(is_free).collect()
     }
 
-    /// Before then no quorum can be free, unless somebody gives it back: when the key expires on the
-    /// last of the first `quorum` masters. One of which nothing is known counts as free.
+    /// The earliest time at which a quorum can be free, unless the holder gives the resource back:
+    /// when the key expires on the last of the first `quorum` masters. A master of which nothing is
+    /// known counts as free.
     ///
-    /// At once, if nobody can have a quorum: these are keys of attempts that fail, and that call nobody.
+    /// The result is zero if no holder can have a quorum. The keys then belong to attempts that
+    /// fail, and those wake no waiter.
     pub(super) fn earliest(&self, quorum: usize) -> Time {
         if !self.is_held(quorum) {
             return Time::ZERO;
@@ -93,14 +95,14 @@ impl Watch {
         self.known.iter().map(by).any(|shown| shown > 0 && shown + unknown >= quorum)
     }
 
-    /// Whether this master shows a holder that no other shows, too: what is left of a lease that is
-    /// over, most likely.
+    /// Whether only this master shows its holder: most likely, its key is left over from a lease
+    /// that is over.
     pub(super) fn is_alone(&self, node: NodeId) -> bool {
         let known = self.known.get(node.index());
         matches!(known, Some(Known::Held(_, holder)) if self.shown(*holder) == 1)
     }
 
-    /// How many masters show this holder.
+    /// The number of masters that show this holder.
     fn shown(&self, holder: Option<Token>) -> usize {
         let same = |known: &&Known| matches!(known, Known::Held(_, other) if *other == holder);
         self.known.iter().filter(same).count()
@@ -145,7 +147,7 @@ mod tests {
         assert_eq!(watch.earliest(3), at(35));
         watch.freed(NodeId::new(0));
         assert_eq!(watch.earliest(3), at(25));
-        // One that does not answer may be free.
+        // A master that does not answer may be free.
         watch.looked(at(6), NodeId::new(3), &Answer::Unknown(crate::vote::Cause::Silent));
         assert_eq!(watch.earliest(3), at(15));
         watch.looked(at(6), NodeId::new(2), &Answer::Unknown(crate::vote::Cause::Silent));

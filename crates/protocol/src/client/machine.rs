@@ -1,5 +1,5 @@
-//! The machine behind a claim, as the client drives it: [`Claim`], or a mutant of it in tests of the
-//! harness.
+//! The machine behind a claim, as the client drives it: [`Claim`], or a mutant of it in tests of
+//! the harness.
 
 use alloc::vec::Vec;
 
@@ -9,15 +9,15 @@ use crate::effect::{Dice, Effect};
 use crate::terms::Terms;
 use crate::time::Time;
 
-/// What a [`Client`](super::Client) drives for each request.
+/// The machine that a [`Client`](super::Client) drives for each request.
 pub trait ClaimMachine {
-    /// What the clocks of the process show at one instant.
+    /// The readings of the process's clocks at one instant.
     type Clocks: Copy;
 
-    /// What a claim is made of besides its terms.
+    /// The parameters of a claim besides its terms.
     type Seed: Clone;
 
-    /// The clock that only goes forward.
+    /// The monotonic clock.
     fn now(clocks: Self::Clocks) -> Time;
 
     /// Starts to acquire: see [`Claim::acquire`].
@@ -39,13 +39,14 @@ pub trait ClaimMachine {
         out: &mut Vec<Effect>,
     );
 
-    /// Where the claim stands.
+    /// The state of the claim.
     fn claim(&self) -> &Claim;
 
-    /// When to send [`Input::Wake`] next, by [`now`](Self::now).
+    /// When to send [`Input::Wake`] next, on the clock of [`now`](Self::now).
     fn next_wake(&self, clocks: Self::Clocks) -> Time;
 
-    /// An instant of the claim's own clock, by [`now`](Self::now). The two differ only for mutants.
+    /// Converts an instant of the claim's own clock to the clock of [`now`](Self::now). The two
+    /// differ only for mutants.
     fn by_now(&self, _clocks: Self::Clocks, time: Time) -> Time {
         time
     }

@@ -1,29 +1,29 @@
-//! Pacing: at which moment between the earliest and the latest a lease is renewed.
+//! Pacing: the moment between the earliest and the latest at which a lease is renewed.
 //!
-//! Renewals of thousands of leases are sent at common moments, so that each moment costs one write per
-//! master. A cycle has many moments, and each group of leases has its own one in it. So leases that were
-//! granted together, or were held up together, are not renewed together for ever: masters would have
-//! nothing to do for seconds, and then everything at once.
+//! Renewals of thousands of leases are sent at common moments, so each moment costs one write per
+//! master. A cycle has many moments, and each group of leases has one of them. So leases that were
+//! granted together, or were delayed together, are not renewed together for ever. Otherwise masters
+//! would be idle for seconds, and then have to answer everything at once.
 
 use core::time::Duration;
 
 use crate::hold::Renewal;
 use crate::time::Time;
 
-/// The time between two moments; less for leases that are renewed every few seconds.
+/// The time between two moments. It is shorter for leases that are renewed every few seconds.
 const STEP: Duration = Duration::from_millis(25);
 
-/// How many moments a cycle has at least.
+/// The least number of moments in a cycle.
 const STEPS: u64 = 32;
 
-/// How many leases in a row have the same moment: a few leases are not worth one of each.
+/// The number of successive leases with the same moment: a few leases are not worth a moment each.
 const GROUP: u64 = 16;
 
-/// The moment for the lease of this number. It lies between `from` and `due`.
+/// The moment for the lease with this number. It lies between `from` and `due`.
 ///
-/// A cycle is as long as the two are apart, or up to a step less, so one such moment lies in between. A
-/// lease that is renewed at its moment is renewed next two cycles later, which is as late as it may be. So
-/// pacing costs no more renewals than renewing each lease when it is due.
+/// A cycle is as long as the time between the two, or up to a step shorter, so one such moment lies
+/// in between. A lease that is renewed at its moment is next renewed two cycles later, which is as
+/// late as possible. So pacing costs no more renewals than renewing each lease when it is due.
 pub(super) fn renewal_moment(renewal: Renewal, number: u64) -> Time {
     let nanos = |length: Duration| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     let room = nanos(renewal.due.since(renewal.from));
@@ -45,7 +45,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// The renewal of a lease that was granted or renewed then.
+    /// The renewal of a lease that was granted or renewed at `at`.
     fn renewal(at: Time, ttl: Duration) -> Renewal {
         Renewal::between(at.plus(ttl / 6), at.plus(ttl / 3))
     }

@@ -1,9 +1,10 @@
 //! Timers of held leases: when each ends, and when its watchdog renews it.
 //!
-//! The client wakes a lease when something ends that must not end late: its deadline, whether or not a
-//! master replied (R7), or a round of extending. It renews leases with a watchdog many at a time, so
-//! that their commands leave in one write per master. However many are due, as after a suspend, no more
-//! are sent than masters can answer soon: the commands of others do not queue up behind them.
+//! The client wakes a lease when something ends that must not end late: its deadline, whether or
+//! not a master replied (R7), or a round of extending. The client renews leases with a watchdog in
+//! batches, so that their commands leave in one write per master. Many may be due at once, as after
+//! a suspend. Even then, the client sends no more than masters can answer soon, so that other
+//! commands do not queue up behind the renewals.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -15,10 +16,11 @@ use crate::time::Time;
 /// How many leases one wake handles, so that a driver can serve other tasks in between.
 pub(super) const BATCH: usize = 256;
 
-/// The unanswered commands of a master above which no renewal is sent: an eighth of what a link takes.
+/// The number of unanswered commands of a master above which no renewal is sent: an eighth of the
+/// limit of a link.
 const UNANSWERED: usize = 512;
 
-/// The renewals that are sent in any case: leases do not wait behind acquires.
+/// The number of renewals that are sent in any case, so that leases do not wait behind acquires.
 const LEAST: usize = 16;
 
 /// The pause before the next renewals while masters have too many commands to answer.
@@ -27,9 +29,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The timers of one claim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Timer {
-    /// When it is woken at the latest.
+    /// The latest time to wake the claim.
     pub(super) end: Option<Time>,
-    /// When it is renewed.
+    /// The time of the next renewal.
     pub(super) renewal: Option<Time>,
 }
 
@@ -38,7 +40,7 @@ pub(super) struct Timer {
 pub(super) struct Timers {
     ends: BTreeSet<(Time, ClaimId)>,
     renewals: BTreeSet<(Time, ClaimId)>,
-    /// Masters had too many commands to answer: until when no renewal is sent.
+    /// Until when no renewal is sent, because masters had too many commands to answer.
     paused: Option<Time>,
 }
 
@@ -55,12 +57,12 @@ impl Timers {
         }
     }
 
-    /// Takes the first claim out that is due for its end.
+    /// Removes and returns the first claim that is due for its end.
     pub(super) fn next_end(&mut self, now: Time) -> Option<ClaimId> {
         pop(&mut self.ends, now)
     }
 
-    /// Takes the first claim out that is due for renewal.
+    /// Removes and returns the first claim that is due for renewal.
     pub(super) fn next_renewal(&mut self, now: Time) -> Option<ClaimId> {
         pop(&mut self.renewals, now)
     }
@@ -84,8 +86,8 @@ fn pop(timers: &mut BTreeSet<(Time, ClaimId)>, now: Time) -> Option<ClaimId> {
     (time <= now && timers.remove(&(time, id))).then_some(id)
 }
 
-/// How many renewals may be sent, given the unanswered commands of each master that replies. A quorum
-/// counts: the slowest masters are not waited for.
+/// How many renewals may be sent, given the unanswered commands of each master that replies. A
+/// quorum counts: renewals do not wait for the slowest masters.
 pub(super) fn room(mut unanswered: Vec<usize>, quorum: usize) -> usize {
     unanswered.sort_unstable();
     let slowest = unanswered.get(quorum - 1).copied().unwrap_or(0);

@@ -1,9 +1,9 @@
-//! Turns: which request of this process asks the masters for a resource, and what becomes of the
+//! Turns: which request of this process asks the masters for a resource, and what happens to the
 //! requests behind it.
 //!
-//! Requests for one resource wait in a local [`Queue`]; the first asks the masters. A request whose
-//! wait is over reports what the latest claim has found, and sends nothing. If that claim has found
-//! nothing yet, the request makes one attempt past the queue.
+//! Requests for one resource wait in a local [`Queue`]; the first one asks the masters. A request
+//! whose wait is over reports what the latest claim has found, and sends nothing. If that claim has
+//! found nothing yet, the request makes one attempt outside the queue.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use crate::quorum::NodeId;
 use crate::time::Time;
 use crate::vote::{Answer, Ballot, Holder};
 
-/// The local queues of all resources. A queue is there as long as a request is in it or listens.
+/// The local queues of all resources. A queue exists while a request waits in it or subscribes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct WaitQueues {
     queues: BTreeMap<Key, WaitQueue>,
@@ -34,13 +34,13 @@ struct WaitQueue {
 }
 
 impl WaitQueues {
-    /// Adds a request. Its turn, if it is now.
+    /// Adds a request. Returns its turn, if that is now.
     pub(super) fn join(&mut self, now: Time, key: &Key, id: ClaimId) -> Option<Turn> {
         let first = self.queues.entry(key.clone()).or_default().queue.join(id);
         first.then(|| self.given_back.turn(now, key))
     }
 
-    /// The request is about to give its lease back. The next one and its turn.
+    /// The request is about to give its lease back. Returns the next request and its turn.
     pub(super) fn hand_on(
         &mut self,
         key: &Key,
@@ -50,7 +50,7 @@ impl WaitQueues {
         self.next(key, |queue| queue.hand_on(&id, fair))
     }
 
-    /// The request is done, and holds no lease. The next one and its turn.
+    /// The request is done, and holds no lease. Returns the next request and its turn.
     pub(super) fn leave(&mut self, key: &Key, id: ClaimId) -> Option<(ClaimId, Turn)> {
         self.next(key, |queue| queue.leave(&id))
     }
@@ -97,7 +97,7 @@ impl WaitQueues {
         self.queues.get(key).map(|queue| queue.listeners.clone()).unwrap_or_default()
     }
 
-    /// As a key of this process was deleted, so many others waited.
+    /// Notes how many waiters a master reported when a key of this process was deleted.
     pub(super) fn others(&mut self, now: Time, key: &Key, others: u32) {
         self.given_back.note(now, key, others);
         if let Some(queue) = self.queues.get_mut(key) {
@@ -111,8 +111,8 @@ impl WaitQueues {
 }
 
 impl<C: ClaimMachine> Client<C> {
-    /// Starts the request whose turn has come. One whose time is over passes the turn on: one after
-    /// the other, as thousands may time out in the same instant.
+    /// Starts the request whose turn has come. A request whose wait is over passes the turn on.
+    /// This is a loop, because thousands may time out in the same instant.
     pub(super) fn start_next(
         &mut self,
         mut next: Option<(ClaimId, Turn)>,
@@ -160,7 +160,7 @@ impl<C: ClaimMachine> Client<C> {
         let Some(entry) = self.claims.get_mut(&id) else { return };
         entry.queued = false;
         let key = entry.key.clone();
-        // None comes after one that waits.
+        // A request that is not first has no turn to pass on.
         self.queues.leave(&key, id);
         match self.verdict(cx.now(), &key) {
             Some((why, ballot)) => self.refuse(id, why, ballot, cx),
@@ -175,7 +175,7 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// Why the request whose turn came last has no lease to give, if it knows by now.
+    /// Why the request with the latest turn has no lease to give, if that is known by now.
     fn verdict(&self, now: Time, key: &Key) -> Option<(Failure, Ballot)> {
         match self.claim(self.queues.queues.get(key)?.latest?)?.claim() {
             Claim::Acquiring(acquire) => {
@@ -206,8 +206,8 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    /// The caller of a waiting request does not look at it: other requests of this process, and of
-    /// other processes, go first. It goes on without a turn when its caller looks again.
+    /// The caller of a waiting request does not look at it: other requests, of this process and of
+    /// others, go first. The request goes on without a turn when its caller looks again.
     pub(super) fn pass_over(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         self.drive(id, Input::Yield, cx);
         self.vacate(id, cx);

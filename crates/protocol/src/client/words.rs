@@ -1,4 +1,4 @@
-//! What a client is told and what it wants done: its options, its requests, its effects.
+//! The interface of a client: its options, its requests and its effects.
 
 use core::time::Duration;
 
@@ -21,7 +21,7 @@ pub struct ClaimId(pub(super) u64);
 pub struct ClientConfig {
     /// The number of masters.
     pub nodes: usize,
-    /// How long a reply may take.
+    /// The longest time that a reply may take.
     pub node_timeout: Duration,
     /// The bounds of each link.
     pub bounds: Bounds,
@@ -29,9 +29,9 @@ pub struct ClientConfig {
     pub wake_ups: bool,
     /// Whether waiters of all processes get the lease in the order of their requests.
     pub fair: bool,
-    /// How masters that may have forgotten leases are recognized.
+    /// How to recognize masters that may have forgotten leases.
     pub guard: Option<Guard>,
-    /// A random number, not 0: names the channel on which masters wake this process.
+    /// A random number, not 0, that names the channel on which masters wake this process.
     pub inbox: u64,
 }
 
@@ -40,26 +40,26 @@ pub struct ClientConfig {
 pub struct AcquireRequest<S = ()> {
     /// The TTL, and everything that follows from it.
     pub terms: Terms,
-    /// How long it may wait. Zero: one attempt, past the local queue.
+    /// How long it may wait. Zero: one attempt, outside the local queue.
     pub wait: Duration,
     /// Whether a refused request waits up to one node timeout to learn who holds the resource.
     pub explain: bool,
-    /// Whether it enqueues before it attempts, where the client is fair.
+    /// Whether it enqueues before it attempts, if the client is fair.
     pub fair: bool,
-    /// What the claim is made of besides.
+    /// The parameters of the claim besides its terms.
     pub seed: S,
 }
 
-/// To whom a link reports a reply.
+/// The receiver of a reply from a link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ReplyTo {
-    /// To a claim.
+    /// A claim.
     Claim(ClaimId, Step),
-    /// To the caller that asked about the master itself.
+    /// The caller that asked about the master itself.
     Caller(u64),
 }
 
-/// What a driver does for a client, in this order.
+/// An action that a driver carries out for a client, in order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ClientEffect {
@@ -79,22 +79,24 @@ pub enum ClientEffect {
         /// The number.
         epoch: u64,
     },
-    /// Reset the connection, or give up the try, with this number.
+    /// Reset the connection with this number, or give up the try.
     Close {
         /// The master.
         node: NodeId,
         /// The number.
         epoch: u64,
     },
-    /// The [next wake](crate::Link::next_wake) of this link may be earlier than it was. So may that of a
-    /// link that is written to.
+    /// The [next wake](crate::Link::next_wake) of this link may be earlier than before. The same
+    /// holds for a link to which a [`ClientEffect::Write`] goes.
     Rearm {
         /// The master.
         node: NodeId,
     },
-    /// The state of this claim changed: its caller looks at it again, by [`Client::look`](super::Client::look).
+    /// The state of this claim changed: its caller looks at it again, by
+    /// [`Client::look`](super::Client::look).
     Changed(ClaimId),
-    /// A master replied to [`Client::probe`](super::Client::probe) or [`Client::initialize`](super::Client::initialize).
+    /// A master replied to [`Client::probe`](super::Client::probe) or
+    /// [`Client::initialize`](super::Client::initialize).
     Replied {
         /// The number that the caller gave.
         request: u64,
@@ -105,15 +107,15 @@ pub enum ClientEffect {
     },
 }
 
-/// Where a request stands.
+/// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Standing<'a, C> {
-    /// It waits for its turn among the requests of this process, until then.
+    /// It waits for its turn among the requests of this process, until this time.
     Queued(Time),
     /// Its claim asks the masters, holds the lease or releases it.
     Claim(&'a C),
-    /// Its turn came after its time. Why there is no lease, and what masters replied to the request
-    /// before it.
+    /// Its wait was over before its turn came. The fields are the reason why there is no lease, and
+    /// the masters' votes on the request before it.
     Over(Failure, &'a Ballot),
 }
 

@@ -1,18 +1,18 @@
 //! Gaps: whether a rival may have had a quorum while the lease was held.
 //!
-//! A rival needs a quorum of masters that lack our key at one time. What a master held is known for
-//! certain only where it confirms a key that it was known to hold before. So a span is kept for the
-//! time before each round: the masters that held the key then, as far as it is known, and those of
-//! them that have not answered since. A master that is silent keeps its key (A2), until it shows
-//! that it did not. A master that never showed the key has none.
+//! A rival needs a quorum of masters that lack our key at one time. It is certain that a master
+//! held the key only when it confirms a key that it is known to have held before. So the hold keeps
+//! a span for the time before each round. A span has the masters that held the key then, as far as
+//! is known, and those of them that have not answered since. A silent master keeps its key (A2)
+//! until it shows that it did not. A master that never showed the key has none.
 
 use alloc::vec::Vec;
 
 use crate::quorum::{NodeId, NodeSet};
 use crate::time::Time;
 
-/// The times between the rounds of one hold in which it can still turn out that masters lacked the
-/// key. At most one for each master: see [`Spans::begin_round`].
+/// The times between the rounds of one hold in which masters may still turn out to have lacked the
+/// key. There is at most one span for each master: see [`Spans::begin_round`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Spans(Vec<Span>);
 
@@ -23,17 +23,18 @@ struct Span {
     held: NodeSet,
     /// Those of them that have not answered since it began.
     open: NodeSet,
-    /// A key of an open master may expire by itself from then on.
+    /// From this time on, the key of an open master may expire by itself.
     expires: Time,
 }
 
 impl Spans {
-    /// A round begins: the time before it is a span in which `members` held the key. What the round
-    /// before set lives until `expires`. Returns the members whose key may have expired by itself.
+    /// A round begins: the time before it becomes a span in which `members` held the key. The key
+    /// that the round before set lives until `expires`. Returns the members whose key may have
+    /// expired by itself.
     pub(super) fn begin_round(&mut self, now: Time, members: NodeSet, expires: Time) -> NodeSet {
         let (mut stale, mut seen) = (NodeSet::EMPTY, NodeSet::EMPTY);
         for span in &self.0 {
-            // The first span in which a master is open follows its latest answer.
+            // The first span in which a master is open follows the latest answer of that master.
             if span.expires <= now {
                 stale = stale.or(span.open.without(seen));
             }
@@ -42,8 +43,8 @@ impl Spans {
         let held = members.without(stale);
         self.close(stale);
         self.0.push(Span { held, open: held, expires });
-        // A master that is open in a span is open in all later ones. Of spans that are open for the
-        // same masters the one with the fewest keys decides.
+        // A master that is open in a span is open in all later ones. If several spans are open for
+        // the same masters, the one with the fewest keys decides.
         self.0.retain(|span| !span.open.is_empty());
         self.0.dedup_by(|later, earlier| {
             let same = later.open == earlier.open;
@@ -55,13 +56,13 @@ impl Spans {
         stale
     }
 
-    /// A master that held the key says that it still does: it did all the time.
+    /// A master that held the key confirms it: it has held it all the time.
     pub(super) fn confirm(&mut self, node: NodeId) {
         self.close(NodeSet::from_iter([node]));
     }
 
-    /// A master says that it has no key of ours. It had none since it answered last, unless the key
-    /// may have expired by itself.
+    /// A master reports that it has no key of ours. It has had none since its last answer, unless
+    /// the key may have expired by itself.
     pub(super) fn deny(&mut self, now: Time, node: NodeId) {
         let node = NodeSet::from_iter([node]);
         let first = self.0.iter().find(|span| !span.open.and(node).is_empty());
@@ -77,7 +78,7 @@ impl Spans {
         self.0.iter_mut().for_each(|span| span.open = span.open.without(nodes));
     }
 
-    /// Whether in one of them a rival can have had a quorum.
+    /// Whether a rival can have had a quorum in one of the spans.
     pub(super) fn has_gap(&self, nodes: usize, quorum: usize) -> bool {
         self.0.iter().any(|span| nodes - span.held.len() >= quorum)
     }

@@ -1,5 +1,5 @@
-//! Handles: an owner that acquires what it holds gets another handle of the same lease. The lease
-//! is given back with the last of them.
+//! Handles: an owner that acquires what it holds gets another handle of the same lease. The last
+//! handle gives the lease back.
 
 use alloc::vec::Vec;
 
@@ -11,9 +11,9 @@ use crate::time::Time;
 /// The handles of one lease.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Handles {
-    /// How many are out. Never 0: with the last one the hold is over.
+    /// How many are out. Never 0: the hold ends with the last one.
     count: u32,
-    /// Until when what a dropped one had under way has its grace.
+    /// Until when the work of a dropped handle has its grace.
     left: Option<Time>,
 }
 
@@ -22,41 +22,41 @@ impl Handles {
 }
 
 impl Hold {
-    /// The owner acquires what it holds: another handle, unless the lease is over. No master is
-    /// asked, so nothing but the clock and what is known already can refuse it.
+    /// The owner acquires what it holds, and gets another handle unless the lease is over. No
+    /// master is asked: only the clock, and what is known already, can refuse it.
     pub(crate) fn reenter(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.wake_deadline(now, out);
-        // Who comes in has seen no extension fail. Nobody would tell it of the gap.
+        // The new handle has seen no extension fail, and nothing else would report the gap to it.
         if self.gone && self.lost.is_none() {
             self.lose(now, Loss::QuorumGone, out);
         }
         if self.lost.is_none() {
-            // Where numbers end it stays, and whoever is not counted has not come in.
+            // At its maximum, the count stays: the caller sees by it that it has no new handle.
             self.handles.count = self.handles.count.saturating_add(1);
         }
     }
 
-    /// Starts a round of extending for the holder if it would move the deadline on; never one
-    /// that would bring it nearer, since other handles rely on it.
+    /// Starts a round of extending for the holder, if that moves the deadline to a later time. It
+    /// never moves the deadline to an earlier time, because other handles rely on it.
     pub(crate) fn prolong(&mut self, now: Time, terms: Terms, out: &mut Vec<Effect>) {
         if now.plus(terms.validity()) > self.deadline {
             self.extend(now, terms, out);
         }
     }
 
-    /// Whether the lease outlives one handle less.
+    /// Whether the lease outlives the return of one handle.
     pub(crate) const fn has_others(&self) -> bool {
         self.handles.count > 1
     }
 
     /// One of several handles is given back: its holder is done.
     pub(crate) fn return_handle(&mut self, now: Time, out: &mut Vec<Effect>) {
-        // So that it can be told whether the lease was ours until now.
+        // The holder can then learn whether the lease was ours until now.
         self.wake_deadline(now, out);
         self.handles.count -= 1;
     }
 
-    /// One of several handles is gone, and nobody says that its work is done.
+    /// One of several handles is dropped, and its work may still be under way.
     pub(crate) fn drop_handle(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.return_handle(now, out);
         // A lost lease has left its keys already.
@@ -70,8 +70,8 @@ impl Hold {
         self.handles.left.filter(|until| *until > now)
     }
 
-    /// How many handles are out: 1, and one more for each time that its owner acquired it again
-    /// and has not yet given that back.
+    /// How many handles are out: 1, and one more for each time that the owner acquired the lease
+    /// again and has not given that handle back.
     pub const fn handles(&self) -> u32 {
         self.handles.count
     }

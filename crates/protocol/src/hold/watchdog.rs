@@ -1,9 +1,9 @@
 //! The watchdog of a held lease: when it renews, and until when.
 //!
-//! Whoever holds thousands of leases renews them together, so that many commands go to a master in
-//! one piece. So a renewal has a time by which it is made, and one from which it may be: which moment
-//! between them is the driver's choice. What must not be late has no such freedom: deadlines, and the
-//! ends of rounds.
+//! A driver that holds thousands of leases renews them together, so that many commands reach a
+//! master in one write. So a renewal has a time from which it may happen, and a time by which it
+//! must. The driver chooses the moment between them. Deadlines and the ends of rounds have no such
+//! freedom: they must not be late.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -16,11 +16,11 @@ use crate::time::Time;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Renewal {
-    /// From here on [`Input::Renew`](crate::Input::Renew) renews it: half of the time that passes between two
-    /// renewals. After a failure it is `due`.
+    /// From here on, [`Input::Renew`](crate::Input::Renew) renews the lease: after half of the time
+    /// between two renewals. After a failed round, this is `due`.
     pub from: Time,
-    /// From here on any wake does. A driver that is later than this wastes what is left until the deadline,
-    /// and breaks nothing.
+    /// From here on, any wake renews the lease. A driver that is later wastes time before the
+    /// deadline, and breaks nothing.
     pub due: Time,
 }
 
@@ -28,28 +28,28 @@ pub struct Renewal {
 pub(super) struct Watchdog {
     /// No renewal moves the deadline beyond this.
     end: Time,
-    /// When it renews at the latest; never, once the deadline has reached the end.
+    /// The latest time of the next renewal; never, once the deadline has reached the end.
     next: Time,
 }
 
 impl Renewal {
-    /// One that may be made from here on, and is made then at the latest.
+    /// A renewal that may happen from `from` on, and must happen at `due`.
     pub const fn between(from: Time, due: Time) -> Self {
         Self { from, due }
     }
 }
 
 impl Hold {
-    /// Renews the lease by itself, so that its deadline moves on, but never beyond `max_hold` from now.
+    /// Has the watchdog renew the lease, but never beyond `max_hold` from now.
     pub(crate) fn keep_alive(&mut self, now: Time, max_hold: Duration, out: &mut Vec<Effect>) {
         self.wake_deadline(now, out);
-        // A round under way says itself when the next one is due.
+        // A round under way schedules the next renewal itself.
         let next = if self.round.state == Extension::Extended { self.renews() } else { now };
         self.watchdog = Some(Watchdog { end: now.plus(max_hold), next: next.max(now) });
         self.tell_gap(now, out);
     }
 
-    /// Renews it now if the watchdog may: others of the same driver are renewed, too.
+    /// Renews the lease now if the watchdog may: the driver renews other leases, too.
     pub(crate) fn renew_early(&mut self, now: Time, out: &mut Vec<Effect>) {
         self.wake_deadline(now, out);
         if self.renewal().is_some_and(|renewal| now >= renewal.from) {
@@ -57,15 +57,15 @@ impl Hold {
         }
     }
 
-    /// Renews it if it is time to.
+    /// Renews the lease if that is due.
     pub(super) fn wake_watchdog(&mut self, now: Time, out: &mut Vec<Effect>) {
         if self.renewal().is_some_and(|renewal| now >= renewal.due) {
             self.renew(now, out);
         }
     }
 
-    /// When the watchdog renews it next, if there is one that still has something to do and does not
-    /// wait for an answer.
+    /// When the watchdog renews the lease next. `None` without a watchdog, with nothing left to
+    /// renew, or while a round waits for answers.
     pub fn renewal(&self) -> Option<Renewal> {
         let due = self.watchdog?.next;
         let waits = self.lost.is_none() && !self.is_extending() && due != Time::NEVER;
@@ -77,37 +77,37 @@ impl Hold {
         waits.then_some(Renewal { from, due })
     }
 
-    /// A third of the TTL, so that two more rounds may fail; less where little of the TTL is left for the
-    /// holder.
+    /// A third of the TTL, so that two more rounds may fail. It is less if drift and the clock
+    /// bound leave the holder little of the TTL.
     fn pause(&self) -> Duration {
         (self.round.terms.ttl() / 3).min(self.round.terms.validity() / 2)
     }
 
-    /// When it is renewed at the latest after a round that succeeded.
+    /// The latest time of a renewal after a successful round.
     fn renews(&self) -> Time {
         self.round.ballot.opened().plus(self.pause())
     }
 
     fn renew(&mut self, now: Time, out: &mut Vec<Effect>) {
         let Some(watchdog) = &mut self.watchdog else { return };
-        // The last renewal is cut so that the deadline ends at the bound, not a TTL behind it.
+        // The last renewal is cut so that the deadline is at the bound, not a TTL after it.
         let room = watchdog.end.since(now);
         let (terms, least_gain) = if room >= self.terms.validity() {
             (Some(self.terms), Duration::ZERO)
         } else {
-            // Not again and again for what is less than a round may take.
+            // A gain below one node timeout is not worth a round.
             (self.terms.with_ttl(room).ok(), self.terms.node_timeout())
         };
         match terms {
             Some(terms) if now.plus(terms.validity()) > self.deadline.plus(least_gain) => {
                 self.start_round(now, terms, false, out);
             }
-            // Nothing to gain: the lease ends at its deadline.
+            // There is nothing to gain: the lease ends at its deadline.
             _ => watchdog.next = Time::NEVER,
         }
     }
 
-    /// The round has succeeded.
+    /// Schedules the next renewal after a successful round.
     pub(super) fn schedule(&mut self) {
         let next = self.renews();
         if let Some(watchdog) = &mut self.watchdog {
@@ -115,8 +115,8 @@ impl Hold {
         }
     }
 
-    /// The round has failed: try again soon, and sooner the nearer the deadline comes, but not faster
-    /// than masters can answer.
+    /// Schedules another round after a failed one: soon, and sooner the nearer the deadline is, but
+    /// not faster than masters can answer.
     pub(super) fn schedule_again(&mut self, now: Time) {
         let pause = (self.deadline.since(now) / 8).max(self.round.terms.node_timeout() / 2);
         if let Some(watchdog) = &mut self.watchdog {
@@ -124,7 +124,7 @@ impl Hold {
         }
     }
 
-    /// Whether the watchdog has come to the end of what it was allowed.
+    /// Whether the watchdog has reached its bound.
     pub(super) fn is_kept_to_the_end(&self) -> bool {
         self.watchdog.is_some_and(|watchdog| watchdog.next == Time::NEVER)
     }

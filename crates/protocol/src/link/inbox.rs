@@ -1,8 +1,8 @@
-//! The inbox of a link: by which its master wakes the waiters of this process.
+//! Inbox: the channel on which a master wakes the waiters of this process.
 //!
-//! A process subscribes to one channel of its own on each connection, when something waits for the first time, and
-//! stays subscribed. Which waiter is meant, and that the resource is free, is in the message. It is a hint, never a
-//! vote: a message may be late or lost, and a timer stands behind every wait.
+//! A process subscribes to one channel of its own on each connection, when it waits for the first
+//! time, and stays subscribed. The message names the waiter, and means that the resource is free.
+//! It is a hint, never a vote: a message may be late or lost, and a timer stands behind every wait.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,26 +17,26 @@ use crate::wire::Command;
 /// See the [module](self).
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Inbox {
-    /// The number of its channel.
+    /// The number of the channel.
     number: u64,
     state: State,
-    /// The waiters of this process, and what each waits for.
+    /// The waiters of this process, each with the resource that it waits for.
     waiters: BTreeMap<Ticket, Key>,
 }
 
-/// How far a connection is with it.
+/// How far the subscription is on the current connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 enum State {
     #[default]
     Closed,
-    /// Can the connection take push messages?
+    /// `HELLO 3` is under way: it asks for push messages.
     Asking,
-    /// It can; the subscription is yet to be written.
+    /// The connection takes push messages; `SUBSCRIBE` is yet to be written.
     Able,
-    /// It is written.
+    /// `SUBSCRIBE` is under way.
     Subscribing,
     Open,
-    /// The master forbids it, or does not know it.
+    /// The master forbids the commands, or does not have them.
     Refused,
 }
 
@@ -57,7 +57,7 @@ impl Inbox {
         out.extend(self.waiters.values().map(|key| LinkEffect::Hear(key.clone(), word)));
     }
 
-    /// The connection is gone. The waiters learn that they are not woken from now on.
+    /// The connection is gone: tells the waiters that the master no longer wakes them.
     pub(super) fn close<T>(&mut self, out: &mut Vec<LinkEffect<T>>) {
         if self.is_open() {
             self.tell_all(Word::Deaf, out);
@@ -65,7 +65,7 @@ impl Inbox {
         self.state = State::Closed;
     }
 
-    /// The answer to `HELLO 3`.
+    /// Takes the answer to `HELLO 3`.
     pub(super) fn asked<T>(&mut self, able: bool, out: &mut Vec<LinkEffect<T>>) {
         self.state = if able { State::Able } else { State::Refused };
         if !able {
@@ -73,13 +73,14 @@ impl Inbox {
         }
     }
 
-    /// The answer to `SUBSCRIBE`.
+    /// Takes the answer to `SUBSCRIBE`.
     pub(super) fn subscribed<T>(&mut self, open: bool, out: &mut Vec<LinkEffect<T>>) {
         self.state = if open { State::Open } else { State::Refused };
         self.tell_all(if open { Word::Listening } else { Word::Refused }, out);
     }
 
-    /// What the master is to know a waiter by: where it cannot wake any, by no inbox, so that they are not dropped.
+    /// The waiter's name in the master's queue. Where the master cannot wake waiters, the inbox is
+    /// 0, so that it does not drop them.
     pub(super) fn waiter(&self, ticket: Ticket) -> Waiter {
         let wakes = !matches!(self.state, State::Closed | State::Refused);
         Waiter { inbox: if wakes { self.number } else { 0 }, ticket }
@@ -96,7 +97,7 @@ impl<T> Link<T> {
         if self.inbox.len() < self.bounds.listens {
             self.inbox.waiters.insert(ticket, key.clone());
         }
-        // "Not subscribed" is told at once, without waiting for a confirmation.
+        // Reports "not subscribed" at once instead of waiting for a confirmation.
         let open = self.inbox.is_open() && self.inbox.waiters.contains_key(&ticket);
         let word = match self.inbox.state {
             State::Refused => Word::Refused,
@@ -111,7 +112,7 @@ impl<T> Link<T> {
         self.inbox.waiters.remove(&ticket);
     }
 
-    /// Goes on with the subscription, as far as a healthy master can be asked.
+    /// Takes the next step of the subscription, if the link may send requests.
     pub(super) fn subscribe(&mut self, now: Time, out: &mut Vec<LinkEffect<T>>) {
         if self.inbox.len() == 0 || self.refusal(None).is_some() {
             return;
@@ -143,7 +144,7 @@ impl<T> Link<T> {
         }
     }
 
-    /// So many waiters were in the queue as a key of ours was deleted.
+    /// Reports how many waiters were in the queue when the master deleted the key of this token.
     pub(super) fn count(&self, token: Token, waiters: u32, out: &mut Vec<LinkEffect<T>>) {
         if let Some(key) = self.ledger.called(token) {
             out.push(LinkEffect::Hear(key.clone(), Word::Others(waiters)));

@@ -1,4 +1,5 @@
-//! Ledger: every key that may be on the master because of us, until the master says it is gone.
+//! Ledger: every key that this client may have on the master, until the master confirms that it is
+//! gone.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -9,15 +10,15 @@ use crate::terms::Drift;
 use crate::time::Time;
 use crate::token::Token;
 
-/// The keys of one master, by their tokens.
+/// The keys on one master, by their tokens.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Ledger {
     entries: BTreeMap<Token, Entry>,
-    /// What the keys take, all together.
+    /// The size of all keys together.
     bytes: usize,
-    /// When keys that are left alone are owed.
+    /// When the clean-up of each key that is left alone becomes pending.
     ripe: BTreeSet<(Time, Token)>,
-    /// Keys whose clean-up met an error, in the order in which they are tried again.
+    /// Keys whose clean-up met an error, in the order in which the link tries them again.
     refused: VecDeque<Token>,
 }
 
@@ -25,29 +26,30 @@ pub(super) struct Ledger {
 struct Entry {
     key: Key,
     state: State,
-    /// When the key has expired by itself, if what was sent for it was executed at once.
+    /// When the key has expired by itself, if the master executed its commands at once.
     expires: Time,
-    /// How long a master keeps it from when it executes what was sent for it.
+    /// How long the master keeps the key, counted from the execution of its commands.
     ttl: Duration,
-    /// When the key has expired by itself, whenever that was executed: known from the first error on.
+    /// When the key has expired by itself, whenever the master executed its commands. Known from
+    /// the first error on.
     gone: Option<Time>,
-    /// Whether it is among the refused.
+    /// Whether the key is in the queue of refused clean-ups.
     queued: bool,
-    /// Who is told when it is deleted.
+    /// Which waiter is woken when the key is deleted.
     call: Call,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
-    /// The claim lives: its key is wanted.
+    /// The claim lives: it wants its key.
     Claimed,
-    /// The claim is over, and its key shall not go yet.
+    /// The claim is over, and its key must stay until its time.
     Left,
-    /// The key shall go; nothing that says so is under way.
+    /// The key must go; no compare-and-delete is under way.
     Owed,
     /// The compare-and-delete is under way on the current connection.
     Paying,
-    /// The master answered the compare-and-delete with an error: it is sent again later.
+    /// The master answered the compare-and-delete with an error; the link sends it again later.
     Refused,
 }
 
@@ -62,7 +64,7 @@ impl Entry {
 }
 
 impl Ledger {
-    /// Enters a key that is about to be created or extended, and lives so long from then on.
+    /// Enters a key that a command is about to create or extend. It lives for `ttl` from then on.
     pub(super) fn claim(&mut self, now: Time, token: Token, key: Key, ttl: Duration) {
         let expires = now.plus(ttl);
         let new = Entry::new(key, State::Claimed, expires, ttl, Call::Nobody);
@@ -75,24 +77,27 @@ impl Ledger {
         self.entries.contains_key(&token)
     }
 
-    /// Whether the key shall go: nothing that may create it must be written any more.
+    /// Whether the claim is done with the key: the link must write no more command that may create
+    /// it.
     pub(super) fn is_settled(&self, token: Token) -> bool {
         self.entries.get(&token).is_some_and(|entry| entry.state != State::Claimed)
     }
 
-    /// The key shall go, but is left alone until then; one that was never entered is no concern.
+    /// Leaves the key alone until `until`; its clean-up becomes pending then. Does nothing for a
+    /// key that was never entered.
     pub(super) fn leave(&mut self, token: Token, until: Time) {
         if let Some(entry) = self.entries.get_mut(&token)
             && entry.state == State::Claimed
         {
             entry.state = State::Left;
-            // It was a lease.
+            // Only the key of a lease is left alone, and its deletion wakes the next waiter.
             entry.call = Call::Next;
             self.ripe.insert((until, token));
         }
     }
 
-    /// Owes what was left alone for long enough. Returns whether there was any.
+    /// Makes the clean-ups pending whose keys were left alone for long enough. Returns whether
+    /// there was any.
     pub(super) fn ripen(&mut self, now: Time) -> bool {
         let mut any = false;
         while let Some((_, token)) = self.ripe.first().copied().filter(|(until, _)| *until <= now) {
@@ -107,12 +112,12 @@ impl Ledger {
         any
     }
 
-    /// When the next key was left alone for long enough.
+    /// When the next key has been left alone for long enough.
     pub(super) fn next_ripe(&self) -> Option<Time> {
         self.ripe.first().map(|(until, _)| *until)
     }
 
-    /// The key shall go, and nothing says so yet.
+    /// Makes the clean-up of the key pending. No command for it is written yet.
     pub(super) fn owe(&mut self, token: Token, call: Call) {
         if let Some(entry) = self.entries.get_mut(&token) {
             entry.state = State::Owed;
@@ -120,8 +125,8 @@ impl Ledger {
         }
     }
 
-    /// The key shall go, and the command that says so is being written. A key that was never
-    /// entered is entered now: it is asked about all the same.
+    /// Notes that the compare-and-delete of the key is being written. Enters a key that was never
+    /// entered: the link asks about it all the same.
     pub(super) fn pay(&mut self, token: Token, key: Key, now: Time, call: Call) {
         let new = Entry::new(key, State::Paying, now, Duration::ZERO, call);
         let entry = self.enter(token, new);
@@ -129,7 +134,7 @@ impl Ledger {
         entry.call = entry.call.max(call);
     }
 
-    /// The key of a token, if somebody is to be told when it is deleted.
+    /// The key of a token, if its deletion wakes or counts waiters.
     pub(super) fn called(&self, token: Token) -> Option<&Key> {
         let entry = self.entries.get(&token)?;
         (entry.call != Call::Nobody).then_some(&entry.key)
@@ -143,7 +148,7 @@ impl Ledger {
         })
     }
 
-    /// All that is owed is being paid: these commands are to be written.
+    /// Starts all pending clean-ups. Returns them, for the caller to write.
     pub(super) fn pay_all(&mut self) -> Vec<(Token, Key, Call)> {
         let owed = self.entries.iter_mut().filter(|(_, entry)| entry.state == State::Owed);
         owed.map(|(token, entry)| {
@@ -153,9 +158,10 @@ impl Ledger {
         .collect()
     }
 
-    /// The master answered the compare-and-delete with an error. What created the key was executed
-    /// before that, so the key is there for no longer than its TTL from now: until then it is tried
-    /// again, and if that fails later still, it is given up. Returns whether nothing is left to do.
+    /// Notes that the master answered the compare-and-delete with an error. The master executed the
+    /// command that created the key before that, so the key lives for no longer than its TTL and
+    /// drift from now on. The link tries again until then, and gives up if a later try fails as
+    /// well. Returns whether nothing is left to do.
     pub(super) fn refuse(&mut self, now: Time, token: Token) -> bool {
         let Some(entry) = self.entries.get_mut(&token) else { return true };
         let ttl = entry.ttl;
@@ -172,8 +178,8 @@ impl Ledger {
         given_up
     }
 
-    /// So many of the refused are being paid again, those first that have waited for longest: these
-    /// commands are to be written.
+    /// Starts up to `count` refused clean-ups again, those first that have waited for longest.
+    /// Returns them, for the caller to write.
     pub(super) fn retry(&mut self, count: usize) -> Vec<(Token, Key, Call)> {
         let mut again = Vec::new();
         while again.len() < count
@@ -189,14 +195,14 @@ impl Ledger {
         again
     }
 
-    /// The connection is gone: what was being paid is owed again.
+    /// The connection is gone: clean-ups in flight are pending again.
     pub(super) fn unpay_all(&mut self) {
         for entry in self.entries.values_mut().filter(|entry| entry.state == State::Paying) {
             entry.state = State::Owed;
         }
     }
 
-    /// The key is gone.
+    /// Removes a key that is gone.
     pub(super) fn clear(&mut self, token: Token) {
         if let Some(entry) = self.entries.remove(&token) {
             self.bytes -= entry.key.len();
@@ -211,17 +217,18 @@ impl Ledger {
         self.bytes
     }
 
-    /// Keys that are wanted.
+    /// Counts the keys that are wanted.
     pub(super) fn claimed(&self) -> usize {
         self.entries.values().filter(|entry| entry.state == State::Claimed).count()
     }
 
-    /// Keys that shall go, and are not left alone.
+    /// Counts the keys whose clean-up is pending, in flight or refused. Keys that are left alone do
+    /// not count.
     pub(super) fn owed(&self) -> usize {
         self.entries.values().filter(|entry| entry.is_owed()).count()
     }
 
-    /// Keys that shall go and have not yet expired by themselves.
+    /// Counts the pending clean-ups, without keys that have expired by themselves.
     pub(super) fn owed_and_alive(&self, now: Time) -> usize {
         let counts = |entry: &&Entry| entry.is_owed() && now < entry.expires;
         self.entries.values().filter(counts).count()

@@ -1,14 +1,14 @@
 //! Offsets: what a link has seen of its master's clock, over the window in which a lease can live.
 //!
-//! A lease that a master's clock has ended too early began within the last `max_ttl`. So what counts
-//! is how much the clock may have gained since any moment in that window; for that somebody must have
-//! looked at it before the window began. Until then the master is *not watched*, and what its clock is
-//! worth is told only beside others ([`acquire`](crate::Acquire)).
+//! A lease that a master's clock has ended too early began within the last `max_ttl`. So the guard
+//! bounds how much the clock may have gained since any moment in that window. For this it needs a
+//! reading from before the window began. Until it has one, the master is *not watched*, and its
+//! clock is judged only beside other clocks ([`acquire`](crate::Acquire)).
 //!
-//! Another process may run on another machine, with another clock and the keys of the one before: so a
-//! master is not watched any longer when its `run_id` has changed. Its readings are still compared with
-//! those from before. Keys are kept with the instant at which they expire, so what the clock is ahead
-//! of the one before ends leases too early, as a step does.
+//! Another process may run on another machine, with another clock and the keys of the one before.
+//! So a master whose `run_id` has changed is no longer watched. Its readings are still compared
+//! with those from before. Masters keep keys with the instant at which they expire. So a clock that
+//! is ahead of the one before ends leases too early, as a step does.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -17,7 +17,7 @@ use crate::guard::{Distrust, Guard};
 use crate::reading::Reading;
 use crate::time::Time;
 
-/// Into how many parts the window is divided, for each of which one reading is kept.
+/// How many parts the window has. One reading is kept for each.
 const PARTS: u32 = 8;
 
 /// The readings of one master's clock.
@@ -25,15 +25,15 @@ const PARTS: u32 = 8;
 pub(super) struct Offsets {
     window: Duration,
     bound: Duration,
-    /// In their order. The first began before the window, where there is such a one.
+    /// The slots in the order of time. The first began before the window, if there is such a slot.
     slots: Vec<Slot>,
-    /// When the first reading was kept that this process gave, and behind which none is missing.
+    /// When this server process gave the first reading that was kept. No reading is missing after
+    /// it.
     watched: Option<Time>,
     stepped: Option<Stepped>,
 }
 
-/// The readings from one moment to another: the lowest that the offset may have been, and that it
-/// has been.
+/// The readings of one span of time, combined into an interval for the lowest offset.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Slot {
     since: Time,
@@ -48,19 +48,19 @@ struct Stepped {
 }
 
 impl Offsets {
-    /// `None` where the guard does not look at clocks.
+    /// Returns `None` if the guard does not watch clocks.
     pub(super) fn new(guard: Guard) -> Option<Self> {
         let (window, bound) = (guard.window(), guard.clock_bound()?);
         Some(Self { window, bound, slots: Vec::new(), watched: None, stepped: None })
     }
 
-    /// Another process answers from now on.
+    /// Notes that another server process answers from now on.
     pub(super) const fn restarted(&mut self) {
         self.watched = None;
     }
 
-    /// Takes down a reading. Says whether the clock can have ended no lease too early, as far as it was
-    /// watched: for how long it is to be watched yet, the reading says.
+    /// Records a reading. `Ok` means that the clock cannot have ended a lease too early, as far as
+    /// it was watched. The returned reading says for how long the master must still be watched.
     pub(super) fn take(
         &mut self,
         now: Time,
@@ -72,7 +72,8 @@ impl Offsets {
         };
         let (least, most) = (gains(Reading::lead_at_least), gains(Reading::lead_at_most));
         if least > self.bound {
-            // What it was before says nothing about what it will be: the watch begins anew.
+            // Readings from before the step say nothing about the clock after it: the watch begins
+            // anew.
             self.clear();
             self.stepped = Some(Stepped { until: now.plus(self.window), by: least });
         }
@@ -87,13 +88,14 @@ impl Offsets {
         (reading.unwatched_for(self.unwatched(now)), fit)
     }
 
-    /// Why the master is distrusted whatever it says, and for how long yet: its clock was seen to step.
+    /// Why the master is distrusted whatever it answers, and for how much longer: its clock has
+    /// stepped.
     pub(super) fn stepped(&self, now: Time) -> Option<(Distrust, Duration)> {
         let stepped = self.stepped.as_ref().filter(|stepped| now < stepped.until)?;
         Some((Distrust::ClockStepped { by: stepped.by }, stepped.until.since(now)))
     }
 
-    /// Whether a reading was kept just now.
+    /// Whether a reading was kept at this instant.
     pub(super) fn is_fresh(&self, now: Time) -> bool {
         self.slots.last().is_some_and(|last| last.until == now)
     }
@@ -108,19 +110,21 @@ impl Offsets {
         self.watched = None;
     }
 
-    /// Forgets what the window has left behind, but for the last that began before it.
+    /// Forgets the slots that the window has left behind, except the last one that began before it.
     fn forget(&mut self, now: Time) {
         self.stepped.take_if(|stepped| now >= stepped.until);
         let is_stale = |last: &Slot| now.since(last.until) > self.window.saturating_mul(2);
         if self.slots.last().is_some_and(is_stale) {
-            // A rate that is within the drift allowance adds up to more than the bound in time.
+            // Over a long gap even a rate within the drift allowance adds up to more than the
+            // bound.
             self.clear();
         }
         let before = self.slots.iter().rposition(|slot| now.since(slot.since) >= self.window);
         self.slots.drain(..before.unwrap_or(0));
     }
 
-    /// Not where the answer was slow: one wide reading would make all that follow unclear.
+    /// Keeps a reading, unless the answer was slow: one wide reading would make all later ones
+    /// unclear.
     fn keep(&mut self, now: Time, reading: Reading) {
         if reading.width() > self.bound / 4 {
             return;
@@ -151,7 +155,7 @@ mod tests {
         };
         for ms in 1..100_000 {
             let now = Time::from_millis(ms);
-            // It falls back for a moment every second, by less than the bound.
+            // The clock falls back for a moment every second, by less than the bound.
             let ahead = if ms % 1000 == 500 { 0 } else { 400_000 };
             let (_, fit) = offsets.take(now, reading(now, ahead));
             assert_eq!(fit, Ok(()), "{ms}");

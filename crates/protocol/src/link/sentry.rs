@@ -1,8 +1,9 @@
-//! Sentry: whether the master of a connection is trusted with grants, and the watch until it is.
-//! With a clock bound the watch goes on: a clock that is trusted can step.
+//! Sentry: the restart guard of one link. It decides whether grants of the master count, and
+//! watches a distrusted master until they do. With a clock bound it goes on watching: a trusted
+//! clock can step.
 //!
-//! What makes a master trusted stands in [`guard`](crate::guard). Here is when to look, and what
-//! to make of what it says.
+//! [`guard`](crate::guard) has the rules of trust. This module decides when to look, and what to
+//! conclude from the answers.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -15,7 +16,7 @@ use crate::time::Time;
 use crate::vote::{Answer, Cause};
 use crate::wire::{Command, Greeting};
 
-/// How often a distrusted master is looked at: somebody else may have watched it for longer.
+/// How often the link looks at a distrusted master. Another client may have watched it for longer.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The guard of one link.
@@ -25,9 +26,9 @@ pub(super) struct Sentry {
     run_id: Option<RunId>,
     durable: bool,
     trust: Trust,
-    /// What was seen of its clock, if the guard looks at it.
+    /// The readings of the master's clock, if the guard watches clocks.
     offsets: Option<Offsets>,
-    /// How many vigils were begun: each has a name of its own.
+    /// How many vigils this link has begun. Each has a name of its own.
     vigils: u64,
     /// When to look next; `None` while a look is under way, and where none is needed.
     look: Option<Time>,
@@ -35,12 +36,12 @@ pub(super) struct Sentry {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Trust {
-    /// It shows this marker: grants are made only while it does.
+    /// The master shows this boot marker. Grants are made only while it does.
     Marked(Arc<str>),
     Distrusted(Distrust, Option<Vigil>),
 }
 
-/// A vigil, and since when it was seen without a gap.
+/// A vigil, and since when this link has seen it without a gap.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Vigil {
     name: Arc<str>,
@@ -54,7 +55,8 @@ impl Sentry {
         Self { guard, run_id: None, durable: false, trust, offsets, vigils: 0, look: None }
     }
 
-    /// A new connection: to the same process or another, with all that it knew or nothing.
+    /// Takes the handshake of a new connection: to the same process or another one, with all of its
+    /// data or none.
     pub(super) fn greeted(&mut self, now: Time, greeting: &Greeting) {
         let is_same = self.run_id.is_some() && self.run_id == greeting.run_id;
         if let Some(offsets) = self.offsets.as_mut().filter(|_| !is_same) {
@@ -64,12 +66,12 @@ impl Sentry {
         self.durable = greeting.durable;
         self.trust = Trust::Distrusted(Distrust::Unmarked, None);
         self.judge(greeting.boot.clone(), None);
-        // A clock is looked at before any vote, so that a step is seen that comes after.
+        // Look at the clock before any vote, so that a later step is seen.
         let looks = !self.is_trusting() || self.offsets.is_some();
         self.look = looks.then_some(now);
     }
 
-    /// The marker without which nothing is to be granted, or why nothing is granted at all.
+    /// The boot marker that every grant must rely on, or why nothing may be granted at all.
     pub(super) fn marker(&self, now: Time) -> Result<Arc<str>, Cause> {
         match &self.trust {
             Trust::Marked(marker) => match self.offsets.as_ref().and_then(|it| it.stepped(now)) {
@@ -87,16 +89,17 @@ impl Sentry {
         Cause::Distrusted { why, left }
     }
 
-    /// When to look, unless it is looking.
+    /// When to look; `None` while a look is under way, and where none is needed.
     pub(super) const fn next_look(&self) -> Option<Time> {
         self.look
     }
 
-    /// The look, if it is due.
+    /// Returns the look, if it is due.
     pub(super) fn look(&mut self, now: Time) -> Option<Command> {
         self.look.take_if(|time| now >= *time)?;
         let Trust::Distrusted(why, vigil) = &self.trust else { return self.look_at_clock() };
-        // Without its name a process cannot be marked, and with another's marker must not be.
+        // A process without a known run id cannot be marked. One that has the marker of locks with
+        // other options must not be.
         let watches = self.run_id.is_some() && why.passes();
         let begin = if watches {
             self.vigils += 1;
@@ -113,8 +116,8 @@ impl Sentry {
         Some(Command::Watch { run_id, marker, begin, vigil_ms, ended })
     }
 
-    /// A look before its time at a master that is trusted; `None` at one that is not, which is
-    /// looked at anyway.
+    /// Returns a look before its time at a trusted master; `None` for a distrusted one, which has
+    /// looks anyway.
     pub(super) fn look_again(&self) -> Option<Command> {
         self.is_trusting().then(|| self.bare_look())
     }
@@ -123,7 +126,7 @@ impl Sentry {
         self.offsets.is_some().then(|| self.bare_look())
     }
 
-    /// The look at a master that is trusted: nothing of it is changed.
+    /// Returns the look at a trusted master, which changes nothing there.
     fn bare_look(&self) -> Command {
         let run_id = self.run_id.clone().unwrap_or_else(|| RunId(Arc::from("")));
         let marker = self.guard.marker(&run_id, self.durable);
@@ -131,8 +134,8 @@ impl Sentry {
         Command::Watch { run_id, marker, begin: None, vigil_ms, ended: None }
     }
 
-    /// What an answer told of the master's clock, if that matters, and whether a grant that came with it
-    /// counts.
+    /// Reads the master's clock from an answer, if the guard watches clocks. Returns the reading,
+    /// and whether a grant that came with it counts.
     pub(super) fn read_clock(
         &mut self,
         now: Time,
@@ -145,7 +148,7 @@ impl Sentry {
         Some((reading, fit.map_err(distrusted)))
     }
 
-    /// What a look was answered.
+    /// Takes the answer to a look.
     pub(super) fn looked(&mut self, now: Time, answer: &Answer) {
         match answer {
             Answer::Marked { boot, vigil } => {
@@ -157,7 +160,8 @@ impl Sentry {
             _ => {}
         }
         if let Trust::Marked(_) = &self.trust {
-            // Half a lease later, so that there is always one that is a little older than a lease.
+            // Half a `max_ttl` later, so that one reading is always a little older than the longest
+            // lease.
             let rest = self.guard.max_ttl() / 2;
             self.look = self
                 .offsets
@@ -166,23 +170,24 @@ impl Sentry {
         }
         if let Trust::Distrusted(_, vigil) = &self.trust {
             let end = vigil.as_ref().map(|vigil| vigil.since.plus(self.guard.quarantine()));
-            // Not again at once where the end has come and the master would not have it.
+            // Do not look again at once if the vigil has ended and the master did not accept it.
             let end = end.filter(|end| *end > now).unwrap_or(Time::NEVER);
             self.look = Some(now.plus(LOOK).min(end));
         }
     }
 
-    /// A grant was refused since the marker is not the one that was trusted. Says why.
+    /// Takes the refusal of a grant: the master's marker is not the trusted one. Returns the cause.
     pub(super) fn refused(&mut self, now: Time, boot: Option<Arc<str>>) -> Cause {
         if let Trust::Marked(marker) = &self.trust
             && Some(marker) == boot.as_ref()
         {
-            // An answer to an earlier question, or nonsense: nothing is known anew.
+            // It answers an earlier request, or is garbage: it says nothing new about the master.
             return self.cause(now, Distrust::Forgot, None);
         }
         self.judge(boot, None);
         if self.is_trusting() {
-            // Somebody else has watched it, or marked it anew: only this vote is lost.
+            // Another client has watched the master, or initialized it again: only this vote is
+            // lost.
             return Cause::Distrusted { why: Distrust::Forgot, left: Some(Duration::ZERO) };
         }
         self.look.get_or_insert(now);
@@ -192,7 +197,7 @@ impl Sentry {
         }
     }
 
-    /// It was marked as new.
+    /// Notes that the master has accepted this marker as a new one.
     pub(super) fn blessed(&mut self, marker: Arc<str>) {
         self.trust(marker);
     }
@@ -204,7 +209,7 @@ impl Sentry {
         }
     }
 
-    /// What it would be marked with if it were new.
+    /// The marker for initializing the master, if it is new.
     pub(super) fn blessing(&self) -> Option<Arc<str>> {
         Some(self.guard.marker(self.run_id.as_ref()?, self.durable))
     }
@@ -216,14 +221,14 @@ impl Sentry {
             (Err(why), _) => {
                 let (why, before) = match &mut self.trust {
                     Trust::Marked(_) if why == Distrust::Unmarked => (Distrust::Forgot, None),
-                    // Why the marker is gone is remembered while it is.
+                    // While the marker is gone, remember why.
                     Trust::Distrusted(before, vigil) => match (before, why) {
                         (Distrust::Forgot, Distrust::Unmarked) => (Distrust::Forgot, vigil.take()),
                         (_, why) => (why, vigil.take()),
                     },
                     Trust::Marked(_) => (why, None),
                 };
-                // The same vigil as before: nothing was forgotten between.
+                // It is the same vigil as before: the master has forgotten nothing in between.
                 let vigil = match (before, seen) {
                     (Some(before), Some(seen)) if before.name == seen.name => Some(before),
                     (_, seen) => seen,

@@ -1,4 +1,4 @@
-//! What a link is told and what it wants done; its bounds and its state.
+//! The inputs and effects of a link, its bounds and its state.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -13,23 +13,24 @@ use crate::wire::{Command, Greeting};
 /// Bounds of a link (R9).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bounds {
-    /// Commands unanswered and nothing heard for this long make the link stalled: no new votes,
-    /// and a second connection is tried.
+    /// The link counts as stalled if commands are unanswered and nothing is received for this long.
+    /// Then it refuses requests for votes and tries a second connection.
     pub stall: Duration,
-    /// With this many commands unanswered, no new votes.
+    /// The link refuses requests for votes while this many commands are unanswered.
     pub unanswered: usize,
-    /// With this many bytes of unanswered commands, no new votes.
+    /// The link refuses requests for votes while unanswered commands have this many bytes.
     pub unanswered_bytes: usize,
-    /// With this many clean-ups owed or to be owed, no new votes.
+    /// The link refuses new keys while the ledger has this many.
     pub ledger: usize,
-    /// With keys of this many bytes owed or to be owed, no new votes.
+    /// The link refuses new keys while those in the ledger have this many bytes.
     pub ledger_bytes: usize,
-    /// So many waiters can be woken; more than these look now and then.
+    /// How many waiters the master wakes. Further ones look from time to time.
     pub listens: usize,
-    /// The shortest pause between two tries to connect.
+    /// The shortest pause between two attempts to connect.
     pub retry_min: Duration,
-    /// The longest such pause; it doubles from one to the other. Also the first pause before clean-ups
-    /// are sent again that met an error; that one doubles up to 16 times this.
+    /// The longest pause between two attempts to connect; the pause doubles from the shortest to
+    /// this. It is also the first pause before the link sends clean-ups again that met an error.
+    /// That pause doubles up to 16 times this.
     pub retry_max: Duration,
 }
 
@@ -49,11 +50,11 @@ impl Bounds {
     }
 }
 
-/// The identity of a master's process, from `INFO server`: another one after every restart.
+/// The identity of a master's process, from `INFO server`. It changes with every restart.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RunId(pub Arc<str>);
 
-/// What a link is told. `T` is whatever the driver wants back with an answer.
+/// What a driver passes to a link. `T` is a tag that the link returns with the answer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LinkInput<T> {
@@ -61,22 +62,22 @@ pub enum LinkInput<T> {
     Send {
         /// The key of the resource.
         key: Key,
-        /// What to ask.
+        /// The request.
         ask: Ask,
-        /// Whom to tell.
+        /// The tag of the answer.
         tag: T,
     },
-    /// A claim is done with a token: its key shall go.
+    /// A claim is done with a token: its key must go.
     Settle {
         /// The key of the resource.
         key: Key,
-        /// Whose key.
+        /// The token of the key.
         token: Token,
-        /// Which waiter is woken when it is deleted.
+        /// Which waiter is woken when the key is deleted.
         call: Call,
         /// The waiter that leaves the queue with this.
         leave: Option<Ticket>,
-        /// Whom to tell.
+        /// The tag of the answer.
         tag: T,
     },
     /// Ask for a position in the master's queue for a resource, or keep it.
@@ -85,64 +86,64 @@ pub enum LinkInput<T> {
         key: Key,
         /// The waiter.
         ticket: Ticket,
-        /// Where.
+        /// The position.
         spot: Spot,
-        /// Whom to tell.
+        /// The tag of the answer.
         tag: T,
     },
-    /// The position is not needed any more.
+    /// The position is no longer needed.
     StepOut {
         /// The key of the resource.
         key: Key,
         /// The waiter.
         ticket: Ticket,
-        /// Whether the first in the queue is woken, if the resource is free.
+        /// Whether the master wakes the first waiter in the queue, if the resource is free.
         call: bool,
     },
-    /// This waiter is to be woken: subscribe, if the link is not subscribed already. What comes of it is told by
-    /// [`LinkEffect::Hear`].
+    /// The master is to wake this waiter: subscribe, unless the link is subscribed already.
+    /// [`LinkEffect::Hear`] reports the result.
     Listen {
         /// The key of the resource.
         key: Key,
         /// The waiter.
         ticket: Ticket,
     },
-    /// This waiter waits no longer.
+    /// This waiter no longer waits.
     Unlisten(Ticket),
-    /// A claim is over, and what it has under way gets a grace: its key shall go, if it is still there
-    /// then. It is not owed until then, and nobody waits for it.
+    /// A claim is over, and its writes in flight get a grace: the key must go if it is still there
+    /// after that. Until then no clean-up is pending. No caller waits for it.
     Leave {
-        /// Whose key.
+        /// The token of the key.
         token: Token,
-        /// Until when it is left alone.
+        /// Until when the key is left alone.
         until: Time,
     },
-    /// Does the master answer, take writes, and, with a guard, count for grants? Nothing is
-    /// written.
+    /// Ask whether the master answers, takes writes and, with a guard, counts for grants. Nothing
+    /// is written.
     Probe(T),
-    /// The master is new: mark it, unless it has a marker.
+    /// Initialize a new master: set its boot marker, unless it has one.
     Bless(T),
-    /// A dialled connection was greeted: authenticated, scripts loaded, ready for commands.
+    /// A dialled connection was greeted: it is authenticated, has its scripts and takes commands.
     Connected {
-        /// Its number, from [`LinkEffect::Dial`].
+        /// The connection's number, from [`LinkEffect::Dial`].
         epoch: u64,
-        /// What the master said of itself.
+        /// What the master's handshake reported.
         greeting: Greeting,
     },
     /// A dialled connection did not come up, or an open one broke.
     Closed {
-        /// Its number.
+        /// The connection's number.
         epoch: u64,
-        /// Why, in words for a person.
+        /// The reason, for a person to read.
         why: Arc<str>,
-        /// A random number, for the jitter of the next try.
+        /// A random number, for the jitter of the next attempt.
         random: u64,
     },
     /// The oldest unanswered command of this connection was answered.
     Answered {
         /// The connection's number.
         epoch: u64,
-        /// What the master said.
+        /// The answer.
         answer: Answer,
     },
     /// The master woke a waiter of this process.
@@ -152,25 +153,26 @@ pub enum LinkInput<T> {
         /// The waiter.
         ticket: Ticket,
     },
-    /// [`Link::next_wake`](crate::Link::next_wake) has come.
+    /// The time of [`Link::next_wake`](crate::Link::next_wake) has come.
     Wake,
-    /// No new votes from now on; what is owed is still paid.
+    /// Refuse requests from now on; pending clean-ups go on.
     ShutDown,
 }
 
-/// What a link wants done, in this order.
+/// What the driver must do, in this order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LinkEffect<T> {
     /// Write this to the current connection, behind everything written before.
     Write(Command),
-    /// Open a connection with this number. One at a time: a newer number replaces an older try.
+    /// Open a connection with this number. There is one attempt at a time: a newer number replaces
+    /// an older one.
     Dial(u64),
-    /// Give up the connection, or the try, with this number, by a reset.
+    /// Give up the connection, or the attempt, with this number, by a reset.
     Close(u64),
-    /// Tell the machine that asked.
+    /// Pass the answer to the machine that asked, by its tag.
     Tell(T, Answer),
-    /// Tell the claims that wait for this resource, or hand it on.
+    /// Notify the claims that wait for this resource, or hand it on.
     Hear(Key, Word),
 }
 
@@ -178,10 +180,10 @@ pub enum LinkEffect<T> {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum LinkState {
-    /// Connected, and answering.
+    /// The link is connected, and the master answers.
     Up,
-    /// Connected, but commands have been unanswered for too long.
+    /// The link is connected, but commands have been unanswered for too long.
     Stalled,
-    /// Not connected, and why, if it is known.
+    /// The link is not connected. The text says why, if that is known.
     Down(Arc<str>),
 }

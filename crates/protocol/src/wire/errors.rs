@@ -3,14 +3,14 @@
 /// What an error reply means to the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ErrorKind {
-    /// The user may not run the command, or not with this key or channel; or the server does not have
-    /// the command.
+    /// The user may not run the command, or not with this key or channel; or the server does not
+    /// have the command.
     Forbidden,
     /// The key holds a value of another type.
     WrongType,
     /// The script is not loaded.
     NoScript,
-    /// The server executes no command now: a script runs, or it loads its data.
+    /// The server executes no commands now: it runs a script, or loads its data.
     Busy,
     /// Any other error: the command may work later.
     Other,
@@ -19,7 +19,7 @@ pub enum ErrorKind {
 /// How the error texts begin, without their code `ERR`.
 const BEGINNINGS: [(&[u8], ErrorKind); 10] = [
     (b"NOPERM", ErrorKind::Forbidden),
-    // In scripts: before 7.2, and from then on.
+    // In scripts: before 7.2, and since.
     (b"The user executing the script can't ", ErrorKind::Forbidden),
     (b"ACL failure in script", ErrorKind::Forbidden),
     (b"unknown command", ErrorKind::Forbidden),
@@ -42,9 +42,12 @@ impl ErrorKind {
     }
 }
 
-/// The text of an error as a command outside of scripts has it. Redis 6.2 puts the place in the script
-/// before the errors of a script's commands, and so hides their codes:
-/// `ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -READONLY You can't …`.
+/// The text of an error as a command outside of scripts has it. Redis 6.2 puts the place in the
+/// script before the errors of the script's commands, and so hides their codes:
+///
+/// ```text
+/// ERR Error running script (call to f_…): @user_script:1: @user_script: 1: -READONLY You can't …
+/// ```
 pub(super) fn unwrapped(text: &[u8]) -> &[u8] {
     const PLACE: &[u8] = b"@user_script:";
     if !text.starts_with(b"ERR Error running script") && !text.starts_with(PLACE) {
@@ -52,25 +55,26 @@ pub(super) fn unwrapped(text: &[u8]) -> &[u8] {
     }
     let last = text.windows(PLACE.len()).rposition(|part| part == PLACE);
     let behind = last.map_or(text, |at| &text[at + PLACE.len()..]);
-    // The number of a line, and a colon.
+    // Skip the number of the line, and a colon.
     let is_place = |byte: &u8| matches!(byte, b' ' | b':' | b'0'..=b'9');
     let start = behind.iter().position(|byte| !is_place(byte)).unwrap_or(0);
     behind[start..].strip_prefix(b"-").unwrap_or(&behind[start..])
 }
 
-/// An error that a server replies with, as each supported version words it.
+/// An error of a server, as each supported version words it.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownError {
-    /// The command that provokes it, as words separated by spaces; a script is one word in quotes.
+    /// The command that provokes the error, as words separated by spaces. A script is one word in
+    /// quotes.
     pub command: &'static str,
-    /// What it means.
+    /// What the error means.
     pub kind: ErrorKind,
-    /// The texts, each with the versions that reply so, separated by spaces: `6.2 7.0`. The name of a
-    /// script is `<sha1>`, and each number of a line `1`.
+    /// The texts, each with the versions that reply so, separated by spaces: `6.2 7.0`. The name of
+    /// a script is `<sha1>`, and each line number is `1`.
     pub texts: &'static [(&'static str, &'static str)],
 }
 
-/// The versions of which [`KNOWN_ERRORS`] has the texts: Redis 6.2, 7.0 and 8.2, and Valkey 9.1.
+/// The versions that [`KNOWN_ERRORS`] covers: Redis 6.2, 7.0 and 8.2, and Valkey 9.1.
 pub const KNOWN_VERSIONS: [&str; 4] = ["6.2", "7.0", "8.2", "9.1"];
 
 macro_rules! known {
@@ -83,11 +87,12 @@ macro_rules! known {
     };
 }
 
-/// The errors that [`ErrorKind::of`] tells apart, and the more frequent others. A test of the library
-/// provokes each on a real server and compares.
+/// The errors that [`ErrorKind::of`] tells apart, and the more frequent others. A test of the
+/// library provokes each on a real server and compares the text.
 ///
-/// They are provoked by the user `locker`, who may run `EVAL`, `EVALSHA`, `PTTL`, `SET` and `TYPE` with the
-/// keys `r` and `list`, which is a list; those of kind `Other` on a server in the state of that name.
+/// The user `locker` provokes them. It may run `EVAL`, `EVALSHA`, `PTTL`, `SET` and `TYPE` with the
+/// keys `r` and `list`, which is a list. For errors of kind `Other` the server is in the state that
+/// the script names.
 pub const KNOWN_ERRORS: &[KnownError] = known! {
     Forbidden: "GET r" {
         "6.2": "NOPERM this user has no permissions to run the 'get' command or its subcommand"

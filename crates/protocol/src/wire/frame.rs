@@ -1,14 +1,15 @@
-//! Frames of RESP2, and what masters say besides in RESP3: parsed in place, bounded, and never guessed at.
+//! Frames of RESP2, and those of RESP3 that masters send. The parser copies nothing, bounds
+//! everything and never guesses.
 
 use alloc::vec::Vec;
 
-/// Longest answer that is taken for one: none of ours comes near it.
+/// The longest answer that the client accepts. No answer to its commands comes near it.
 pub const MAX_REPLY: usize = 64 * 1024;
 
 /// How deep arrays may nest.
 const MAX_DEPTH: usize = 4;
 
-/// Most elements of one array.
+/// The most elements of one array.
 const MAX_ELEMENTS: i64 = 1024;
 
 /// One value.
@@ -28,11 +29,12 @@ pub enum Frame<'a> {
     Array(Vec<Self>),
     /// `%count`, then twice as many elements: names and values.
     Map(Vec<Self>),
-    /// `>count`, then the elements: said unasked, or to `SUBSCRIBE` and `UNSUBSCRIBE`.
+    /// `>count`, then the elements: a message without a request, or the answer to `SUBSCRIBE` and
+    /// `UNSUBSCRIBE`.
     Push(Vec<Self>),
 }
 
-/// Bytes that are no value of RESP, or one longer than was allowed.
+/// Bytes that are not a RESP value, or a value above the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Malformed;
 
@@ -44,9 +46,9 @@ impl core::fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// Reads one value from the start of `bytes` and says how many of them it took.
+/// Reads one value from the start of `bytes`, and returns it with its length in bytes.
 ///
-/// `Ok(None)` means that it is not complete yet.
+/// `Ok(None)` means that the value is not complete yet.
 ///
 /// # Errors
 /// [`Malformed`] as soon as the value cannot become one of at most `limit` bytes.
@@ -59,8 +61,8 @@ pub fn parse(bytes: &[u8], limit: usize) -> Result<Option<(Frame<'_>, usize)>, M
     }
 }
 
-/// Whether `bytes` begin with a push that cannot become a value of at most `limit` bytes, and that is
-/// no confirmation of `SUBSCRIBE` or `UNSUBSCRIBE`.
+/// Whether `bytes` begin with a push that cannot become a value of at most `limit` bytes.
+/// Confirmations of `SUBSCRIBE` and `UNSUBSCRIBE` do not count.
 pub(super) fn long_push(bytes: &[u8], limit: usize) -> bool {
     if bytes.first() != Some(&b'>') {
         return false;
@@ -78,7 +80,7 @@ pub(super) fn long_push(bytes: &[u8], limit: usize) -> bool {
 enum Stop {
     Incomplete,
     Malformed,
-    /// It may be a value, but one that is too long, has too many elements or is nested too deep.
+    /// It may be a value, but it is too long, has too many elements or is nested too deep.
     TooLong,
 }
 
@@ -127,7 +129,7 @@ impl<'a> Reader<'a> {
     fn line(&mut self) -> Result<&'a [u8], Stop> {
         let rest = &self.bytes[self.at..];
         let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-            // A first byte that starts nothing is refused before the line is complete.
+            // Refuse a first byte that begins no value, before the line is complete.
             return match rest.first() {
                 None | Some(b'+' | b'-' | b':' | b'$' | b'*' | b'_' | b'%' | b'>') => {
                     Err(Stop::Incomplete)
@@ -160,7 +162,7 @@ fn number(text: &[u8]) -> Result<i64, Stop> {
     core::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(Stop::Malformed)
 }
 
-/// Appends a command, an array of bulks, to `out`.
+/// Appends a command to `out`, as an array of bulks.
 pub fn write_command(out: &mut Vec<u8>, args: &[&[u8]]) {
     out.reserve(args.iter().map(|arg| arg.len() + 16).sum::<usize>() + 16);
     write_length(out, b'*', args.len());

@@ -1,4 +1,5 @@
-//! Hello: what is said on a new connection before anything else, and what it must answer.
+//! Hello: the handshake of a new connection, before any other command, and the answers that it
+//! needs.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -10,7 +11,7 @@ use crate::guard::MAX_MARKER;
 use crate::link::RunId;
 use crate::vote::Answer;
 
-/// Whom to be on a new connection. `Debug` shows no secret.
+/// The credentials and the database of a new connection. `Debug` shows no secret.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Hello {
     /// ACL user; without one, the default user.
@@ -31,17 +32,18 @@ impl fmt::Debug for Hello {
     }
 }
 
-/// What a master said of itself.
+/// What a master reports about itself in the handshake.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Greeting {
-    /// The id of this connection; `None` where ACLs forbid to ask.
+    /// The client id of this connection; `None` where ACLs forbid `CLIENT ID`.
     pub client_id: Option<u64>,
-    /// The identity of the master's process; `None` where ACLs forbid to ask.
+    /// The identity of the master's process; `None` where ACLs forbid `INFO`.
     pub run_id: Option<RunId>,
-    /// Its marker, if it has one and a [`Guard`](crate::Guard) asked for it.
+    /// The boot marker, if the master has one and a [`Guard`](crate::Guard) asked for it.
     pub boot: Option<Arc<str>>,
-    /// Whether it says that it syncs every write before it answers, and was no replica before: one that
-    /// took over has its master's marker, and not all of its data. `false` where ACLs forbid to ask.
+    /// Whether the master reports that it syncs every write before it answers, and that it was
+    /// never a replica. A replica that took over has its master's marker, but not all of its data.
+    /// `false` where ACLs forbid the commands that tell.
     pub durable: bool,
 }
 
@@ -61,7 +63,7 @@ enum Asked {
     Load(super::Script),
 }
 
-/// What is said on one new connection, and how its answers are to be read.
+/// The handshake of one new connection: its commands, and how their answers are read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Handshake<'a> {
     hello: &'a Hello,
@@ -69,7 +71,7 @@ pub struct Handshake<'a> {
 }
 
 impl Hello {
-    /// What is to be said; with `guarded` also what a [`Guard`](crate::Guard) wants to know.
+    /// Returns the handshake; with `guarded` it also asks for what a [`Guard`](crate::Guard) needs.
     pub fn handshake(&self, guarded: bool) -> Handshake<'_> {
         let mut asked = Vec::new();
         if self.password.is_some() {
@@ -86,8 +88,8 @@ impl Hello {
         Handshake { hello: self, asked }
     }
 
-    /// A master's answer as it may be shown: an error that repeats the password is cut down to
-    /// its code.
+    /// Returns a master's answer in a form that may be shown: an error that repeats the password is
+    /// cut down to its code.
     pub fn conceal<'a>(&self, frame: Frame<'a>) -> Frame<'a> {
         let secret = self.password.as_deref().unwrap_or_default().as_bytes();
         let repeats = |text: &[u8]| {
@@ -104,7 +106,7 @@ impl Hello {
 }
 
 impl Handshake<'_> {
-    /// Appends everything that is to be said to `out`; it is written at once.
+    /// Appends all commands to `out`. They are written at once.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let hello = self.hello;
         for asked in &self.asked {
@@ -121,8 +123,8 @@ impl Handshake<'_> {
                 }
                 Asked::ClientId => write_command(out, &[b"CLIENT", b"ID"]),
                 Asked::Info => write_command(out, &[b"INFO", b"server"]),
-                // One byte more than the longest marker: a longer value is none, and is not sent
-                // whole.
+                // One byte more than the longest marker: a longer value is not a marker, and the
+                // master need not send all of it.
                 Asked::Boot => {
                     let last = super::decimal(MAX_MARKER as u64, &mut [0; 20]).to_vec();
                     write_command(out, &[b"GETRANGE", super::BOOT, b"0", &last]);
@@ -142,8 +144,8 @@ impl Handshake<'_> {
     /// Reads answer number `index` into `greeting`.
     ///
     /// # Errors
-    /// [`Unfit`] if the connection may not be used. A master that forbids `CLIENT ID` or `INFO`
-    /// is used, without what they are for.
+    /// [`Unfit`] if the connection may not be used. A master that forbids `CLIENT ID` or `INFO` is
+    /// used without the protection that these commands give.
     pub fn read(
         &self,
         index: usize,
@@ -154,11 +156,11 @@ impl Handshake<'_> {
             return Err(Unfit(Arc::from("an answer to no command")));
         };
         match (asked, &self.hello.conceal(frame.clone())) {
-            // Said instead of any answer, to whatever was asked, before the master hangs up.
+            // The master sends this instead of any answer, before it hangs up.
             (_, Frame::Error(text)) if GOODBYES.iter().any(|bye| text.starts_with(bye)) => {
                 Err(unfit("the master takes no client", text))
             }
-            // Only the code of the error: an old server repeats the arguments in its text.
+            // Show only the code of the error: an old server repeats the arguments in its text.
             (Asked::Auth, Frame::Error(text)) => match code(text) {
                 b"WRONGPASS" => {
                     Err(unfit("authentication failed: wrong user or password", code(text)))
@@ -194,11 +196,11 @@ impl Handshake<'_> {
                 greeting.durable = false;
                 Ok(())
             }
-            // A key that cannot be read is not a marker, as the first look at it will tell. Settings
-            // that may not be read are not known.
+            // A key that cannot be read is no marker, as the first look will tell. Settings that
+            // cannot be read are unknown.
             (Asked::Boot | Asked::Durable, Frame::Error(_)) => Ok(()),
-            // A master that asks for a password says so to every question; it is told apart
-            // from one that forbids only these two.
+            // A master that asks for a password answers so to every command. One that forbids only
+            // these two commands answers otherwise.
             (Asked::ClientId | Asked::Info, Frame::Error(text)) if !text.starts_with(b"NOAUTH") => {
                 Ok(())
             }
@@ -217,11 +219,11 @@ impl Handshake<'_> {
     }
 }
 
-/// How errors start that a master says to a connection that it will not have: too many clients,
-/// and protected mode.
+/// The beginnings of errors to a connection that the master will not serve: too many clients, and
+/// protected mode.
 const GOODBYES: [&[u8]; 2] = [b"ERR max number of clients", b"DENIED"];
 
-/// The word in capitals that an error of Redis starts with.
+/// The word in capitals that a Redis error starts with.
 fn code(error: &[u8]) -> &[u8] {
     error.split(|byte| !byte.is_ascii_uppercase()).next().unwrap_or_default()
 }
@@ -230,7 +232,7 @@ fn unfit(what: &str, text: &[u8]) -> Unfit {
     Unfit(Arc::from(alloc::format!("{what}: {}", readable(text))))
 }
 
-/// Whether these settings mean that what was answered is on the disk.
+/// Whether these settings mean that every answered write is on the disk.
 fn is_durable(settings: &[Frame<'_>]) -> bool {
     let says = |name: &[u8], value: &[u8]| {
         let pairs = settings.chunks_exact(2);
@@ -238,17 +240,18 @@ fn is_durable(settings: &[Frame<'_>]) -> bool {
     };
     says(b"appendonly", b"yes")
         && says(b"appendfsync", b"always")
-        // Else it does not sync while it rewrites its file.
+        // Otherwise it does not sync while it rewrites its file.
         && says(b"no-appendfsync-on-rewrite", b"no")
 }
 
-/// What `INFO` says of a field.
+/// The value of a field of `INFO`.
 fn field<'a>(info: &'a [u8], name: &str) -> Option<&'a str> {
     let text = core::str::from_utf8(info).ok()?;
     text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// Whether a process was never promoted: else it knows its old master's replication by a second name.
+/// Whether a process was never promoted. A promoted one has its old master's replication id as its
+/// second one.
 fn was_no_replica(info: &[u8]) -> bool {
     let second = field(info, "master_replid2");
     second.is_some_and(|name| !name.is_empty() && name.bytes().all(|digit| digit == b'0'))
@@ -280,7 +283,7 @@ mod tests {
         let greeting = read(&Hello::default(), &frames).unwrap();
         assert_eq!(greeting.client_id, Some(7));
         assert_eq!(greeting.run_id, Some(RunId(Arc::from("0a1b"))));
-        // and another script under the same name is refused
+        // Another script under the same name is refused.
         let swapped = [frames[0].clone(), frames[1].clone(), loads[1].clone()];
         assert!(read(&Hello::default(), &swapped).is_err());
     }
@@ -317,7 +320,7 @@ mod tests {
             greet(Frame::Bulk(b"\xff"), Frame::Array(Vec::new())),
             (Some("?".into()), false)
         );
-        // One that took over from its master, and one of which nobody knows.
+        // A process that took over from its master, and ones with an unknown origin.
         for origin in [&b"master_replid2:6c2a\r\n"[..], b"master_replid2:\r\n", b"", b"\xff"] {
             let (_, durable) = told(Frame::Null, settings(b"no"), Frame::Bulk(origin));
             assert!(!durable, "{origin:?}");

@@ -1,21 +1,22 @@
-//! Markers: what a master does with its marker and its vigil, for models of masters. The scripts say
-//! the same in Lua; the harness's differential test holds this beside a real server.
+//! Markers: what a master does with its boot marker and its vigil, for models of masters. The
+//! scripts have the same rules in Lua. The harness's differential test compares this model with a
+//! real server.
 
 use alloc::sync::Arc;
 
 use super::Command;
 use crate::vote::Answer;
 
-/// The marker and the vigil of a model master. Times are milliseconds of its own clock.
+/// The boot marker and the vigil of a model master. Times are milliseconds of its own clock.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Markers {
     boot: Option<Arc<str>>,
-    /// With the last millisecond at which it is there.
+    /// The vigil, with the last millisecond at which it is there.
     vigil: Option<(Arc<str>, u64)>,
 }
 
 impl Markers {
-    /// The marker.
+    /// The boot marker.
     pub const fn boot(&self) -> Option<&Arc<str>> {
         self.boot.as_ref()
     }
@@ -25,17 +26,17 @@ impl Markers {
         self.vigil.as_ref().map(|(name, _)| name)
     }
 
-    /// Sets the marker, as whoever may write.
+    /// Sets the boot marker, as any user with write access may.
     pub fn set_boot(&mut self, boot: Option<Arc<str>>) {
         self.boot = boot;
     }
 
-    /// How many keys there are, those included that have expired unseen.
+    /// Counts the keys, with those that have expired unseen.
     pub fn len(&self) -> usize {
         usize::from(self.boot.is_some()) + usize::from(self.vigil.is_some())
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -45,18 +46,19 @@ impl Markers {
         self.vigil.take_if(|(_, last)| now > *last).is_some()
     }
 
-    /// Evicts what has a TTL.
+    /// Evicts the keys that have a TTL.
     pub fn evict(&mut self) {
         self.vigil = None;
     }
 
-    /// What a request for a grant is answered that relies on `marker`, unless the master shows it.
+    /// The answer that refuses a grant which relies on `marker`; `None` if the master shows that
+    /// marker.
     pub fn refusal(&self, marker: &str) -> Option<Answer> {
         let shown = self.boot.as_deref() == Some(marker);
         (!shown).then(|| Answer::Marked { boot: self.boot.clone(), vigil: None })
     }
 
-    /// Executes a [`Command::Watch`] or a [`Command::Bless`]; `None`: it is none.
+    /// Executes a [`Command::Watch`] or a [`Command::Bless`]; returns `None` for any other command.
     pub fn execute(&mut self, now: u64, command: &Command) -> Option<Answer> {
         match command {
             Command::Watch { run_id, marker, begin, vigil_ms, ended } => {

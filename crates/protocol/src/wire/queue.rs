@@ -7,28 +7,30 @@ use super::{Frame, RESERVED, counted, holder};
 use crate::ticket::{Spot, Waiter};
 use crate::vote::{Answer, Cause, Holder};
 
-/// The two keys of a resource's queue: a sorted set of waiters by position, and one by when each lapses, in
-/// milliseconds of the master's clock.
+/// The two keys of a resource's queue: a sorted set of waiters by position, and one by the time at
+/// which each waiter lapses, in milliseconds of the master's clock.
 pub fn queue_of(key: &[u8]) -> [Vec<u8>; 2] {
     [[RESERVED, b"queue:", key].concat(), [RESERVED, b"lapse:", key].concat()]
 }
 
-/// How long masters keep a position that is not asked for again, in milliseconds.
+/// How long masters keep the position of a waiter that does not ask again, in milliseconds.
 pub const LAPSE_MS: u64 = 15_000;
 
 /// How long a waiter that was woken keeps its position unless it asks again, in milliseconds.
 pub const TURN_MS: u64 = 3_000;
 
-/// How much of its time a waiter must have left for a look to write nothing, in milliseconds.
+/// A look writes nothing if the waiter has at least this much time left, in milliseconds.
 const FRESH_MS: u64 = 10_000;
 
-/// A waiter with more of its time than this has just asked, and may be about to subscribe, in milliseconds.
+/// In milliseconds: a waiter with more time left than this has just asked, and may be about to
+/// subscribe.
 const NEW_MS: u64 = 14_000;
 
-/// How many lapsed waiters a script drops at a time, of each kind; and how many without a connection.
+/// How many lapsed waiters of each kind a script drops at a time; and how many without a
+/// connection.
 const SWEEP: usize = 100;
 
-/// What a master says of a place.
+/// Reads a master's answer about a position.
 pub(super) fn place(parts: &[Frame<'_>]) -> Answer {
     read(parts).unwrap_or(Answer::Unknown(Cause::Garbage))
 }
@@ -49,18 +51,19 @@ fn read(parts: &[Frame<'_>]) -> Option<Answer> {
     })
 }
 
-/// A queue as the scripts keep it: for models of masters.
+/// A queue as the scripts keep it, for models of masters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct WaitQueue {
     positions: BTreeMap<Waiter, u64>,
-    /// A master may have noticed that the other key has expired, and not yet that this one has.
+    /// A separate map: a master may have noticed that one key has expired, and not yet that the
+    /// other has.
     lapses: BTreeMap<Waiter, u64>,
-    /// The last millisecond at which the keys are there, with waiters that have lapsed or not.
+    /// The last millisecond at which the keys exist, whether or not their waiters have lapsed.
     until: u64,
 }
 
 impl WaitQueue {
-    /// Drops waiters that have lapsed. Whether there were any.
+    /// Drops waiters that have lapsed. Returns whether there were any.
     pub fn sweep(&mut self, now: u64) -> bool {
         self.expire(now);
         let lapsed = |from: fn(u64, u64) -> bool| {
@@ -79,9 +82,10 @@ impl WaitQueue {
         any
     }
 
-    /// Gives a waiter its position, or keeps it; says its number, and how many are before it.
+    /// Gives a waiter its position, or keeps it. Returns the position's number and how many waiters
+    /// are before it.
     ///
-    /// `now` is the master's clock in milliseconds. To be called after [`sweep`](Self::sweep).
+    /// `now` is the master's clock in milliseconds. Call it after [`sweep`](Self::sweep).
     pub fn enqueue(&mut self, now: u64, waiter: Waiter, spot: Spot) -> (u64, u64) {
         let number = self.number_at(waiter, spot);
         if self.writes(now, waiter, spot) {
@@ -109,7 +113,7 @@ impl WaitQueue {
         !(keeps && fresh)
     }
 
-    /// How many are before a waiter that is there.
+    /// How many waiters are before one that is in the queue.
     pub fn before(&self, waiter: Waiter) -> u64 {
         let Some(ours) = self.number(waiter) else { return 0 };
         let is_before = |(other, number): &(&Waiter, &u64)| (**number, **other) < (ours, waiter);
@@ -117,16 +121,17 @@ impl WaitQueue {
         u64::try_from(before).unwrap_or(u64::MAX)
     }
 
-    /// Takes a waiter out. Whether it was there.
+    /// Removes a waiter. Returns whether it was there.
     pub fn leave(&mut self, waiter: Waiter) -> bool {
         let had_position = self.positions.remove(&waiter).is_some();
         self.lapses.remove(&waiter).is_some() || had_position
     }
 
-    /// Wakes the first waiter that `publish` reaches a connection of; those before it are dropped. Unless there is
-    /// no memory to write with, it keeps its position for three seconds more only. Whether anything was written.
+    /// Wakes the first waiter that `publish` reaches, and drops those before it whose connection is
+    /// gone. Returns whether anything was written.
     ///
-    /// The waiter that asked for it needs no wake-up, and none behind it does.
+    /// The woken waiter keeps its position for three seconds only, unless the master has no memory
+    /// to write with. The waiter `asker` needs no wake-up, and no waiter behind it does.
     pub fn wake(
         &mut self,
         now: u64,
@@ -159,29 +164,29 @@ impl WaitQueue {
         wrote
     }
 
-    /// The waiter that so many are before.
+    /// The waiter that has `at` waiters before it.
     fn nth(&self, at: usize) -> Option<Waiter> {
         let mut all: Vec<_> = self.positions.iter().map(|(waiter, it)| (*it, *waiter)).collect();
         all.sort_unstable();
         all.get(at).map(|(_, waiter)| *waiter)
     }
 
-    /// How many there are, lapsed or not.
+    /// How many waiters there are, lapsed or not.
     pub fn len(&self, now: u64) -> usize {
         if self.is_there(now) { self.positions.len() } else { 0 }
     }
 
-    /// Whether there are none: then there are no keys.
+    /// Whether there are no waiters: then there are no keys.
     pub fn is_empty(&self) -> bool {
         self.keys() == 0
     }
 
-    /// How many keys it has, 2 at most, those included that have expired unnoticed.
+    /// How many keys the queue has, 2 at most, with those that have expired unnoticed.
     pub fn keys(&self) -> usize {
         usize::from(!self.positions.is_empty()) + usize::from(!self.lapses.is_empty())
     }
 
-    /// The position of a waiter that has one.
+    /// The position of a waiter, if it has one.
     pub fn number(&self, waiter: Waiter) -> Option<u64> {
         self.positions.get(&waiter).copied()
     }
@@ -191,7 +196,8 @@ impl WaitQueue {
         now <= self.until
     }
 
-    /// A command looks at both keys: they go if they have expired. Whether they do.
+    /// Removes both keys if they have expired, as a command does that looks at both. Returns
+    /// whether it did.
     pub fn expire(&mut self, now: u64) -> bool {
         let goes = !self.is_there(now) && !self.is_empty();
         if goes {
@@ -201,8 +207,8 @@ impl WaitQueue {
         goes
     }
 
-    /// Says how many there are as a master does, which looks at the key of the positions alone for it. Whether that
-    /// goes, since it has expired.
+    /// Counts the waiters as a master does, which looks only at the key of the positions. Also
+    /// returns whether that key goes because it has expired.
     pub fn count(&mut self, now: u64) -> (usize, bool) {
         let goes = !self.is_there(now) && !self.positions.is_empty();
         if goes {
@@ -255,7 +261,7 @@ mod tests {
         assert!(queue.writes(6_000, waiter(1), Spot::Last));
         assert_eq!(look(&mut queue, LAPSE_MS - 1, 2, Spot::Last), (2, 1));
         assert_eq!(look(&mut queue, LAPSE_MS, 2, Spot::Last), (2, 0));
-        // With the last waiter the keys go.
+        // The keys go with the last waiter.
         assert!(queue.is_there(2 * LAPSE_MS - 1) && !queue.is_there(2 * LAPSE_MS));
     }
 

@@ -3,28 +3,32 @@
 /// A script that masters run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Script {
-    /// Its text. One byte changed is another script under another name.
+    /// The text. A change of one byte makes another script with another name.
     pub source: &'static str,
-    /// The SHA-1 of the text in hexadecimal digits: its name in `EVALSHA`. A master says it
-    /// again when the script is loaded, and one that says otherwise is not used.
+    /// The SHA-1 of the text in hexadecimal digits: the script's name in `EVALSHA`. A master
+    /// returns it when it loads the script. A master that returns another one is not used.
     pub sha1: &'static str,
 }
 
-/// Those of every lock.
+/// The scripts of every lock.
 pub const SCRIPTS: [Script; 5] = [DELETE, KEEP, GRANT, CERTIFY, QUEUE];
 
-/// Those that a lock with a guard needs besides.
+/// The further scripts of a lock with a guard.
 pub const GUARD_SCRIPTS: [Script; 2] = [GUARDED, WATCH];
 
-/// The queue of waiters for the resource `KEYS[1]`: two sorted sets. One has each waiter's position, the other
-/// the millisecond of the master's clock at which the waiter is dropped unless it has asked again. One that
-/// would stay for longer than any waiter asks for was there before the clock was set back.
+/// The queue of waiters for the resource `KEYS[1]`: two sorted sets. One has each waiter's
+/// position. The other has the millisecond of the master's clock at which the waiter is dropped
+/// unless it has asked again. A waiter that would stay for longer than any waiter asks for dates
+/// from before the clock was set back, and is dropped as well.
 ///
-/// `wake` publishes to the first waiter that a connection subscribes for, and lets it keep its position for three
-/// seconds more; a waiter before it whose connection is gone is dropped. A waiter with the inbox 0 never subscribes: it
-/// looks by itself, and none behind it is woken. One that has asked within the last second may be about to subscribe,
-/// and keeps its position likewise. Commands may be forbidden here: the key of a lock must
-/// go all the same, so errors of the queue are passed over.
+/// `wake` publishes to the first waiter whose connection is subscribed, and lets it keep its
+/// position for three seconds more. It drops a waiter before that one whose connection is gone. Two
+/// kinds of waiters are not dropped, and also keep their positions for three seconds more. A waiter
+/// with the inbox 0 never subscribes: it looks by itself, and `wake` wakes none behind it. A waiter
+/// that has asked within the last second may be about to subscribe: `wake` goes on behind it.
+///
+/// Permissions may forbid these commands. The key of a lock must go all the same, so these
+/// functions pass over errors of the queue.
 macro_rules! queue {
     () => {
         "\
@@ -64,11 +68,13 @@ end
     };
 }
 
-/// Compare-and-delete. Answers 1: deleted, 0: no such key, else what is left of the other
-/// key's TTL (−1: it has none) and the start of its value. A key of another type is an error.
+/// Compare-and-delete. Answers 1 if it deleted the key and 0 if there is no such key. For another
+/// key it answers what is left of the TTL (−1: it has none) and the start of the value. A key of
+/// another type is an error.
 ///
-/// With `ARGV[2]` the waiter `ARGV[3]`, if it is not empty, leaves the queue. Then, if the key is gone, the first waiter
-/// is woken (`ARGV[2]` is 1); and the answer of a deletion is 1 and the number of waiters.
+/// With `ARGV[2]` the waiter `ARGV[3]`, if it is not empty, leaves the queue. Then, if the key is
+/// gone and `ARGV[2]` is 1, the first waiter is woken. The answer to a deletion is then 1 plus the
+/// number of waiters.
 pub const DELETE: Script = Script {
     source: concat!(
         queue!(),
@@ -92,15 +98,21 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
     sha1: "8e2635b251c3a2da2006dfeb5083ef4a256c9e7a",
 };
 
-/// Gives the waiter `ARGV[1]` a position in the queue, or keeps it: the one that it has, but not before `ARGV[2]`;
-/// the one behind all others if it has none; or, with `ARGV[3]`, exactly `ARGV[2]`. Answers its position and how
-/// many waiters are before it, and, if the resource is held, what is left of its TTL and the start of its value;
-/// without that of a key of another type. Where the resource is free the first waiter is woken, unless it is this
-/// one, or this one need not be first (`ARGV[2]` is `=`, for the number 0).
+/// Gives the waiter `ARGV[1]` a position in the queue, or keeps it:
 ///
-/// It writes nothing where the waiter has its position and two thirds of its time.
+/// * the position that it has, or the one behind all others if it has none, but not before
+///   `ARGV[2]`;
+/// * with `ARGV[3]`, exactly `ARGV[2]`.
 ///
-/// With `-` for `ARGV[2]` the waiter leaves, and, with `ARGV[3]`, the first is woken if the resource is free.
+/// Answers the position and how many waiters are before it. If the resource is held, it adds what
+/// is left of the TTL and the start of the value; for a key of another type it adds the TTL only.
+/// If the resource is free, it wakes the first waiter, unless that is this one or this one need not
+/// be first (`ARGV[2]` is `=`, for the number 0).
+///
+/// It writes nothing if the waiter has its position and two thirds of its time.
+///
+/// With `-` for `ARGV[2]` the waiter leaves. With `ARGV[3]` as well, the first waiter is woken if
+/// the resource is free.
 pub const QUEUE: Script = Script {
     source: concat!(
         queue!(),
@@ -139,9 +151,9 @@ return {position, before, left, string.sub(value, 1, 64)}
     sha1: "10fde650a2b94faf38978cc225a95f66ed547c51",
 };
 
-/// Raises the counter `KEYS[2]` by `step`, and to `least`; `nil`, and nothing changed, if it holds
-/// no number or would reach 2⁵³ − 1, from where on numbers in Lua are not exact. A number must not be
-/// turned into text by `..` or `tostring`: that makes 1.795e+15 of it.
+/// Raises the counter `KEYS[2]` by `step`, and to at least `least`. Returns `nil` and changes
+/// nothing if the counter holds no number or would reach 2⁵³ − 1, from where on numbers in Lua are
+/// not exact. Do not turn a number into text by `..` or `tostring`: they make 1.795e+15 of it.
 macro_rules! raise {
     () => {
         "\
@@ -158,7 +170,7 @@ local spent = 'FENCE the counter of this resource holds no number, or one too la
     };
 }
 
-/// The hint, clamped: no further ahead than a second of the master's own clock.
+/// The hint, clamped: at most one second ahead of the master's own clock.
 macro_rules! clamp {
     () => {
         "\
@@ -170,7 +182,7 @@ end
     };
 }
 
-/// The master's clock in microseconds, with which answers end that a guard of clocks looks at.
+/// The master's clock in microseconds, for a guard that watches clocks. It ends the answers.
 macro_rules! time {
     () => {
         "\
@@ -180,10 +192,12 @@ local now = time[1] * 1000000 + time[2]
     };
 }
 
-/// Compare-and-expire. Answers 1: still ours, and lives at least as long as asked (it is never
-/// shortened); 2: it was missing, and is created anew; 0: it is missing; else as [`DELETE`].
+/// Compare-and-expire. Answers 1 if the key is still ours and lives at least as long as asked: its
+/// TTL is never shortened. Answers 2 if the key was missing and is created again, and 0 if it is
+/// missing. For another key it answers as [`DELETE`] does.
 ///
-/// With a counter a repair raises it first, as a grant does; else the counter is remembered anew.
+/// With a counter, a repair raises it first, as a grant does. Otherwise the master remembers the
+/// counter for longer, or again if it was lost.
 pub const KEEP: Script = Script {
     source: concat!(
         raise!(),
@@ -215,7 +229,7 @@ return 2
     sha1: "9bbc58c6f2abcfea933e7798f8e367412078c784",
 };
 
-/// `SET NX PX`, and raises the counter. Answers the number of the grant, or 0: there is a key.
+/// `SET NX PX`, and raises the counter. Answers the number of the grant, or 0 if there is a key.
 pub const GRANT: Script = Script {
     source: concat!(
         raise!(),
@@ -232,8 +246,8 @@ return redis.error_reply(spent)
     sha1: "1d4f93a2a021d8d27933eb32e547534188e849c8",
 };
 
-/// If the key is still ours, raises the counter to at least a number. Answers the number at which it
-/// stands; else as [`DELETE`].
+/// Raises the counter to at least a number, if the key is still ours, and answers the number at
+/// which it stands. Otherwise answers as [`DELETE`] does.
 pub const CERTIFY: Script = Script {
     source: concat!(
         raise!(),
@@ -250,9 +264,10 @@ return {redis.call('PTTL', KEYS[1]), string.sub(value, 1, 64)}
     sha1: "0cc1751fce06d3266bdd0d709c1b0669a32b6f04",
 };
 
-/// `SET NX PX`, and raises the counter if there is one, but only if the last key, the marker, is what it
-/// is said to be. Answers the number of the grant, or 1 without a counter; 0: there is a key; the
-/// marker: it is another one, and nothing was set. With each, the master's clock in microseconds.
+/// `SET NX PX`, and raises the counter if there is one, but only if the boot marker has the
+/// expected value. The marker is the last key. Answers the number of the grant, or 1 without a
+/// counter; 0 if there is a key; the marker if it is another one, and then sets nothing. Each
+/// answer ends with the master's clock in microseconds.
 pub const GUARDED: Script = Script {
     source: concat!(
         raise!(),
@@ -274,10 +289,12 @@ return redis.error_reply(spent)
     sha1: "115626aa05f05d0653e8894dbe324c8a5ce0f002",
 };
 
-/// Says the marker `KEYS[1]` and the vigil `KEYS[2]`, each empty if there is none. Unless the
-/// marker is of the process `ARGV[1]`: writes the marker `ARGV[2]` in place of the vigil `ARGV[5]`, if
-/// that is there; and begins the vigil `ARGV[3]`, if there is none. Behind them it says the master's
-/// clock in microseconds.
+/// Answers the boot marker `KEYS[1]` and the vigil `KEYS[2]`, each empty if there is none, and the
+/// master's clock in microseconds.
+///
+/// Unless the marker belongs to the process `ARGV[1]`, it first writes the marker `ARGV[2]` in
+/// place of the vigil `ARGV[5]`, if that is there; or it begins the vigil `ARGV[3]`, if there is
+/// none.
 pub const WATCH: Script = Script {
     source: concat!(
         time!(),

@@ -1,38 +1,38 @@
-//! Skip: a push that is too long is passed over, byte by byte, and nothing of it is kept.
+//! Skip: passes over a push that is too long, and keeps nothing of it.
 //!
-//! Other programs publish on the channels of the same server, and a push is the answer to no command.
-//! So a long one must not cost the connection. A long reply does: no command asks for one.
+//! Other programs publish on the channels of the same server, and a push answers no command. So a
+//! long push must not cost the connection. A long reply does cost it: no command asks for one.
 
 use super::frame::{Malformed, long_push};
 
-/// Longest line that can announce a length or a number of elements: `$`, 20 digits and `\r`.
+/// The longest line that can announce a length or a number of elements: `$`, 20 digits and `\r`.
 const MAX_HEADER: usize = 22;
 
-/// A push that is being passed over, whatever its length. It takes constant memory.
+/// A push of any length that is being passed over. It takes constant memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Skip {
-    /// Values that have not begun.
+    /// How many values have not begun.
     values: u64,
-    /// Bytes that are left of a bulk and the end of its line.
+    /// How many bytes are left of a bulk and the end of its line.
     bulk: u64,
-    /// The beginning of the line under way, and how much of it has come.
+    /// The beginning of the current line, and how much of the line has come.
     line: [u8; MAX_HEADER],
     length: usize,
 }
 
 impl Skip {
-    /// Begins, if `bytes` begin with a push that cannot become a value of at most `limit` bytes. The
-    /// confirmations of `SUBSCRIBE` and `UNSUBSCRIBE` are answers, and are not passed over.
+    /// Begins, if `bytes` begin with a push that cannot become a value of at most `limit` bytes.
+    /// Confirmations of `SUBSCRIBE` and `UNSUBSCRIBE` are answers, and are not passed over.
     pub fn begin(bytes: &[u8], limit: usize) -> Option<Self> {
         let start = Self { values: 1, bulk: 0, line: [0; MAX_HEADER], length: 0 };
         long_push(bytes, limit).then_some(start)
     }
 
     /// Passes over the next bytes, from where it stopped. Returns how many belong to the push, and
-    /// whether it ends with them.
+    /// whether the push ends with them.
     ///
     /// # Errors
-    /// [`Malformed`] if they are not the Redis protocol.
+    /// [`Malformed`] if the bytes are not the Redis protocol.
     pub fn pass(&mut self, bytes: &[u8]) -> Result<(usize, bool), Malformed> {
         let mut at = 0;
         while self.values > 0 || self.bulk > 0 {
@@ -61,7 +61,7 @@ impl Skip {
         Ok((at, true))
     }
 
-    /// A line is complete: what follows it belongs to the push, too.
+    /// Ends a line: the values and bytes that it announces belong to the push, too.
     fn header(&mut self) -> Result<(), Malformed> {
         let length = core::mem::take(&mut self.length);
         let number = || {

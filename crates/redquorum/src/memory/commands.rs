@@ -1,4 +1,4 @@
-//! The commands of a lock, executed on a master in memory as Redis would.
+//! The commands of a lock, executed by a master in memory as Redis does.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl Entry {
         self.expires.is_none_or(|expires| Instant::now() < expires)
     }
 
-    /// As `PTTL`: −1 without a TTL.
+    /// Like `PTTL`: −1 without a TTL.
     fn left_ms(&self) -> i64 {
         self.expires.map_or(-1, |expires| {
             i64::try_from((expires - Instant::now()).as_millis()).unwrap_or(i64::MAX)
@@ -25,7 +25,7 @@ impl Entry {
 }
 
 impl State {
-    /// Without a file, and without what was in memory.
+    /// Forgets all data: there is no file.
     pub(super) fn forget(&mut self) {
         self.keys.clear();
         self.queues.clear();
@@ -38,7 +38,7 @@ impl State {
         self.keys.get_mut(key)
     }
 
-    /// [`KEEP`].
+    /// Executes [`KEEP`].
     fn keep(
         &mut self,
         key: &[u8],
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Raises a counter, as the scripts do; `None`: it holds no number, or one too large.
+    /// Raises a counter, as the scripts do. `None`: it holds no number, or one that is too large.
     fn raise(&mut self, step: u64, fence: Fence<'_>) -> Option<i64> {
         let was = match self.live(fence.counter) {
             Some(entry) => std::str::from_utf8(&entry.value).ok()?.parse::<u64>().ok()?,
@@ -92,7 +92,7 @@ impl State {
         if number > MAX_NUMBER {
             return None;
         }
-        // No memory is made shorter.
+        // Never shorten the time for which a counter is kept.
         let left = self.live(fence.counter).and_then(|entry| entry.expires);
         let left = left.map_or(Duration::ZERO, |expires| expires - Instant::now());
         let memory = milliseconds(fence.memory).max(left);
@@ -109,7 +109,7 @@ impl State {
         self.keys.insert(key.to_vec(), entry);
     }
 
-    /// [`GRANT`], and what is behind the marker in [`GUARDED`]; `None`: its counter is [`SPENT`].
+    /// Executes [`GRANT`], and the grant of [`GUARDED`]. `None`: the reply is [`SPENT`].
     fn grant(
         &mut self,
         key: &[u8],
@@ -125,7 +125,7 @@ impl State {
         Some(number)
     }
 
-    /// [`GUARDED`].
+    /// Executes [`GUARDED`].
     fn guarded(
         &mut self,
         micros: i64,
@@ -146,12 +146,12 @@ impl State {
         integer(out, micros);
     }
 
-    /// A value, or nothing.
+    /// The value of a key; empty without the key.
     fn text(&mut self, key: &[u8]) -> Vec<u8> {
         self.live(key).map(|entry| entry.value.clone()).unwrap_or_default()
     }
 
-    /// [`WATCH`].
+    /// Executes [`WATCH`].
     fn watch(
         &mut self,
         micros: i64,
@@ -178,7 +178,7 @@ impl State {
 }
 
 impl State {
-    /// Forgets a connection.
+    /// Forgets a connection and its subscriptions.
     pub(super) fn hang_up(&mut self, id: u64) -> Option<Line> {
         let channels: Vec<_> = self.channels.keys().cloned().collect();
         channels.iter().for_each(|channel| self.ignore(channel, id));
@@ -194,7 +194,7 @@ impl State {
         }
     }
 
-    /// What [`DELETE`] does with the queue; says how many wait.
+    /// Executes the queue part of [`DELETE`]. Returns the number of waiters.
     fn give_back(&mut self, now: u64, key: &[u8], call: &[&[u8]], is_free: bool) -> i64 {
         let [wakes, leaver] = call else { return 0 };
         self.leave(key, leaver);
@@ -223,7 +223,7 @@ impl State {
         }
     }
 
-    /// Whether a connection is there that subscribes for this waiter.
+    /// Publishes a wake-up. Returns whether a connection subscribes for this waiter.
     fn publish(&self, waiter: Waiter) -> bool {
         let (channel, ticket) = (channel_of(waiter.inbox), waiter.ticket.to_string());
         let mut message = Vec::new();
@@ -231,13 +231,13 @@ impl State {
         let listeners = self.channels.get(&channel).into_iter().flatten();
         let lines = listeners.filter_map(|id| self.connections.get(id));
         lines.fold(false, |_, line| {
-            // A connection that has just hung up gets nothing.
+            // A connection that has just closed gets nothing.
             let _ = line.unasked.send(message.clone());
             true
         })
     }
 
-    /// [`QUEUE`], for a position.
+    /// Executes [`QUEUE`] for a request to enqueue.
     fn enqueue(&mut self, now: u64, key: &[u8], (waiter, spot): (&[u8], Spot), out: &mut Vec<u8>) {
         let Some(waiter) = Waiter::parse(waiter) else {
             return out.extend(b"-ERR masters in memory know only the waiters of a lock\r\n");
@@ -273,7 +273,7 @@ impl Master {
         let micros = self.micros(&state);
         let now = u64::try_from(micros / 1_000).unwrap_or(0);
         if !state.connections.contains_key(&id) {
-            // Killed meanwhile: an aborted task may run on to its next await.
+            // The connection was killed meanwhile: an aborted task may run until its next await.
             return;
         }
         match args.as_slice() {
@@ -321,7 +321,7 @@ impl Master {
                 let length = usize::try_from(number(last)).map_or(usize::MAX, |last| last + 1);
                 bulk(out, &value[..value.len().min(length)]);
             }
-            // They have no file.
+            // Masters in memory have no file.
             [b"CONFIG", b"GET", _] => out.extend(b"*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n"),
             [b"EVALSHA", sha, b"2", key, boot, token, ttl, marker]
                 if *sha == GUARDED.sha1.as_bytes() =>
@@ -422,7 +422,7 @@ impl Master {
     }
 }
 
-/// What a script is told of a counter.
+/// The arguments of a script about a fencing counter.
 #[derive(Clone, Copy)]
 struct Fence<'a> {
     counter: &'a [u8],
@@ -433,7 +433,7 @@ struct Fence<'a> {
 const SPENT: &[u8] =
     b"-FENCE the counter of this resource holds no number, or one too large to go on\r\n";
 
-/// A hint counts only up to a second ahead of the master's own clock.
+/// A hint counts up to one second ahead of the master's own clock, and no further.
 fn clamp(hint: u64) -> u64 {
     hint.min(wall_micros() + 1_000_000)
 }
@@ -446,7 +446,7 @@ fn milliseconds(digits: &[u8]) -> Duration {
     Duration::from_millis(number(digits))
 }
 
-/// As much of a marker or a vigil as the scripts answer.
+/// The part of a boot marker or probation key that the scripts return.
 fn start(text: &[u8]) -> &[u8] {
     &text[..text.len().min(257)]
 }
@@ -461,7 +461,7 @@ fn bulk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend(b"\r\n");
 }
 
-/// What a master says unasked, or to those who listen.
+/// A push message, or the reply to a subscription.
 fn push(out: &mut Vec<u8>, what: &[u8], channel: &[u8], last: &Frame<'_>) {
     out.extend(b">3\r\n");
     bulk(out, what);

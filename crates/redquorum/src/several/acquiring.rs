@@ -1,5 +1,5 @@
-//! The future of a request for several resources: it carries out what the machine orders, on one claim for
-//! each.
+//! The future of a request for several resources. It carries out the orders of the protocol
+//! machine, on one claim for each resource.
 
 use std::future::Future;
 use std::marker::PhantomData;
@@ -26,7 +26,8 @@ use crate::shared::After;
 /// The future of an [`AcquireAll`](super::AcquireAll).
 ///
 /// # Cancel safety
-/// Dropping it gives the attempt up: what it may have set, on whichever resource, is deleted in the background.
+/// Dropping it gives the attempt up. The keys that it may have set, of any resource, are deleted in
+/// the background.
 #[must_use = "futures do nothing unless polled"]
 pub struct AcquiringAll<L = Lease> {
     stage: Stage,
@@ -38,29 +39,29 @@ pub struct AcquiringAll<L = Lease> {
 enum Stage {
     /// Nothing was sent yet.
     Ready(Request),
-    /// Under way.
+    /// The attempt is in progress.
     Trying(Box<Attempt>),
     /// The result was handed out.
     Done,
 }
 
-/// The machine, and the claims that it orders about.
+/// The protocol machine, and the claims that its orders apply to.
 struct Attempt {
     several: Several,
     members: Vec<Member>,
     orders: Vec<Order>,
     clock: Clock,
     asked: Time,
-    /// The lock that was asked first: it says how to pause.
+    /// The lock of the resource that was named first: it decides how to pause.
     first: Arc<Fleet>,
-    /// What was said of the one that failed last.
+    /// The replies for the resource that failed last.
     refused: Report,
 }
 
 struct Member {
     wanted: Wanted,
     claim: Option<Arc<ClaimCell>>,
-    /// The machine knows what became of it.
+    /// The machine has received the result of this claim.
     told: bool,
 }
 
@@ -71,7 +72,7 @@ impl<L> AcquiringAll<L> {
 
     /// Whether a timer for this instant, or for an earlier one, is running.
     fn sleeps(&mut self, until: Instant, cx: &mut Context<'_>) -> bool {
-        // A nap at most, as for one alone: a shutdown and the end of a suspend are noticed.
+        // At most a nap, as for a single resource, to notice a shutdown and the end of a suspend.
         let until = until.min(Instant::now() + NAP);
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         if self.armed.is_none_or(|armed| armed > until) {
@@ -125,7 +126,7 @@ impl<L: Granted> Future for AcquiringAll<L> {
                 }
             };
             if let Some(result) = result {
-                // What is left of the attempt is undone as it is dropped.
+                // Dropping the attempt undoes the rest of it.
                 this.stage = Stage::Done;
                 return Poll::Ready(result);
             }
@@ -154,7 +155,7 @@ impl Attempt {
     }
 
     fn tell(&mut self, told: Told) {
-        // The clock is read last: whatever time was lost on the way here counts (R1).
+        // The clock is read last: all time spent before counts (R1).
         let now = self.clock.now();
         let Self { several, orders, first, .. } = self;
         first.shared.with_dice(|dice| several.handle(now, told, dice, orders));
@@ -182,8 +183,8 @@ impl Attempt {
         }
     }
 
-    /// Tells the machine what became of its claims, as far as that is news. Returns when to look again, if
-    /// nobody wakes this before; none: at once.
+    /// Passes new results of the claims to the machine. Returns when to look again if nothing wakes
+    /// this task before, or `None` to look again at once.
     fn look(&mut self, waker: &Waker) -> Option<Instant> {
         let due = self.several.next_wake();
         if self.clock.now() >= due {
@@ -198,7 +199,8 @@ impl Attempt {
             match claim.poll(waker, false) {
                 Found::Won(deadline) => {
                     self.members[at].told = true;
-                    // Each lock may have an origin of time of its own; read in this order, it comes out early.
+                    // Each lock may have its own origin of time. With the reads in this order, the
+                    // converted deadline is never late.
                     let now = self.clock.now();
                     let deadline = now.plus(deadline.since(clock.now()));
                     self.tell(Told::Won { member: at, deadline });
@@ -217,7 +219,7 @@ impl Attempt {
         (!news).then_some(next)
     }
 
-    /// Comes for all of them, and looks at the clock once more when it has them (R1).
+    /// Collects all of them, and reads the clock once more afterwards (R1).
     fn collect(&mut self) {
         for at in 0..self.members.len() {
             let Some(claim) = &self.members[at].claim else { continue };
@@ -234,7 +236,7 @@ impl Attempt {
         let mut leases: Vec<(usize, L)> = Vec::with_capacity(self.members.len());
         for member in &mut self.members {
             if let Some(claim) = member.claim.take() {
-                // The lease answers for the claim from here on.
+                // From here on the lease ends the claim.
                 leases.push((member.wanted.named, of_kind(Lease::new(claim, waited))));
             }
         }
@@ -256,11 +258,11 @@ impl Attempt {
 }
 
 impl Member {
-    /// Starts a claim. One that waits has its turn as if it were the only one.
+    /// Starts a claim. A claim that waits is served as if it were the only one.
     fn start(&mut self, patience: Patience) -> (Arc<Fleet>, After) {
         let Wanted { fleet, key, terms, .. } = &self.wanted;
         let Patience { wait, explain, .. } = patience;
-        // Only the one that is waited for enqueues.
+        // Only the claim that waits enqueues.
         let fair = patience.fair || !wait.is_zero();
         let request = AcquireRequest { terms: *terms, wait, explain, fair, seed: () };
         let (claim, after) = ClaimCell::queue(fleet, key.clone(), request);
@@ -268,7 +270,7 @@ impl Member {
         (fleet.clone(), after)
     }
 
-    /// Gives up what it asked for, or gives back what it has.
+    /// Gives the attempt up, or gives the lease back.
     fn undo(&mut self) {
         if let Some(claim) = self.claim.take() {
             claim.undo();
@@ -278,7 +280,7 @@ impl Member {
 
 impl Drop for Attempt {
     fn drop(&mut self) {
-        // Nothing is left of it, whatever the machine believes: not even where an observer panicked.
+        // Undoes everything, whatever the state of the machine: even if an observer panicked.
         self.members.iter_mut().for_each(Member::undo);
     }
 }

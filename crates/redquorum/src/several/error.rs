@@ -1,4 +1,4 @@
-//! What can go wrong with several resources at once, and which of them it was.
+//! The errors of requests for several resources. They name the resource that failed.
 
 use std::fmt;
 
@@ -11,60 +11,63 @@ use crate::report::Report;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AcquireAllError {
-    /// Others held one of them, this one at last, for as long as was waited. Not a fault: try later.
+    /// Other clients held one of the resources for the whole wait; at the end it was this one. Not
+    /// a fault: try later.
     Taken {
-        /// Which, without the lock's prefix.
+        /// The resource, without the lock's prefix.
         resource: Vec<u8>,
-        /// What its masters said at the last attempt, with who holds the key where they told.
+        /// The replies of its masters at the last attempt, with the holder of the key where a
+        /// master named it.
         report: Report,
-        /// How often all of them were asked for together.
+        /// How often all resources were requested together.
         attempts: u32,
     },
-    /// Too few masters answered for one of them.
+    /// Too few masters answered for this resource.
     NoQuorum {
-        /// Which, without the lock's prefix.
+        /// The resource, without the lock's prefix.
         resource: Vec<u8>,
-        /// What its masters said at the last attempt.
+        /// The replies of its masters at the last attempt.
         report: Report,
-        /// How often all of them were asked for together.
+        /// How often all resources were requested together.
         attempts: u32,
     },
-    /// Quorums granted all of them, but the lease of this one was over before they could be handed out.
+    /// Quorums granted all of them, but the lease of this resource was over before all could be
+    /// handed out.
     TooLate {
-        /// Which, without the lock's prefix.
+        /// The resource, without the lock's prefix.
         resource: Vec<u8>,
-        /// What its masters said at the last attempt.
+        /// The replies of its masters at the last attempt.
         report: Report,
-        /// How often all of them were asked for together.
+        /// How often all resources were requested together.
         attempts: u32,
     },
     /// No resource was named.
     NoResources,
     /// Too many resources were named.
     TooMany {
-        /// How many.
+        /// How many were named.
         resources: usize,
-        /// How many there may be.
+        /// How many are allowed.
         most: usize,
     },
     /// A resource was named twice, on the same masters.
     NamedTwice {
-        /// Which.
+        /// The resource.
         resource: Vec<u8>,
     },
     /// An option is out of its range or does not fit another. Nothing was sent.
     Options {
-        /// For which resource.
+        /// The resource with this option.
         resource: Vec<u8>,
         /// What is wrong.
         bad: BadOption,
     },
-    /// One of the locks was shut down, before or meanwhile. What had been sent is cleaned up.
+    /// One of the locks was shut down, before or meanwhile. Keys that were set are cleaned up.
     ShutDown,
 }
 
 impl AcquireAllError {
-    /// Which resource was in the way, or is named wrongly.
+    /// The resource that failed, or that was named wrongly.
     pub fn resource(&self) -> Option<&[u8]> {
         match self {
             Self::Taken { resource, .. }
@@ -76,7 +79,7 @@ impl AcquireAllError {
         }
     }
 
-    /// What each of its masters said at the last attempt, if one was made.
+    /// The replies of its masters at the last attempt, if one was made.
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Taken { report, .. }
@@ -86,7 +89,7 @@ impl AcquireAllError {
         }
     }
 
-    /// The same of one alone, for its words.
+    /// The error of a request for this resource alone, for its text.
     fn alone(&self) -> Option<AcquireError> {
         match self.clone() {
             Self::Taken { report, attempts, .. } => Some(AcquireError::Taken { report, attempts }),
@@ -125,14 +128,14 @@ impl fmt::Display for AcquireAllError {
 
 impl std::error::Error for AcquireAllError {}
 
-/// Not all leases were extended. The others were, or may have been; of this one the old deadline stands,
-/// unless it is lost.
+/// Not all leases were extended. For the resource named here the old deadline stands, unless its
+/// lease is lost. The other leases were extended, or may have been.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotExtended {
-    /// Whose, without the lock's prefix. If several were not: the worst.
+    /// The resource, without the lock's prefix. If several failed: the one with the worst error.
     pub resource: Vec<u8>,
-    /// Why.
+    /// Why it was not extended.
     pub error: ExtendError,
 }
 
@@ -148,9 +151,9 @@ impl std::error::Error for NotExtended {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostOne {
-    /// Whose, without the lock's prefix.
+    /// The resource, without the lock's prefix.
     pub resource: Vec<u8>,
-    /// Why.
+    /// Why the lease is lost.
     pub lost: Lost,
 }
 

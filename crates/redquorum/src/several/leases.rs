@@ -13,15 +13,17 @@ use crate::clock::Deadline;
 use crate::error::{ExtendError, Lost};
 use crate::lease::{Lease, Released, run_while};
 
-/// Several resources, held together until the [deadline](Leases::deadline), the earliest of theirs, or until
-/// they are given back. Made by [`Redlock::acquire_all`](crate::Redlock::acquire_all).
+/// Several resources, held together until the [deadline](Leases::deadline), or until they are given
+/// back. The deadline is the earliest of theirs. Made by
+/// [`Redlock::acquire_all`](crate::Redlock::acquire_all).
 ///
-/// Each has a [lease](Leases::iter) of its own, and **is held exactly as it would be alone**: what is promised of
-/// all together is that all were granted before any deadline had passed, and that each keeps its promise until the
-/// earliest deadline. If one is lost, the others are still held until they are given back.
+/// Each resource has its own [lease](Leases::iter), and **is held exactly as it would be alone**.
+/// Together they promise two things: all were granted before any deadline had passed, and each
+/// keeps its promise until the earliest deadline. If one is lost, the others are still held until
+/// they are given back.
 ///
-/// Dropping it gives all back in the background, as [dropping a lease](Lease) does. Iterate over it by value to
-/// give them back one by one.
+/// Dropping it gives all back in the background, as [dropping a lease](Lease) does. To give them
+/// back one by one, iterate over it by value.
 #[must_use = "the resources are given back as soon as the leases are dropped"]
 pub struct Leases<L = Lease> {
     /// In the order in which they were named; at least one.
@@ -42,58 +44,61 @@ impl<L: Granted> Leases<L> {
         self.leases.iter()
     }
 
-    /// The lease of one resource; of the first with this name, if there is one on several sets of masters.
+    /// The lease of one resource. If several sets of masters have a resource of this name, the
+    /// first one.
     pub fn get(&self, resource: impl AsRef<[u8]>) -> Option<&L> {
         self.leases.iter().find(|lease| lease.lease().resource() == resource.as_ref())
     }
 
-    /// The instant after which they must be taken for lost: the earliest of their deadlines.
+    /// The instant after which the leases must be taken for lost: the earliest of their deadlines.
     pub fn deadline(&self) -> Deadline {
         self.each().map(Lease::deadline).min().expect("there is at least one")
     }
 
-    /// What is left until the deadline; zero once one of them is lost. The value rots as soon as it is read: to
-    /// stop in time use [`run`](Leases::run) or [`lost`](Leases::lost).
+    /// The time that is left until the deadline; zero once one of the leases is lost. The value is
+    /// out of date as soon as you have it. To stop in time, use [`run`](Leases::run) or
+    /// [`lost`](Leases::lost).
     pub fn validity(&self) -> Duration {
         self.each().map(Lease::validity).min().unwrap_or_default()
     }
 
-    /// Which of them is lost, if one is. Lost is final.
+    /// The lost lease, if one is lost. A loss is final.
     pub fn is_lost(&self) -> Option<LostOne> {
         self.each().find_map(|lease| lease.is_lost().map(|lost| lost_one(lease, lost)))
     }
 
-    /// Waits until one of them is lost, and says which and why: see [`Lease::lost`].
+    /// Waits until one of the leases is lost, and returns which and why: see [`Lease::lost`].
     ///
     /// # Cancel safety
-    /// Nothing is lost by dropping the future.
+    /// Dropping the future loses nothing.
     pub async fn lost(&self) -> LostOne {
         together::first(self.each().map(|lease| async { lost_one(lease, lease.lost().await) }))
             .await
     }
 
-    /// Extends all of them by their TTLs from now, in one round trip: see [`Lease::extend`]. Returns the new
-    /// deadline, the earliest of theirs.
+    /// Extends all leases by their TTLs from now, in one round trip: see [`Lease::extend`]. Returns
+    /// the new deadline, the earliest of theirs.
     ///
     /// # Errors
-    /// [`NotExtended`] if not all were, with the worst reason.
+    /// [`NotExtended`] if not all were extended, with the worst error.
     ///
     /// # Cancel safety
-    /// As [`Lease::extend`].
+    /// See [`Lease::extend`].
     pub async fn extend(&self) -> Result<Deadline, NotExtended> {
         let results = together::all(self.each().map(Lease::extend)).await;
         self.extended(results)
     }
 
-    /// As [`extend`](Leases::extend), by another TTL, which further extensions then use too: see
+    /// Extends all leases by another TTL from now, which further extensions use too: see
     /// [`Lease::extend_to`].
     ///
     /// # Errors
-    /// As [`extend`](Leases::extend); where the TTL is out of the [bounds](crate::Builder::ttl) of one of the locks,
-    /// nothing was sent to its masters.
+    /// The errors of [`extend`](Leases::extend). If the TTL is out of the
+    /// [bounds](crate::Builder::ttl) of one of the locks, nothing was sent to the masters of that
+    /// lock.
     ///
     /// # Cancel safety
-    /// As [`Lease::extend`].
+    /// See [`Lease::extend`].
     pub async fn extend_to(&self, ttl: Duration) -> Result<Deadline, NotExtended> {
         let results = together::all(self.each().map(|lease| lease.extend_to(ttl))).await;
         self.extended(results)
@@ -107,10 +112,10 @@ impl<L: Granted> Leases<L> {
             let resource = lease.resource().to_vec();
             result.err().map(|error| NotExtended { resource, error })
         });
-        // The first of the worst.
+        // The first of the worst errors.
         match failed.min_by_key(|failed| std::cmp::Reverse(badness(&failed.error))) {
             Some(failed) => Err(failed),
-            // Some may have been lost while the last ones were waited for.
+            // A lease may have been lost while the last extensions were in progress.
             None => match self.is_lost() {
                 Some(LostOne { resource, lost }) => {
                     Err(NotExtended { resource, error: ExtendError::Lost(lost) })
@@ -120,17 +125,17 @@ impl<L: Granted> Leases<L> {
         }
     }
 
-    /// Starts the watchdog for each of them: see [`Lease::keep_alive`]. It extends none beyond `max_hold` from
-    /// now.
+    /// Starts the watchdog for each of the leases: see [`Lease::keep_alive`]. It extends none of
+    /// them beyond `max_hold` from now.
     pub fn keep_alive(&self, max_hold: Duration) {
         self.each().for_each(|lease| lease.keep_alive(max_hold));
     }
 
-    /// Runs `work` while all of them last: see [`Lease::run`]. When it is done,
+    /// Runs `work` while all leases last: see [`Lease::run`]. When it is done,
     /// [release](Leases::release) them.
     ///
     /// # Errors
-    /// [`LostOne`] if one of them ended first.
+    /// [`LostOne`] if one of the leases ended first.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the leases as they are.
@@ -138,10 +143,11 @@ impl<L: Granted> Leases<L> {
         run_while(work, self.lost(), || self.is_lost()).await
     }
 
-    /// Gives all of them back, at once: see [`Lease::release`].
+    /// Gives all resources back, at once: see [`Lease::release`].
     ///
     /// # Cancel safety
-    /// Dropping the future, polled or not, gives all of them back all the same; only the answer is lost.
+    /// Dropping the future, polled or not, gives all of them back all the same; only the outcome is
+    /// lost.
     pub async fn release(self) -> ReleasedAll {
         let each = self.leases.into_iter().map(|lease| async {
             let lease = lease.into_lease();
@@ -156,7 +162,7 @@ fn lost_one(lease: &Lease, lost: Lost) -> LostOne {
     LostOne { resource: lease.resource().to_vec(), lost }
 }
 
-/// How bad it is: from what may pass to what will not.
+/// How bad an error is: from those that may pass to those that stay.
 const fn badness(error: &ExtendError) -> u8 {
     match error {
         ExtendError::NoQuorum(_) => 0,
@@ -190,15 +196,16 @@ impl<L: fmt::Debug> fmt::Debug for Leases<L> {
     }
 }
 
-/// What became of several released leases.
+/// The results of several released leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReleasedAll {
     each: Vec<(Vec<u8>, Released)>,
 }
 
 impl ReleasedAll {
-    /// Whether all were ours to the end: [`Released`](Outcome::Released) if each was,
-    /// [`AlreadyGone`](Outcome::AlreadyGone) if one had ended before, else [`Unknown`](Outcome::Unknown).
+    /// Whether all leases were ours to the end: [`Released`](Outcome::Released) if each was,
+    /// [`AlreadyGone`](Outcome::AlreadyGone) if one had ended before, else
+    /// [`Unknown`](Outcome::Unknown).
     pub fn outcome(&self) -> Outcome {
         let any = |outcome| self.each.iter().any(|(_, released)| released.outcome == outcome);
         if any(Outcome::AlreadyGone) {
@@ -210,7 +217,7 @@ impl ReleasedAll {
         }
     }
 
-    /// Each resource, in the order in which they were named, and what became of its lease.
+    /// Each resource and the result of its lease, in the order in which the resources were named.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Released)> {
         self.each.iter().map(|(resource, released)| (&resource[..], released))
     }

@@ -1,8 +1,8 @@
-//! `masters [N]`: starts N masters, prints their URLs, and ends them at Ctrl-C. For a person who
-//! wants to try something; tests use the library.
+//! `masters [N]`: starts N masters, prints their URLs, and ends them at Ctrl-C. It is for manual
+//! trials; tests use the library.
 //!
-//! Exit codes: 130 after Ctrl-C, 143 after SIGTERM, 3 without a server program, 64 for arguments
-//! that it does not understand, 1 if the masters did not start.
+//! Exit codes: 130 after Ctrl-C, 143 after SIGTERM, 3 without a server program, 64 for invalid
+//! arguments, 1 if the masters did not start.
 
 use std::{
     env, io,
@@ -37,12 +37,12 @@ fn main() -> ExitCode {
         Err(error @ RigError::NoServer { .. }) => return fail(NO_SERVER, &error.to_string()),
         Err(error) => return fail(1, &error.to_string()),
     };
-    // Before the URLs are printed: who reads them may send the signal at once.
+    // Before the program prints the URLs: a reader may send the signal at once.
     let wait_for_the_end = match catch_the_end() {
         Ok(wait) => wait,
         Err(error) => return fail(1, &format!("Ctrl-C cannot be caught: {error}")),
     };
-    // A reader that has seen enough and closed the pipe is no reason to end.
+    // A reader that closes the pipe does not end the program.
     let _written = announce(&masters, &mut io::stdout().lock());
     let code = wait_for_the_end();
     drop(masters);
@@ -83,9 +83,9 @@ fn announce(masters: &Masters, out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// From now on Ctrl-C and SIGTERM are caught; what is returned waits for one of them, and returns
-/// the exit code that belongs to it. The end of standard input means nothing: it may have been
-/// closed or `/dev/null` from the start.
+/// Catches Ctrl-C and SIGTERM from now on. The returned function waits for one of them, and returns
+/// its exit code. The end of standard input has no effect: it may have been closed or `/dev/null`
+/// from the start.
 ///
 /// All other signals keep their effect, after which the keepers clean up: `nohup` works.
 #[cfg(unix)]
@@ -95,7 +95,7 @@ fn catch_the_end() -> io::Result<impl FnOnce() -> u8> {
         iterator::Signals,
     };
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    // 128 and the signal's number, by convention of the shells.
+    // 128 and the signal's number, by the convention of shells.
     Ok(move || if signals.forever().next() == Some(SIGTERM) { 143 } else { 130 })
 }
 

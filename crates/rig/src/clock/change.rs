@@ -1,35 +1,36 @@
-//! What can be done to a wall clock, and the setting that follows. Called by `clock.rs`, and by those
-//! who compute what a clock showed without having one.
+//! The possible changes of a wall clock, and the setting after each. `clock.rs` calls it, and code
+//! that computes the shown time without a clock.
 
 use std::{fmt, time::Duration};
 
 use super::setting::{ClockSetting, RATE_ONE, since_epoch};
 
-/// Nothing real is faster, and up to here all arithmetic is far from its limits.
+/// No real clock is faster, and up to this rate all arithmetic is far from its limits.
 const MAX_RATE: f64 = 1e6;
 
-/// What can be done to a wall clock. Nothing of this touches a monotonic clock.
+/// A change of a wall clock. No change affects a monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum ClockChange {
-    /// It jumps once, on top of what it shows: forward, or back if negative. See
+    /// The clock jumps once, relative to the time that it shows: forward, or back if negative. See
     /// [`forward`](Self::forward) and [`back`](Self::back).
     Step {
         /// By how many nanoseconds.
         nanos: i64,
     },
-    /// It goes on from what it shows at this many seconds a second: 1 is right, 0 stands still.
-    /// Replaces an earlier rate.
+    /// The clock continues from the time that it shows at this many seconds a second: 1 is right, 0
+    /// stands still. Replaces an earlier rate.
     Rate(f64),
-    /// It jumps to and fro: forward by `by` after `every`, back by as much after another `every`,
-    /// and so on. Replaces an earlier strobe; `by` of zero ends it.
+    /// The clock jumps back and forth: forward by `by` after `every`, back by as much after another
+    /// `every`, and so on. Replaces an earlier strobe; `by` of zero ends it.
     Strobe {
         /// How far.
         by: Duration,
-        /// How long between two jumps.
+        /// The time between two jumps.
         every: Duration,
     },
-    /// It shows the real time at the real rate. For a clock that was stepped this is a step, too.
+    /// The clock shows the real time at the real rate. For a clock that was stepped this is a step
+    /// too.
     Cure,
 }
 
@@ -45,7 +46,7 @@ impl ClockChange {
     }
 }
 
-/// As for a report: `step +3s`, `rate 2`, `strobe 500ms every 1s`, `cure`.
+/// The format of reports: `step +3s`, `rate 2`, `strobe 500ms every 1s`, `cure`.
 impl fmt::Display for ClockChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -61,13 +62,13 @@ impl fmt::Display for ClockChange {
 }
 
 impl ClockSetting {
-    /// The setting after a change at a real time, in nanoseconds since the Unix epoch. What the
-    /// clock shows jumps at that time by a step and by a cure, and at the end of a strobe if it was
-    /// forward; by a new rate it does not.
+    /// The setting after a change at a real time, in nanoseconds since the Unix epoch. The shown
+    /// time jumps at that time after a step, after a cure, and at the end of a strobe if the strobe
+    /// was forward; it does not jump after a new rate.
     ///
     /// # Errors
     ///
-    /// The change is impossible, and the text says why.
+    /// The change is impossible; the text gives the reason.
     pub fn changed(self, real: u64, change: ClockChange) -> Result<Self, String> {
         let too_far = || "no clock can be that far from the real time".to_owned();
         match change {
@@ -93,7 +94,7 @@ impl ClockSetting {
         }
     }
 
-    /// Whether the clock can have been read as this, in whole microseconds, at some real time from
+    /// Whether a reader can have seen this time, in whole microseconds, at some real time from
     /// `from` to `to`, both included.
     pub(crate) fn could_show(&self, from: u64, to: u64, micros: u64) -> bool {
         let first = u128::from(micros) * 1000;
@@ -103,7 +104,7 @@ impl ClockSetting {
             low <= first + 999 && first <= high
         };
         let periods = self.strobe_period(from)..=self.strobe_period(to);
-        // Of more than two in a row each is like one of the first two.
+        // Of more than two consecutive periods, each is like one of the first two.
         periods.take(2).any(|period| reached(if period & 1 == 1 { self.strobe_by } else { 0 }))
     }
 }
@@ -114,7 +115,7 @@ impl Default for ClockSetting {
     }
 }
 
-/// Times 2³². The nearest, so that a drift of a billionth is still one.
+/// The rate times 2³², rounded to the nearest, so that a drift of a billionth remains one.
 fn fixed_point(rate: f64) -> Result<u64, String> {
     if !(0.0..=MAX_RATE).contains(&rate) {
         return Err(format!("a clock cannot run at a rate of {rate}: use 0 to {MAX_RATE}"));

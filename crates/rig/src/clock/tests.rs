@@ -1,4 +1,4 @@
-//! The arithmetic of a clock, and that a torn page is seen.
+//! Tests of a clock's arithmetic, and of the detection of torn pages.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn a_new_rate_does_not_jump_and_counts_from_what_was_shown() {
     assert_eq!(half.shown(NOW + 5 * S), NOW + 11 * S + S);
     let still = changed(half, NOW + 5 * S, ClockChange::Rate(0.0));
     assert_eq!(still.shown(NOW + 500 * S), NOW + 12 * S);
-    // A step on top of a rate is a step of what is shown, not of what is real.
+    // A step on top of a rate is a step of the shown time, not of the real time.
     let stepped = changed(double, NOW + S, ClockChange::back(Duration::from_secs(4)));
     assert_eq!(stepped.shown(NOW + S), double.shown(NOW + S) - 4 * S);
 }

@@ -1,5 +1,5 @@
-//! How containers are started: the options, the sweep before, and the start of all at the same
-//! time. Called by tests and the harness through `Containers::builder`.
+//! The options of containers, the sweep before a start, and the start of all at the same time.
+//! Tests and the harness call it through `Containers::builder`.
 
 use std::{
     collections::HashMap,
@@ -26,13 +26,14 @@ use super::{
 };
 use crate::{Builder, Clock, Persistence, RigError, clocks_supported, replica};
 
-/// Where the append-only file is within a container. The official image has a volume there.
+/// The directory of the append-only file within a container. The official image has a volume there.
 const DATA: &str = "/data";
 
-/// From outside the container all is reached through the port that is published on loopback.
+/// Outside the container the server is reachable only through the port that is published on
+/// loopback.
 const NETWORK: [&str; 6] = ["--port", "6379", "--bind", "0.0.0.0", "--protected-mode", "no"];
 
-/// Options of containers that are to be started; from [`Containers::builder`].
+/// Options for containers to start; from [`Containers::builder`].
 #[derive(Debug, Clone)]
 #[must_use = "no container is started before `start`"]
 pub struct ContainersBuilder {
@@ -46,21 +47,21 @@ pub struct ContainersBuilder {
     within: Duration,
 }
 
-/// What is the same for all containers of a set.
+/// The settings that all containers of a set share.
 struct Plan {
     image: Image,
     set: Set,
     args: Vec<String>,
-    /// One for each master, if there are to be any.
+    /// One for each master, if clocks are requested.
     clocks: Vec<Option<Clock>>,
     persistence: Persistence,
-    /// Whether syncs are noted.
+    /// Whether syncs are recorded.
     syncs: bool,
     directory: Option<Directory>,
     within: Duration,
 }
 
-/// What was found before the first container.
+/// The facts that are determined before the first container.
 struct Found {
     docker: Docker,
     engine: EngineInfo,
@@ -82,56 +83,56 @@ impl ContainersBuilder {
         }
     }
 
-    /// How many masters. Default: 5. Most: [`Builder::MAX_MASTERS`].
+    /// The number of masters. Default: 5. Maximum: [`Builder::MAX_MASTERS`].
     pub fn count(mut self, count: usize) -> Self {
         self.count = count;
         self
     }
 
-    /// The image that they are made from: anything with a `redis-server` on its path, Valkey's
-    /// images too. It is pulled if the engine does not have it.
+    /// The image of the containers: any image with a `redis-server` on its path, including
+    /// Valkey's. It is pulled if the engine does not have it.
     ///
-    /// Default: what [`IMAGE_VARIABLE`](super::IMAGE_VARIABLE) names; else the official image if
-    /// the engine has it, else the one that `just image` builds if the engine has that; else the
-    /// official one is pulled.
+    /// Default: the image that [`IMAGE_VARIABLE`](super::IMAGE_VARIABLE) names; else the official
+    /// image if the engine has it, else the one that `just image` builds if the engine has that;
+    /// else the official one is pulled.
     pub fn image(mut self, name: &str) -> Self {
         self.image = Some(name.to_owned());
         self
     }
 
-    /// What they write to disk. Default: nothing, a restarted master is empty.
+    /// What the masters write to disk. Default: nothing; a restarted master is empty.
     pub fn persistence(mut self, persistence: Persistence) -> Self {
         self.persistence = persistence;
         self
     }
 
-    /// Sets a directive of `redis.conf` on every master: `config("maxmemory", "1mb")`. A later one
-    /// replaces an earlier one; network, directory and password are not to be set with it.
+    /// Sets a directive of `redis.conf` on every master: `config("maxmemory", "1mb")`. A later
+    /// value replaces an earlier one. Do not set network, directory and password with it.
     pub fn config(mut self, directive: &str, value: &str) -> Self {
         self.options.extend([format!("--{directive}"), value.to_owned()]);
         self
     }
 
-    /// Every master runs under a [`Clock`] of its own, for
-    /// [`set_clock`](crate::Cluster::set_clock). Only on Linux, see [`clocks_supported`], and with
-    /// an engine that sees the directory for temporary files. Default: no.
+    /// Gives every master its own [`Clock`], for [`set_clock`](crate::Cluster::set_clock). Only on
+    /// Linux, see [`clocks_supported`], and with an engine that sees the directory for temporary
+    /// files. Default: no.
     pub fn clocks(mut self) -> Self {
         self.clocks = true;
         self
     }
 
-    /// Notes what the masters sync, so that a [power loss](crate::Cluster::power_loss) under
-    /// [`Persistence::AofEverysec`] leaves that and no more. With [clocks](Self::clocks), whose shim
-    /// does this; their files are then in a directory of this machine, and they run as its user.
-    /// Default: no.
+    /// Records the syncs of the masters, so that a [power loss](crate::Cluster::power_loss) under
+    /// [`Persistence::AofEverysec`] leaves exactly the synced data. The shim of
+    /// [clocks](Self::clocks) records them, so this implies clocks. The masters' files are then in
+    /// a directory of this machine, and the masters run as its user. Default: no.
     pub fn syncs(mut self) -> Self {
         self.syncs = true;
         self.clocks()
     }
 
-    /// Every master has a replica, in a container of its own, which can [lag](crate::Cluster::lag) and
-    /// [take over](crate::Cluster::fail_over). They reach their masters by the engine's own network.
-    /// Default: no.
+    /// Gives every master a replica in a container of its own, which can [lag](crate::Cluster::lag)
+    /// and [take over](crate::Cluster::fail_over). Replicas reach their masters through the
+    /// engine's own network. Default: no.
     pub fn replicas(mut self) -> Self {
         self.replicas = true;
         self.options.extend(replica::DIRECTIVES.map(str::to_owned));
@@ -139,20 +140,20 @@ impl ContainersBuilder {
     }
 
     /// How long a start or a restart may take until every master answers, once the image is there.
-    /// Default: 30 s, where one is usual.
+    /// Default: 30 s; one second is usual.
     pub fn within(mut self, within: Duration) -> Self {
         self.within = within;
         self
     }
 
-    /// Finds the image, or pulls it, and returns its name: for those who want to know beforehand
-    /// whether a start can succeed.
+    /// Finds the image, or pulls it, and returns its name. Use it to check beforehand whether a
+    /// start can succeed.
     ///
     /// # Errors
     ///
-    /// - [`RigError::NoEngine`]: none answers.
-    /// - [`RigError::NoImage`]: it is not there, and cannot be pulled.
-    /// - [`RigError::Engine`]: it did not do what it was told.
+    /// - [`RigError::NoEngine`]: no engine answers.
+    /// - [`RigError::NoImage`]: the image is not there, and cannot be pulled.
+    /// - [`RigError::Engine`]: the engine failed to execute a request.
     pub fn prepare(&self) -> Result<String, RigError> {
         let named = self.image.clone();
         run(async {
@@ -167,15 +168,15 @@ impl ContainersBuilder {
     /// # Errors
     ///
     /// - [`RigError::Count`]: no masters, or too many.
-    /// - [`RigError::NoClocks`]: they were asked for, and cannot be had here.
-    /// - [`RigError::Clock`]: one does not obey the clock that it was given.
-    /// - [`RigError::NoEngine`]: none answers.
-    /// - [`RigError::NoImage`]: it is not there, and cannot be pulled.
-    /// - [`RigError::NotUp`]: one ended, or was not ready in time.
+    /// - [`RigError::NoClocks`]: clocks were requested, but are not supported here.
+    /// - [`RigError::Clock`]: a master does not obey its clock.
+    /// - [`RigError::NoEngine`]: no engine answers.
+    /// - [`RigError::NoImage`]: the image is not there, and cannot be pulled.
+    /// - [`RigError::NotUp`]: a master ended, or was not ready in time.
     /// - [`RigError::Replica`]: a replica gets no copy of its master.
-    /// - [`RigError::Engine`]: it did not do what it was told.
+    /// - [`RigError::Engine`]: the engine failed to execute a request.
     ///
-    /// After an error none is left.
+    /// After an error no container is left.
     pub fn start(self) -> Result<Containers, RigError> {
         if !(1..=Builder::MAX_MASTERS).contains(&self.count) {
             return Err(RigError::Count { asked: self.count });
@@ -195,10 +196,10 @@ impl ContainersBuilder {
         let mut plan = self.plan(&found.image)?;
         let docker = found.docker;
         let (nodes, directory) = run(async move {
-            // Returned only now: the directory is there as long as a container is.
+            // Returns the directory only now, so that it exists as long as a container does.
             Ok((start_all(&docker, &mut plan).await?, plan.directory))
         })?;
-        // From here on an error is a drop of these, which removes them.
+        // From here on an error drops the containers, which removes them.
         let image = found.image.name;
         let mut containers =
             Containers::new(nodes, found.engine, image, found.swept, within, directory);
@@ -265,12 +266,13 @@ async fn start_all(docker: &Docker, plan: &mut Plan) -> Result<Vec<Node>, RigErr
     }
     let Some(error) = first_error else { return Ok(started) };
     remove_all(started.iter_mut().filter_map(Node::take)).await;
-    // One that was created and could not be started is known to the engine alone.
+    // Only the engine knows a container that was created and could not be started.
     plan.set.remove(docker).await?;
     Err(error)
 }
 
-/// All at the same time. One that fails is tried once more by its own drop, after that by a sweep.
+/// Removes all at the same time. If one fails, its own drop tries once more, and after that a
+/// sweep.
 pub(crate) async fn remove_all(containers: impl Iterator<Item = ContainerAsync<GenericImage>>) {
     join_all(containers.map(ContainerAsync::rm)).await;
 }
@@ -280,12 +282,12 @@ fn request(plan: &Plan, number: usize, clock: Option<&Clock>) -> ContainerReques
     let request = plan
         .image
         .request()
-        // Not the script of the official image: it would change the user.
+        // Not the script of the official image, which would change the user.
         .with_entrypoint("redis-server")
         .with_exposed_port(PORT.tcp())
         .with_cmd(plan.args.clone())
         .with_container_name(format!("redquorum-{}-{number}", set.name))
-        // Whatever the image says: it must be able to write where it is told to.
+        // Overrides the image: the server must be able to write to its directory.
         .with_user("0:0")
         .with_working_dir(DATA)
         .with_startup_timeout(plan.within)
@@ -309,7 +311,7 @@ fn request(plan: &Plan, number: usize, clock: Option<&Clock>) -> ContainerReques
     }
 }
 
-/// The port of the server, on this machine's loopback and nowhere else.
+/// Publishes the server's port on this machine's loopback and nowhere else.
 fn publish(host: &mut HostConfig) {
     let binding = PortBinding { host_ip: Some("127.0.0.1".to_owned()), host_port: None };
     host.publish_all_ports = Some(false);

@@ -1,5 +1,5 @@
-//! The clock of a master in a container: the directory with the shim and the page is mounted into it.
-//! Changed from here through the page, checked by its `TIME`.
+//! The clock of a master in a container. The directory with the shim and the page is mounted into
+//! the container. This process changes the clock through the page, and checks it with `TIME`.
 
 use std::{fs, path::Path, sync::atomic::Ordering, time::Duration};
 
@@ -8,13 +8,13 @@ use testcontainers::{ContainerRequest, GenericImage, ImageExt, core::Mount};
 use super::{PATIENCE, node::Node};
 use crate::{Clock, ClockChange, RigError, clock::clocks_supported, node::clock::verify};
 
-/// Where the directory is within a container.
+/// The directory within a container.
 const INSIDE: &str = "/redquorum";
 
-/// More than a command takes, less than anything that a server does by the clock.
+/// Longer than a command takes, shorter than any action that a server does by the clock.
 const TRIAL: Duration = Duration::from_millis(50);
 
-/// Makes the clock of one master, in a directory of its own within that of the set.
+/// Creates the clock of one master, in a directory of its own within that of the set.
 pub(super) fn create(set: &Path, number: usize) -> Result<Clock, RigError> {
     let directory = set.join(number.to_string());
     fs::create_dir(&directory).map_err(|error| RigError::NoClocks {
@@ -29,8 +29,8 @@ pub(super) fn mounted(
     clock: &Clock,
 ) -> ContainerRequest<GenericImage> {
     let outside = clock.dir().to_string_lossy();
-    // Not as a "bind" of the engine: that would make the directory where the engine does not see
-    // ours. It is given no label for SELinux either, so the container must do without.
+    // Not as a "bind" of the engine, which would create the directory if the engine does not see
+    // ours. The engine does not label it for SELinux either, so the container runs without labels.
     let mount = Mount::bind_mount(outside, INSIDE)
         .with_access_mode(testcontainers::core::AccessMode::ReadOnly);
     let request = request.with_mount(mount).with_security_opt("label=disable");
@@ -44,7 +44,7 @@ impl Node {
         self.clock.as_ref()
     }
 
-    /// Changes the clock, and verifies it now, or when the master can be asked again.
+    /// Changes the clock, and verifies it now, or when the master answers again.
     pub(crate) fn set_clock(&self, change: ClockChange) -> Result<(), RigError> {
         let Some(clock) = self.clock() else {
             clocks_supported()?;
@@ -56,14 +56,14 @@ impl Node {
             return Ok(());
         }
         match self.verify_clock() {
-            // Killed or paused since, or ended by itself.
+            // It was killed or paused since, or ended by itself.
             Err(RigError::NoAnswer { .. }) if self.cannot_answer()? => Ok(()),
             verified => verified,
         }
     }
 
-    /// Steps and cures the clock of a master that has done nothing yet: whether the shim was loaded
-    /// can be seen in no other way, and here more can be wrong with it than beside a process.
+    /// Steps and cures the clock of a master that has executed no command yet. There is no other
+    /// way to see whether the shim was loaded, and more can fail here than with a process.
     pub(super) fn try_clock(&self) -> Result<(), RigError> {
         if self.clock().is_none() {
             return Ok(());
@@ -72,7 +72,7 @@ impl Node {
         self.set_clock(ClockChange::Cure)
     }
 
-    /// Whether the server's `TIME` is what its clock is set to show. With no clock it is.
+    /// Whether the server's `TIME` matches the setting of its clock. True without a clock.
     pub(super) fn verify_clock(&self) -> Result<(), RigError> {
         let Some(clock) = self.clock() else { return Ok(()) };
         verify(clock, || self.command(PATIENCE, &[b"TIME"]))?.map_err(|why| self.wrong_clock(why))

@@ -1,5 +1,5 @@
-//! The files of a master in a container, where they are on this machine and not in a volume: so that
-//! the end of its append-only file can be cut. Called by `builder.rs`.
+//! The files of a master in a container, on this machine and not in a volume, so that the end of
+//! its append-only file can be cut. Called by `builder.rs`.
 
 use std::{
     fs, io,
@@ -16,7 +16,7 @@ pub(super) fn of(set: &Path, number: usize) -> PathBuf {
     set.join(number.to_string()).join("data")
 }
 
-/// Makes it, where that of the master's clock is already.
+/// Creates it, where that of the master's clock already exists.
 pub(super) fn create(set: &Path, number: usize) -> Result<(), RigError> {
     let directory = of(set, number);
     fs::create_dir(&directory).map_err(|error| RigError::PowerLoss {
@@ -25,8 +25,8 @@ pub(super) fn create(set: &Path, number: usize) -> Result<(), RigError> {
     })
 }
 
-/// Gives it to a container, which writes there as this process's user does: what it leaves is this
-/// user's to cut and to remove.
+/// Gives it to a container, which writes there as this process's user, so that this user can cut
+/// and remove the files.
 pub(super) fn mounted(
     request: ContainerRequest<GenericImage>,
     directory: &Path,
@@ -40,7 +40,7 @@ pub(super) fn mounted(
         .with_env_var(disk::NOTES_VARIABLE, notes.to_string_lossy())
 }
 
-/// Who made it: the user of this process.
+/// The user who created it: the user of this process.
 fn owner(directory: &Path) -> io::Result<String> {
     let metadata = fs::metadata(directory)?;
     Ok(format!("{}:{}", metadata.uid(), metadata.gid()))

@@ -1,5 +1,5 @@
-//! The way to the container engine: one runtime for all that is asynchronous, one client, and what
-//! the engine says about itself. Called by every other file here.
+//! Access to the container engine: one runtime for all asynchronous calls, one client, and the
+//! engine's data about itself. All other files here call it.
 
 use std::{
     env, fmt,
@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::RigError;
 
-/// An engine of this machine answers within milliseconds, or is just being started by its socket.
+/// An engine of this machine answers within milliseconds, unless its socket is just starting it.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A container engine that answered; from [`engine`].
@@ -29,7 +29,7 @@ pub struct EngineInfo {
 }
 
 impl EngineInfo {
-    /// Where it was reached: `unix:///var/run/docker.sock`.
+    /// Its address: `unix:///var/run/docker.sock`.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -40,26 +40,26 @@ impl EngineInfo {
     }
 }
 
-/// As for a report: `engine 20.10.24 (API 1.41) at unix:///var/run/docker.sock`.
+/// The format of reports: `engine 20.10.24 (API 1.41) at unix:///var/run/docker.sock`.
 impl fmt::Display for EngineInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "engine {} (API {}) at {}", self.version, self.api, self.address)
     }
 }
 
-/// Asks the container engine for its version: whether containers can be had at all. Takes some
+/// Asks the container engine for its version, to check whether containers are available. Takes some
 /// milliseconds, and at most two seconds.
 ///
 /// The engine is the one that `DOCKER_HOST` names, else the one behind Docker's usual socket.
 ///
 /// # Errors
 ///
-/// - [`RigError::NoEngine`]: none answers, or it is one of another machine.
+/// - [`RigError::NoEngine`]: no engine answers, or it is on another machine.
 pub fn engine() -> Result<EngineInfo, RigError> {
     run(async { Ok(connect().await?.1) })
 }
 
-/// A client, and the engine behind it, which has answered.
+/// A client, and its engine, which has answered.
 pub(crate) async fn connect() -> Result<(Docker, EngineInfo), RigError> {
     let (address, tried) = address();
     let missing = |why: String| RigError::NoEngine { tried: tried.clone(), why };
@@ -67,7 +67,7 @@ pub(crate) async fn connect() -> Result<(Docker, EngineInfo), RigError> {
         let why = "it is one of another machine, and masters listen on its loopback only";
         return Err(missing(why.to_owned()));
     }
-    // The client of testcontainers: what it starts and what is done to it go the same way.
+    // The client of testcontainers, so that starts and all other calls use the same connection.
     let docker = testcontainers::core::client::docker_client_instance()
         .await
         .map_err(|error| missing(error.to_string()))?;
@@ -81,10 +81,10 @@ pub(crate) async fn connect() -> Result<(Docker, EngineInfo), RigError> {
     Ok((docker, info))
 }
 
-/// Runs something asynchronous to its end, also where the caller is itself within a runtime.
+/// Runs a future to its end, also if the caller itself runs within a runtime.
 ///
-/// One runtime for the whole process, which never ends: the client is shared by all sets of
-/// containers, and its connections belong to the runtime in which they were made.
+/// The whole process has one runtime, which never ends: all sets of containers share the client,
+/// and its connections belong to the runtime in which they were made.
 pub(crate) fn run<T: Send + 'static>(
     work: impl Future<Output = Result<T, RigError>> + Send + 'static,
 ) -> Result<T, RigError> {
@@ -101,17 +101,17 @@ pub(crate) fn run<T: Send + 'static>(
     receiver.recv().unwrap_or_else(|_| Err(failed("wait for a task", "it panicked")))
 }
 
-/// The error of an engine that answers, and did not do what it was told.
+/// The error of an engine that answers, but fails to execute a request.
 pub(crate) fn failed(doing: &str, why: impl fmt::Display) -> RigError {
     RigError::Engine { doing: doing.to_owned(), why: why.to_string() }
 }
 
-/// Whether the engine says that there is no such thing (any more).
+/// Whether the engine reports that the object does not exist (any more).
 pub(crate) fn is_missing(error: &Error) -> bool {
     matches!(error, Error::DockerResponseServerError { status_code: 404, .. })
 }
 
-/// Where the engine is, and how to say so in an error.
+/// The engine's address, and its text for an error.
 fn address() -> (String, String) {
     match env::var("DOCKER_HOST") {
         Ok(host) => (host.clone(), format!("DOCKER_HOST={host}")),
@@ -122,7 +122,7 @@ fn address() -> (String, String) {
     }
 }
 
-/// The same as testcontainers looks for, which does not tell.
+/// The socket that testcontainers looks for. It does not expose the path.
 fn socket() -> String {
     let below = |variable: &str, path: &str| Some(PathBuf::from(env::var_os(variable)?).join(path));
     let usual = PathBuf::from("/var/run/docker.sock");
@@ -136,7 +136,7 @@ fn socket() -> String {
     format!("unix://{}", found.unwrap_or(usual).display())
 }
 
-/// Whether what the engine publishes on its loopback can be reached on ours.
+/// Whether a port that the engine publishes on its loopback is reachable on ours.
 fn is_local(address: &str) -> bool {
     let Some((scheme, rest)) = address.split_once("://") else { return true };
     if !matches!(scheme, "tcp" | "http" | "https" | "ssh") {

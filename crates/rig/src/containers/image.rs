@@ -1,4 +1,4 @@
-//! Which image the containers are made from. Called by `builder.rs`.
+//! Chooses the image of the containers. Called by `builder.rs`.
 
 use std::env;
 
@@ -11,33 +11,34 @@ use testcontainers::{
 use super::engine::{failed, is_missing};
 use crate::RigError;
 
-/// The environment variable that names the image of the masters, where the caller names none.
+/// The environment variable that names the image of the masters, if the caller names none.
 pub const IMAGE_VARIABLE: &str = "REDQUORUM_REDIS_IMAGE";
 
-/// What everyone can pull. By its full version, so that all run the same.
+/// A public image. Its full version ensures that all runs use the same one.
 pub(crate) const OFFICIAL: &str = "redis:7.2.4";
 
-/// What `just image` builds where nothing can be pulled.
+/// The image that `just image` builds where no image can be pulled.
 pub(crate) const LOCAL: &str = "redquorum-redis:local";
 
 /// An image that the engine has.
 #[derive(Debug, Clone)]
 pub(crate) struct Image {
-    /// As the caller, the environment or this file names it.
+    /// The name from the caller, the environment or this file.
     pub(crate) name: String,
-    /// `sha256:…`: from here on nobody asks again what the name means, nor pulls it anew.
+    /// `sha256:…`: from here on the name is not resolved again, and no image is pulled.
     pub(crate) id: String,
 }
 
 impl Image {
-    /// The id in two halves, of which testcontainers makes a whole again.
+    /// The id in two halves, which testcontainers joins again.
     pub(crate) fn request(&self) -> GenericImage {
         let (name, tag) = halves(&self.id);
         GenericImage::new(name, tag)
     }
 }
 
-/// Finds the image or pulls it. Who names one gets this one or an error, never another.
+/// Finds the image or pulls it. A named image is used, or an error returned; it is never replaced
+/// by another.
 pub(crate) async fn find(docker: &Docker, named: Option<String>) -> Result<Image, RigError> {
     let named = named.or_else(|| env::var(IMAGE_VARIABLE).ok()).filter(|name| !name.is_empty());
     let candidates = match &named {
@@ -69,7 +70,7 @@ async fn present(docker: &Docker, name: &str) -> Result<Option<Image>, RigError>
     }
 }
 
-/// What the engine said, without the name of the image around it: our own error has that.
+/// The engine's error without the name of the image, which our own error contains.
 fn reason(error: TestcontainersError) -> String {
     match error {
         TestcontainersError::Client(ClientError::PullImage { err, .. }) => err.to_string(),
@@ -77,8 +78,8 @@ fn reason(error: TestcontainersError) -> String {
     }
 }
 
-/// Name and tag. A colon before a slash is that of a port; a digest is cut at its own colon, and
-/// that is right, as the halves are only ever joined again.
+/// Name and tag. A colon before a slash belongs to a port. A digest is cut at its own colon, which
+/// is right, because the halves are only joined again.
 fn halves(name: &str) -> (&str, &str) {
     match name.rsplit_once(':') {
         Some((left, right)) if !right.contains('/') => (left, right),

@@ -1,9 +1,9 @@
-//! Masters in containers, for those who have a container engine and no `redis-server`, or want one
-//! version of it everywhere. The same verbs as for processes, through [`Cluster`].
+//! Masters in containers, for machines with a container engine and without `redis-server`, or for
+//! the same version everywhere. They have the same methods as processes, through [`Cluster`].
 //!
-//! `builder.rs` starts them, `node.rs` has the verbs of one, `clock.rs` its clock, `data.rs` its files,
-//! `sweep.rs` with `owner.rs` the clean-up
-//! after those who could not, `image.rs` chooses the image, `engine.rs` is the way to the engine.
+//! `builder.rs` starts them, `node.rs` has the methods of one, `clock.rs` its clock, `data.rs` its
+//! files, `sweep.rs` with `owner.rs` the clean-up after processes that were killed, `image.rs`
+//! chooses the image, `engine.rs` gives access to the engine.
 
 mod builder;
 mod clock;
@@ -29,47 +29,47 @@ use crate::{
 /// The environment variable that, set to `1`, turns "no containers: skipped" into a failure.
 pub const REQUIRE_CONTAINERS_VARIABLE: &str = "REDQUORUM_REQUIRE_CONTAINERS";
 
-/// Whether missing containers are to be a failure and not a reason to skip:
+/// Whether missing containers are a failure and not a reason to skip:
 /// [`REQUIRE_CONTAINERS_VARIABLE`] is set, and not to `0`.
 pub fn containers_required() -> bool {
     crate::server::is_set(REQUIRE_CONTAINERS_VARIABLE)
 }
 
-/// How long [`Containers::command`] waits: a master that runs answers within microseconds.
+/// How long [`Containers::command`] waits. A running master answers within microseconds.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Independent Redis masters, each in a container of its own, published on this machine's loopback.
 ///
-/// Masters are **counted from 1**; a method that is given another number panics. All methods take
-/// `&self` and block, and may be called from several threads, also within a runtime.
+/// Masters are **counted from 1**; a method with another number panics. All methods take `&self`
+/// and block, and may be called from several threads, also within a runtime.
 ///
-/// # What differs from processes
+/// # Differences from processes
 ///
 /// - **The port changes at every restart**: ask [`Cluster::address`] for each connection.
-/// - The engine's own proxy stands before each master: a connection may be accepted, and closed
+/// - The engine's own proxy stands before each master: it may accept a connection, and close it
 ///   again, before the server is up.
-/// - A verb takes tens to hundreds of milliseconds.
+/// - A method takes tens to hundreds of milliseconds.
 ///
-/// # What is left behind
+/// # Clean-up
 ///
-/// Nothing by a drop, which returns when the containers and their volumes are gone. After any other
-/// end of the process (`kill -9`, `exit`, `abort`, Ctrl-C) the engine keeps them until the next
-/// [`start`](ContainersBuilder::start) or [`sweep`](Self::sweep) of whatever process: each container says in its
-/// labels whose it is, and those of dead processes are removed. What a start removed is in
-/// [`swept`](Self::swept).
+/// A drop leaves nothing behind: it returns when the containers and their volumes are gone. After
+/// any other end of the process (`kill -9`, `exit`, `abort`, Ctrl-C) the engine keeps them until
+/// the next [`start`](ContainersBuilder::start) or [`sweep`](Self::sweep) of any process. The
+/// labels of each container name its owner, and containers of dead processes are removed.
+/// [`swept`](Self::swept) returns what a start removed.
 #[derive(Debug)]
 #[must_use = "the containers end when this is dropped"]
 pub struct Containers {
     nodes: Vec<Node>,
-    /// One for each, or none.
+    /// One for each master, or none.
     replicas: Vec<Replica<Node>>,
     engine: EngineInfo,
     image: String,
-    /// The program and its version, as the first master says.
+    /// The program and its version, as the first master reports them.
     server: (&'static str, String),
     swept: Vec<String>,
     within: Duration,
-    /// Of the clocks. Removed after the containers.
+    /// The directory of the clocks. Removed after the containers.
     directory: Option<Directory>,
 }
 
@@ -83,22 +83,22 @@ impl Containers {
         Self::builder().count(count).start()
     }
 
-    /// Options for containers that are other than that.
+    /// Options for other containers than the defaults.
     pub fn builder() -> ContainersBuilder {
         ContainersBuilder::new()
     }
 
-    /// Removes the containers of the rig whose owner is dead, and the directories that they had
-    /// mounted; returns the names of the containers. Every [`start`](ContainersBuilder::start) does
-    /// so, too.
+    /// Removes the rig's containers whose owner is dead, and the directories that they had mounted.
+    /// Returns the names of the containers. Every [`start`](ContainersBuilder::start) does this
+    /// too.
     ///
-    /// Those of a process that lives, or that cannot be seen from here (in another container, or of
-    /// another user), are left alone.
+    /// Containers stay if their process lives, or cannot be seen from here (in another container,
+    /// or of another user).
     ///
     /// # Errors
     ///
-    /// - [`RigError::NoEngine`]: none answers.
-    /// - [`RigError::Engine`]: it did not do what it was told.
+    /// - [`RigError::NoEngine`]: no engine answers.
+    /// - [`RigError::Engine`]: the engine failed to execute a request.
     pub fn sweep() -> Result<Vec<String>, RigError> {
         engine::run(async {
             let (docker, _) = engine::connect().await?;
@@ -128,19 +128,20 @@ impl Containers {
         &self.image
     }
 
-    /// The id of one container, the same over restarts: for `docker logs` and the like.
+    /// The id of a container, which stays the same over restarts: for `docker logs` and the like.
     pub fn id(&self, node: usize) -> &str {
         &self.node(node).id
     }
 
-    /// The names of the containers that an earlier run had left behind, and that were removed
-    /// before these were started.
+    /// The names of the containers that an earlier run had left behind, and that this start removed
+    /// first.
     pub fn swept(&self) -> &[String] {
         &self.swept
     }
 
-    /// The clock of one, if they were [started with clocks](ContainersBuilder::clocks): to compute
-    /// what it shows. To change it use [`set_clock`](Cluster::set_clock), which also verifies it.
+    /// The clock of a master, if they were [started with clocks](ContainersBuilder::clocks), to
+    /// compute the shown time. Change it with [`set_clock`](Cluster::set_clock), which also
+    /// verifies it.
     pub fn clock(&self, node: usize) -> Option<&Clock> {
         self.node(node).clock()
     }
@@ -149,7 +150,7 @@ impl Containers {
     ///
     /// # Errors
     ///
-    /// - [`RigError::NoAnswer`]: nothing came back within a second.
+    /// - [`RigError::NoAnswer`]: no reply came within a second.
     pub fn ask(&self, node: usize, command: &str) -> Result<Reply, RigError> {
         let words: Vec<&[u8]> = command.split_whitespace().map(str::as_bytes).collect();
         self.command(node, &words)
@@ -159,7 +160,7 @@ impl Containers {
         &self.nodes
     }
 
-    /// Valkey says which version of Redis it is like, and then its own.
+    /// Valkey reports the version of Redis that it is compatible with, and then its own.
     pub(crate) fn ask_version(&mut self) -> Result<(), RigError> {
         let reply = self.ask(1, "INFO server")?;
         let info = reply.text().unwrap_or_default();
@@ -175,9 +176,9 @@ impl Containers {
         Ok(())
     }
 
-    /// What is behind so many masters becomes their replicas, one of each.
+    /// The containers after the first `masters` become replicas, one of each master.
     pub(crate) fn make_replicas(&mut self, masters: usize) -> Result<(), RigError> {
-        // First, so that a drop of this removes them, whatever comes.
+        // Done first, so that a drop of this removes them after any error.
         let nodes = self.nodes.split_off(masters);
         self.replicas.extend((1..).zip(nodes).map(|(number, node)| Replica::new(number, node)));
         self.replicas
@@ -186,7 +187,7 @@ impl Containers {
             .try_for_each(|(replica, master)| replica.follow(master.inside()?))
     }
 
-    /// What is the master of this number now.
+    /// The current master of this number.
     fn node(&self, node: usize) -> &Node {
         let first = self.first(node);
         let replica = self.replicas.get(node - 1).filter(|replica| replica.took_over());
@@ -198,7 +199,7 @@ impl Containers {
         self.replicas.get(node - 1).ok_or_else(|| replica::none(node))
     }
 
-    /// What was the master of this number from the start.
+    /// The first master of this number.
     fn first(&self, node: usize) -> &Node {
         let count = self.nodes.len();
         assert!(
@@ -293,7 +294,7 @@ impl Drop for Containers {
             .chain(self.replicas.iter_mut().map(|replica| &mut replica.node))
             .filter_map(Node::take)
             .collect();
-        // They must be dropped within the runtime. What cannot be removed now is left to a sweep.
+        // They must be dropped within the runtime. A sweep removes what cannot be removed now.
         let _removed = engine::run(async {
             builder::remove_all(containers.into_iter()).await;
             Ok(())

@@ -1,5 +1,5 @@
-//! One container: what it does at the moment, and the verbs. Called by `builder.rs` to see it come
-//! up and by `mod.rs` for everything after that.
+//! One container: its state, and its methods. `builder.rs` calls it until the container is up, and
+//! `mod.rs` for everything after that.
 
 use std::{
     collections::HashMap,
@@ -30,17 +30,17 @@ use testcontainers::{ContainerAsync, GenericImage};
 use super::engine::{failed, run};
 use crate::{Clock, Kept, Persistence, Reply, RigError, disk, resp};
 
-/// Between two looks at a container that is coming up or going down. A look takes about as long.
+/// The time between two checks of a container that starts or stops. A check takes about as long.
 const POLL: Duration = Duration::from_millis(3);
 
-/// A killed process is gone within milliseconds; the rest is for an engine that is busy.
+/// A killed process ends within milliseconds; the rest is for an engine that is busy.
 const PATIENCE_WITH_KILL: Duration = Duration::from_secs(20);
 
-/// How long a server may take to close its files. Of those that the rig starts it is milliseconds.
+/// How long a server may take to close its files. The servers of the rig take milliseconds.
 const PATIENCE_WITH_STOP: Duration = Duration::from_secs(5);
 
 /// A server that is up answers within microseconds. The engine's own proxy accepts connections
-/// before that, and has no answer to give.
+/// before that, and gives no answer.
 const PATIENCE_WITH_PING: Duration = Duration::from_millis(200);
 
 /// The port of the server within its container.
@@ -51,21 +51,21 @@ pub(crate) struct Node {
     pub(crate) number: usize,
     pub(crate) id: String,
     docker: Docker,
-    /// On this machine's loopback; a new one after each start, 0 before the first.
+    /// On this machine's loopback. It changes at each start, and is 0 before the first.
     port: AtomicU16,
-    /// One verb at a time: each is several calls of the engine.
+    /// One method at a time: each is several calls of the engine.
     turn: Mutex<()>,
     pub(super) clock: Option<Clock>,
-    /// Paused or dead by one of the verbs: there is no use in asking it anything.
+    /// Whether a method has paused or killed it, so that a command would get no reply.
     pub(super) silent: AtomicBool,
     persistence: Persistence,
     /// The directory of its files on this machine, if it has one.
     disk: Option<PathBuf>,
-    /// What removes it at the end.
+    /// The handle that removes it at the end.
     container: Option<ContainerAsync<GenericImage>>,
 }
 
-/// What the engine says of a container.
+/// The engine's data about a container.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) running: bool,
@@ -98,17 +98,17 @@ impl Node {
         Self { persistence, disk, ..self }
     }
 
-    /// As it was when it was last seen running.
+    /// Its address when it was last seen running.
     pub(crate) fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port.load(Ordering::Relaxed)).into()
     }
 
-    /// For the end: from now on it is the caller's to remove it.
+    /// Takes the handle for the end: from now on the caller must remove it.
     pub(crate) fn take(&mut self) -> Option<ContainerAsync<GenericImage>> {
         self.container.take()
     }
 
-    /// Waits until the server answers; it may still be reading its file.
+    /// Waits until the server answers. It may still be reading its file.
     pub(crate) fn wait_until_up(&self, within: Duration) -> Result<(), RigError> {
         let until = Instant::now() + within;
         loop {
@@ -131,13 +131,13 @@ impl Node {
         }
     }
 
-    /// SIGKILL. It is gone, and its port closed, on return.
+    /// Sends SIGKILL. On return the server has ended, and its port is closed.
     pub(crate) fn kill(&self) -> Result<(), RigError> {
         let _turn = self.turn();
         self.kill_in_turn()
     }
 
-    /// SIGKILL, and its file is cut back to what was synced.
+    /// Sends SIGKILL, and cuts its file back to the synced part.
     pub(crate) fn power_loss(&self) -> Result<Kept, RigError> {
         let _turn = self.turn();
         if self.state()?.running {
@@ -156,7 +156,8 @@ impl Node {
         }
     }
 
-    /// SIGTERM. Not the engine's own stop: that one kills what does not end in time.
+    /// Sends SIGTERM. It does not use the engine's own stop, which kills a server that does not end
+    /// in time.
     pub(crate) fn stop(&self) -> Result<(), RigError> {
         let _turn = self.turn();
         let state = self.state()?;
@@ -172,7 +173,7 @@ impl Node {
         Ok(())
     }
 
-    /// Starts it again, on another port of this machine, after killing it if it runs.
+    /// Starts it again, on another port of this machine. Kills it first if it runs.
     pub(crate) fn restart(&self, within: Duration) -> Result<(), RigError> {
         let _turn = self.turn();
         if self.state()?.running {
@@ -203,7 +204,7 @@ impl Node {
         self.back()
     }
 
-    /// It answers again: also about what was done to its clock meanwhile.
+    /// It answers again, so a change of its clock meanwhile can be verified.
     fn back(&self) -> Result<(), RigError> {
         self.silent.store(false, Ordering::SeqCst);
         self.verify_clock()
@@ -215,8 +216,8 @@ impl Node {
         Ok(replies.map_err(failed)?.remove(0))
     }
 
-    /// The engine refused: fine if things are as they were to become, else an error. The look comes
-    /// after the attempt, so that nothing can happen between the two.
+    /// Handles a refusal of the engine: it is no error if the container is already in the requested
+    /// state. The check comes after the attempt, so that no change can happen between the two.
     fn unless(
         &self,
         verb: &str,
@@ -252,7 +253,7 @@ impl Node {
         Ok(())
     }
 
-    /// Asks the engine: what testcontainers knows of ports is that of the first start.
+    /// Asks the engine, because testcontainers knows only the port of the first start.
     pub(super) fn state(&self) -> Result<State, RigError> {
         let (docker, id) = self.target();
         let inspect =
@@ -267,7 +268,7 @@ impl Node {
         })
     }
 
-    /// Where other containers of the engine reach it.
+    /// The address for other containers of the engine.
     pub(crate) fn inside(&self) -> Result<SocketAddr, RigError> {
         let (docker, id) = self.target();
         let inspect =
@@ -286,8 +287,8 @@ impl Node {
         RigError::NotUp { node: self.number, port: self.address().port(), why, log: self.log() }
     }
 
-    /// The last lines that the server wrote. What cannot be had is empty: it is for a message about
-    /// something worse.
+    /// The last lines of the server's output. Empty if they cannot be read: the message is about a
+    /// worse problem.
     fn log(&self) -> String {
         let (docker, id) = self.target();
         let options = LogsOptionsBuilder::new().stdout(true).stderr(true).tail("8").build();
@@ -302,12 +303,12 @@ impl Node {
         failed(&format!("{verb} master {}", self.number), why)
     }
 
-    /// For a task, which owns all that it uses.
+    /// For a task, which owns everything that it uses.
     fn target(&self) -> (Docker, String) {
         (self.docker.clone(), self.id.clone())
     }
 
-    /// Nothing is half-done in the memory of a thread that panicked: no poison here.
+    /// A panic of a thread leaves no inconsistent state in memory, so poisoning is ignored.
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -320,7 +321,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// Runs a call of the engine, whose refusal the caller judges.
+/// Runs a call of the engine. The caller decides about a refusal.
 fn tried<T: Send + 'static>(
     call: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<Result<T, Error>, RigError> {

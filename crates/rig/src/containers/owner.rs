@@ -1,13 +1,14 @@
-//! Which process owns a container, written so that another process can tell whether it still lives.
-//! Called by `sweep.rs` and `builder.rs`.
+//! The process that owns a container, encoded so that another process can check whether it still
+//! lives. Called by `sweep.rs` and `builder.rs`.
 
 use std::{fmt, fs, process};
 
-/// A process, as a label and as a part of file names:
-/// `BOOT-NAMESPACE-USER-PID-START`, all of them letters and digits.
+/// A process, as a label and as a part of file names: `BOOT-NAMESPACE-USER-PID-START`, all of them
+/// letters and digits.
 ///
-/// A process id alone is given again to others: the time of its start tells them apart. And it
-/// means nothing after the next boot or in another container, hence the first two.
+/// The system reuses process ids; the start time distinguishes processes with the same id. A
+/// process id also means nothing after the next boot or in another container, hence the first two
+/// parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Owner {
     boot: String,
@@ -17,13 +18,13 @@ pub(crate) struct Owner {
     start: String,
 }
 
-/// What is known of an owner.
+/// The state of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
     Dead,
-    /// Of another boot: it is dead, if it was of this machine.
+    /// Of another boot: dead, if it ran on this machine.
     Rebooted,
-    /// Alive, or not to be seen from here: then it must be taken for alive.
+    /// Alive, or not visible from here: then it must count as alive.
     Alive,
 }
 
@@ -48,12 +49,13 @@ impl Owner {
         Some(Self { boot, namespace, user, pid: pid.parse().ok()?, start })
     }
 
-    /// Whether it still lives, as far as the process `from` can tell.
+    /// Whether it still lives, as far as the process `from` can see.
     pub(crate) fn fate(&self, from: &Self) -> Fate {
         if self.boot != from.boot {
             return Fate::Rebooted;
         }
-        // Processes of others may be hidden from all but root: what cannot be seen is not dead.
+        // Processes of other users may be hidden from all users but root. A process that is not
+        // visible may be alive.
         let can_see = self.user == from.user || from.user == "0";
         if self.namespace != from.namespace || !can_see {
             return Fate::Alive;
@@ -72,7 +74,7 @@ impl fmt::Display for Owner {
     }
 }
 
-/// When a process started, in whatever unit; nothing if there is none or only a zombie.
+/// The start time of a process, in an arbitrary unit; none if there is no process or only a zombie.
 fn start_of(pid: u32) -> Option<String> {
     if cfg!(target_os = "linux") {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -86,13 +88,14 @@ fn start_of(pid: u32) -> Option<String> {
     Some(letters(&String::from_utf8_lossy(&output.stdout))).filter(|start| !start.is_empty())
 }
 
-/// What is in a file, shortened; `0` on systems without it, where all processes have this in common.
+/// The contents of a file, shortened; `0` on systems without it, where all processes share this
+/// value.
 fn place(file: &str, length: usize) -> String {
     let text = letters(&fs::read_to_string(file).unwrap_or_default());
     if text.is_empty() { "0".to_owned() } else { text.chars().take(length).collect() }
 }
 
-/// The number of the namespace in which process ids mean what they mean to us.
+/// The number of the namespace in which process ids have the same meaning as for this process.
 fn namespace() -> String {
     let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let digits: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
@@ -130,7 +133,7 @@ mod tests {
     fn only_a_process_that_is_certainly_gone_is_dead() {
         let this = Owner::this();
         assert_eq!(this.fate(&this), Fate::Alive);
-        // The same pid, given to another process later.
+        // The same pid, which the system gave to another process later.
         let earlier = Owner { start: "1".into(), ..this.clone() };
         assert_eq!(earlier.fate(&this), Fate::Dead);
         let elsewhere = Owner { namespace: "1".into(), ..earlier.clone() };

@@ -1,7 +1,8 @@
-//! Containers and directories that a process left behind when it was killed: found by their labels
-//! and names, removed once their owner is certainly dead. Called at every start.
+//! Containers and directories that a process left behind when it was killed. A sweep finds them by
+//! their labels and names, and removes them once their owner is certainly dead. Called at every
+//! start.
 //!
-//! No code of ours runs after `kill -9`, and an engine knows nothing of processes: so the next
+//! No code of ours runs after `kill -9`, and an engine knows nothing of processes. So the next
 //! start cleans up after the last. A guard in a container of its own would need a second image.
 
 use std::{
@@ -28,9 +29,9 @@ use crate::RigError;
 pub(crate) const RIG_LABEL: &str = "redquorum.rig";
 /// The process that started it, see [`Owner`].
 pub(crate) const OWNER_LABEL: &str = "redquorum.owner";
-/// Which containers were started together.
+/// The set of containers that were started together.
 pub(crate) const SET_LABEL: &str = "redquorum.set";
-/// The directory of this machine that is mounted into it.
+/// The directory of this machine that is mounted into the container.
 pub(crate) const DIRECTORY_LABEL: &str = "redquorum.directory";
 
 const DIRECTORY_PREFIX: &str = "redquorum-containers-";
@@ -39,7 +40,7 @@ const DIRECTORY_PREFIX: &str = "redquorum-containers-";
 #[derive(Debug, Clone)]
 pub(crate) struct Set {
     pub(crate) owner: Owner,
-    /// The owner and a number: it names the containers and the directory.
+    /// The owner and a number, which form the names of the containers and the directory.
     pub(crate) name: String,
 }
 
@@ -51,8 +52,8 @@ impl Set {
         Self { owner, name }
     }
 
-    /// Makes a directory for the files of this set: in its name is all that a sweep needs, from
-    /// the first moment. Whoever runs in a container may read what is there.
+    /// Creates a directory for the files of this set. From the first moment its name contains all
+    /// that a sweep needs. Any user of a container may read the files.
     pub(crate) fn directory(&self) -> Result<Directory, RigError> {
         let temp = env::temp_dir();
         let temp = std::path::absolute(&temp).unwrap_or(temp);
@@ -64,7 +65,7 @@ impl Set {
         })
     }
 
-    /// Removes what was created of it, started or not. For a start that failed half-way.
+    /// Removes all created containers of the set, started or not. For a start that failed half-way.
     pub(crate) async fn remove(&self, docker: &Docker) -> Result<(), RigError> {
         let found = labelled(docker, &format!("{SET_LABEL}={}", self.name)).await?;
         let ids = found.into_iter().filter_map(|container| container.id);
@@ -85,7 +86,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What is left, a sweep removes.
+        // A sweep removes the rest.
         let _gone = fs::remove_dir_all(&self.0);
     }
 }
@@ -103,7 +104,7 @@ pub(crate) async fn sweep(docker: &Docker) -> Result<Vec<String>, RigError> {
         Ok(removed.then(|| name(&container)))
     }));
     let swept = removals.await.into_iter().collect::<Result<Vec<_>, RigError>>()?;
-    // Those that no container tells of: a process was killed between the one and the other.
+    // Directories that no container names: a process was killed between the creation of both.
     for entry in fs::read_dir(env::temp_dir()).into_iter().flatten().flatten() {
         remove_directory(&entry.path(), &this);
     }
@@ -114,8 +115,8 @@ fn is_left(container: &ContainerSummary, this: &Owner) -> bool {
     let Some(owner) = label(container, OWNER_LABEL).and_then(Owner::parse) else { return false };
     match owner.fate(this) {
         Fate::Dead => true,
-        // Nothing of the rig is restarted at a boot: one that runs is of a machine that shares the
-        // engine with this one.
+        // The rig restarts no container at a boot. A running one belongs to a machine that shares
+        // the engine with this one.
         Fate::Rebooted => {
             let state = container.state.as_ref().map(ToString::to_string).unwrap_or_default();
             matches!(state.as_str(), "created" | "exited" | "dead")
@@ -124,7 +125,8 @@ fn is_left(container: &ContainerSummary, this: &Owner) -> bool {
     }
 }
 
-/// Only what has a name that this rig gives, and a dead owner: a label may say anything.
+/// Removes only a directory with a name of this rig and a dead owner, because a label may contain
+/// anything.
 fn remove_directory(directory: &Path, this: &Owner) {
     let name = directory.file_name().unwrap_or_default().to_string_lossy();
     let set = name.strip_prefix(DIRECTORY_PREFIX).and_then(|set| set.rsplit_once('-'));
@@ -140,7 +142,8 @@ async fn labelled(docker: &Docker, label: &str) -> Result<Vec<ContainerSummary>,
     docker.list_containers(Some(options)).await.map_err(|error| failed("list containers", error))
 }
 
-/// Whether it was there. Another sweep may be at the same one: then it reports it.
+/// Returns whether it was there. If another sweep removes it at the same time, that sweep reports
+/// it.
 pub(crate) async fn remove(docker: &Docker, id: String) -> Result<bool, RigError> {
     let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
     match docker.remove_container(&id, Some(options)).await {

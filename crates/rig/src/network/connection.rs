@@ -1,9 +1,9 @@
-//! One connection: a client's socket, a master's socket, and a lane each way. What arrives is
-//! judged once, in `arrivals.rs`; `lane.rs` passes it on. Called by `engine.rs` when something
+//! One connection: a client's socket, a master's socket, and a lane each way. `arrivals.rs` checks
+//! each arrival once against the rules; `lane.rs` passes it on. `engine.rs` calls it when something
 //! changed.
 //!
-//! An end that closes or resets is a thing that arrives like any other: it goes behind what was
-//! sent before it, waits where that waits, and is lost where that is lost.
+//! A close or a reset is an arrival like any other: it goes behind the data that was sent before
+//! it, waits where that waits, and is lost where that is lost.
 
 mod arrivals;
 
@@ -23,7 +23,7 @@ use super::{
     world::{Who, World},
 };
 
-/// How often one end is read before others get their turn.
+/// How often one end is read before other connections get their turn.
 const READS: usize = 16;
 
 /// Index of an end, and of the lane that starts there.
@@ -35,12 +35,12 @@ pub(super) struct Connection {
     ends: [Option<Socket>; 2],
     lanes: [Lane; 2],
     dialogue: Dialogue,
-    /// The last part of a large frame has this name.
+    /// The label of the last part of a large frame.
     large: [Option<Label>; 2],
-    /// No connection to the master was tried yet.
+    /// Whether no connection to the master was tried yet.
     waiting: bool,
     by: Option<ClosedBy>,
-    /// Both ends are done with; the engine forgets it.
+    /// Whether both ends are finished, so that the engine removes it.
     over: bool,
 }
 
@@ -63,7 +63,7 @@ impl Connection {
         self.over.then(|| self.by.unwrap_or(ClosedBy::Network))
     }
 
-    /// The system said that something changed at one end.
+    /// Handles the system's report of a change at one end.
     pub(super) fn changed(&mut self, end: usize, event: &mio::event::Event, world: &mut World) {
         let Some(socket) = &mut self.ends[end] else { return };
         let connecting = !socket.connected;
@@ -73,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Does all that can be done now.
+    /// Does everything that is possible now.
     pub(super) fn serve(&mut self, scratch: &mut [u8], world: &mut World) {
         if self.waiting && !self.over {
             self.connect(world);
@@ -86,7 +86,7 @@ impl Connection {
         }
         for end in [CLIENT, MASTER] {
             if self.ends[end].as_ref().is_some_and(|socket| socket.broken) {
-                // What it sent before it went away comes first.
+                // Reads first what it sent before it went away.
                 self.read(end, scratch, world);
                 if self.ends[end].is_some() {
                     self.gone(end, closer(end), world);
@@ -105,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// Something was healed: if it had made a gap here, nothing can go on.
+    /// Handles a healed rule. If the rule lost data here, the connection cannot continue.
     pub(super) fn healed(&mut self, rule: RuleId, world: &mut World) {
         if self.lanes.iter().any(|lane| lane.dropped == Some(rule)) {
             self.reset(ClosedBy::Rule(rule), world);
@@ -122,7 +122,7 @@ impl Connection {
         self.cut(fate, world);
     }
 
-    /// Resets both ends; what still waits is lost.
+    /// Resets both ends. Waiting data is lost.
     pub(super) fn reset(&mut self, by: ClosedBy, world: &mut World) {
         self.by.get_or_insert(by);
         for socket in &mut self.ends {
@@ -151,7 +151,7 @@ impl Connection {
         }
         match world.rules.judge_connect(self.who.link()) {
             Some((rule, Harm::Drop)) => {
-                // Nothing that is sent on it will ever arrive: the handshake was lost.
+                // The handshake was lost, so nothing that is sent on it will ever arrive.
                 world.struck(&self.who, Side::Both, Label::none(), rule);
                 for lane in &mut self.lanes {
                     lane.dropped = Some(rule);
@@ -199,7 +199,7 @@ impl Connection {
         }
     }
 
-    /// An end was reset, or never there.
+    /// Handles an end that was reset, or that never existed.
     fn gone(&mut self, end: usize, by: ClosedBy, world: &mut World) {
         self.ends[end] = None;
         self.arrived_end(end, Cargo::Rst, by, world);
@@ -209,12 +209,12 @@ impl Connection {
         self.by.get_or_insert(by);
         let rest = self.lanes[end].framing.rest();
         if !rest.is_empty() {
-            // Part of a message: what it was meant to be, the receiver may guess.
+            // Part of a message. It is passed on as it is.
             self.bytes(end, rest, Cargo::Bytes, world);
         }
         self.bytes(end, Vec::new(), cargo, world);
         if self.waiting && self.lanes[end].dropped.is_some() {
-            // The master never heard of it, and the client will not hear of anything.
+            // The master never received anything, and the client receives no notice.
             return self.end(world);
         }
         for end in [CLIENT, MASTER] {
@@ -222,7 +222,7 @@ impl Connection {
         }
     }
 
-    /// Writes what one end sent to the other.
+    /// Writes the data of one end to the other.
     fn flush(&mut self, end: usize, world: &mut World) {
         let other = 1 - end;
         let Some(sink) = &mut self.ends[other] else {

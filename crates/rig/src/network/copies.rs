@@ -1,5 +1,4 @@
-//! Duplicates: requests that are sent once more, each on a connection of its own. Called by
-//! `engine.rs`.
+//! Duplicates: requests that are sent once more, each on its own connection. Called by `engine.rs`.
 
 use std::{
     io::{self, Read, Write},
@@ -17,7 +16,7 @@ use super::{
 };
 use crate::resp::{decode, scan::Grammar};
 
-/// A request that was forwarded, to be sent once more.
+/// A forwarded request to send once more.
 #[derive(Debug)]
 pub(super) struct Duplicate {
     pub(super) who: Who,
@@ -52,7 +51,8 @@ impl Copy {
         Ok(Self { who, label, socket, bytes, written: 0, before: session.requests, framing })
     }
 
-    /// Writes and reads what it can. Whether it is over; an error: the connection broke.
+    /// Writes and reads as much as possible. Returns whether it is over. An error means that the
+    /// connection broke.
     pub(super) fn serve(
         &mut self,
         event: &mio::event::Event,

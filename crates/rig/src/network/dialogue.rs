@@ -1,17 +1,19 @@
-//! Which request a reply answers. RESP has no message ids: replies come in the order of requests,
-//! and the exceptions are here. Called by `connection.rs`.
+//! Matches replies to requests. RESP has no message ids: replies come in the order of requests, and
+//! this file knows the exceptions. Called by `connection.rs`.
 
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::Reply;
 
-/// What is kept of unanswered requests; beyond it replies are no longer matched.
+/// The largest size of the unanswered requests that are kept. Beyond it replies are no longer
+/// matched.
 const MAX_UNANSWERED_BYTES: usize = 64 * 1024 * 1024;
 
-/// What a repeated `AUTH`, `HELLO` or `SELECT` may add up to; beyond it none are remembered.
+/// The largest total size of repeated `AUTH`, `HELLO` or `SELECT` requests. Beyond it none are
+/// remembered.
 const MAX_SESSION_BYTES: usize = 64 * 1024;
 
-/// Which message: what is told of it to rules and to the observer.
+/// The identity of a message, as rules and the observer receive it.
 #[derive(Debug, Clone)]
 pub(super) struct Label {
     pub(super) number: u64,
@@ -19,13 +21,13 @@ pub(super) struct Label {
 }
 
 impl Label {
-    /// Of a reply that answers nothing, and of what is no message.
+    /// The label of a reply that answers no request, and of data that is no message.
     pub(super) fn none() -> Self {
         Self { number: 0, command: Arc::new([]) }
     }
 
-    /// Of what a master says unasked: the words themselves, such as `message`, the channel and what is said
-    /// on it.
+    /// The label of a push message of a master: its words, such as `message`, the channel and the
+    /// payload.
     fn unasked(said: &Reply) -> Self {
         let Reply::Array(words) = said else { return Self::none() };
         let words = words.iter().filter_map(Reply::text).map(|text| text.as_bytes().to_vec());
@@ -33,11 +35,11 @@ impl Label {
     }
 }
 
-/// What a new connection must say to be treated as this one is.
+/// The requests that a new connection must send to be treated as this one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Session {
     pub(super) bytes: Vec<u8>,
-    /// How many requests that is.
+    /// The number of these requests.
     pub(super) requests: usize,
 }
 
@@ -47,19 +49,19 @@ pub(super) struct Dialogue {
     requests: u64,
     unanswered: VecDeque<Label>,
     unanswered_bytes: usize,
-    /// From here on replies cannot be told from what comes unasked.
+    /// From here on replies cannot be distinguished from push messages.
     unmatched: bool,
     pub(super) session: Session,
 }
 
 impl Dialogue {
-    /// A request came.
+    /// Handles a request.
     pub(super) fn request(&mut self, words: Vec<Vec<u8>>) -> Label {
         self.requests += 1;
         Label { number: self.requests, command: words.into() }
     }
 
-    /// It was not lost: the master will answer it.
+    /// Records that the request was not lost: the master will answer it.
     pub(super) fn expect(&mut self, label: &Label, frame: &[u8]) {
         if self.unmatched {
             return;
@@ -77,12 +79,12 @@ impl Dialogue {
         }
     }
 
-    /// A reply came: which request it answers. `push`: it is a RESP3 push.
+    /// Handles a reply, and returns the label of its request. `push`: it is a RESP3 push.
     pub(super) fn answered(&mut self, reply: &Reply, push: bool) -> Label {
         let Some(command) = self.unanswered.front().map(|label| &label.command) else {
             return if push { Label::unasked(reply) } else { Label::none() };
         };
-        // A confirmation is an array in RESP2 and a push in RESP3; there are several to a request.
+        // A confirmation is an array in RESP2 and a push in RESP3. One request has several.
         let confirms = is(command, &SUBSCRIBING)
             && matches!(reply, Reply::Array(values) if values.first().is_some_and(is_confirmation));
         if push && !confirms {
@@ -90,7 +92,7 @@ impl Dialogue {
         }
         let streams =
             is(command, &["MONITOR", "SYNC", "PSYNC"]) && !matches!(reply, Reply::Error(_));
-        // No reply comes to it, and none to what is behind it.
+        // It gets no reply, and neither do the requests behind it.
         let silences = is(command, &["CLIENT"])
             && command.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"REPLY"))
             && command.get(2).is_some_and(|word| !word.eq_ignore_ascii_case(b"ON"));

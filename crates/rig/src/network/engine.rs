@@ -1,4 +1,4 @@
-//! The thread: waits for sockets, timers and orders, and looks after whatever has something to do.
+//! The thread: waits for sockets, timers and orders, and serves each connection that has work.
 //! Started by `network.rs`.
 
 use std::{
@@ -26,10 +26,11 @@ use super::{
     world::{Who, World},
 };
 
-/// When no connection can be accepted (no more files are allowed), it is tried again after this.
+/// If no connection can be accepted (no more files are allowed), the thread tries again after this
+/// time.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(20);
 
-/// What a caller wants; each is answered when it is done.
+/// A request of a caller. The thread replies when it is executed.
 pub(super) enum Order {
     Listen(std::net::TcpListener, Arc<str>, usize, Sender<io::Result<()>>),
     Upstream(usize, Option<SocketAddr>, Sender<()>),
@@ -51,7 +52,7 @@ pub(super) struct Engine {
     listeners: BTreeMap<u64, Listener>,
     connections: BTreeMap<u64, Connection>,
     copies: HashMap<u64, Copy>,
-    /// The largest number of a listener, a connection, a copy.
+    /// The largest number of a listener, a connection, and a copy.
     last: [u64; 3],
     /// Listeners that could not accept, and when to try again.
     stuck: Option<Instant>,
@@ -86,7 +87,7 @@ impl Engine {
         })
     }
 
-    /// Goes on until it is told to stop.
+    /// Runs until it is told to stop.
     pub(super) fn run(mut self) {
         let mut events = Events::with_capacity(256);
         loop {
@@ -143,7 +144,7 @@ impl Engine {
         }
     }
 
-    /// Lets a connection do what it can, and forgets it if it is over.
+    /// Serves a connection, and removes it if it is over.
     fn serve(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.serve(&mut self.scratch, &mut self.world);
@@ -188,10 +189,10 @@ impl Engine {
         }
     }
 
-    /// Does what was ordered. Whether to go on.
+    /// Executes the orders. Returns whether to go on.
     fn obey(&mut self) -> bool {
         while let Ok(order) = self.orders.try_recv() {
-            // Who does not wait for the answer does not need it.
+            // A caller that does not wait for the reply does not need it.
             let _not_waiting = match order {
                 Order::Stop => return false,
                 Order::Listen(socket, client, node, done) => {
@@ -263,7 +264,7 @@ impl Engine {
         }
     }
 
-    /// Sends duplicates on their way. One whose master is not there is lost.
+    /// Sends duplicates. A duplicate whose master is not there is lost.
     fn copy(&mut self) {
         for duplicate in std::mem::take(&mut self.world.duplicates) {
             let Some(&address) = self.world.upstreams.get(&duplicate.who.node) else { continue };

@@ -1,11 +1,11 @@
-//! One direction's bytes, cut into frames. Called by `connection.rs`.
+//! Cuts one direction's bytes into frames. Called by `connection.rs`.
 
 use crate::resp::scan::{Grammar, Scan, Scanner};
 
-/// A frame that is larger is let through in parts: its start must do to judge it.
+/// A larger frame is passed on in parts: the rules see only its start.
 pub(super) const LARGE: usize = 4 * 1024 * 1024;
 
-/// What comes next.
+/// The next piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// A whole frame.
@@ -16,7 +16,7 @@ pub(super) enum Piece {
     Middle(Vec<u8>),
     /// The last of it.
     Last(Vec<u8>),
-    /// What follows is not RESP. Said once.
+    /// The following bytes are not RESP. Reported once.
     Strange,
     /// Bytes that are not RESP.
     Bytes(Vec<u8>),
@@ -27,7 +27,7 @@ pub(super) enum Piece {
 pub(super) struct Framing {
     scanner: Scanner,
     buffer: Vec<u8>,
-    /// Where in the buffer the next frame starts, so that many frames are cut out at the cost of
+    /// The start of the next frame in the buffer, so that many frames are cut out at the cost of
     /// one move.
     start: usize,
     in_large: bool,
@@ -46,7 +46,7 @@ impl Framing {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next piece, if there is one. To be called until there is none.
+    /// The next piece, if there is one. Call it until it returns none.
     pub(super) fn next(&mut self) -> Option<Piece> {
         let rest = &self.buffer[self.start..];
         if self.strange {
@@ -76,7 +76,7 @@ impl Framing {
         }
     }
 
-    /// What is left when no more will come: part of a frame.
+    /// The rest when no more bytes will come: part of a frame.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         self.take(self.len())
     }

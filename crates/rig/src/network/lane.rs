@@ -1,5 +1,5 @@
-//! One direction of a connection: what came, in order, until it may be written. Called by
-//! `connection.rs`, which has judged it.
+//! One direction of a connection: the arrivals, in order, until they may be written. Called by
+//! `connection.rs`, which has applied the rules.
 
 use std::{
     cmp::Reverse,
@@ -19,26 +19,26 @@ use super::{
 };
 use crate::resp::scan::Grammar;
 
-/// What waits in one direction, before it is read no more: the sender feels it as it would in a
+/// The largest size of waiting data in one direction, beyond which reading stops: the sender sees a
 /// network that is stuck.
 const MAX_WAITING: usize = 16 * 1024 * 1024;
 
-/// What an item costs besides its bytes, roughly.
+/// The approximate cost of an item in addition to its bytes.
 const ITEM: usize = 200;
 
 /// How many messages are written with one call.
 const SLICES: usize = 64;
 
-/// A trickle that was late catches up on so much; so that one that was idle does not gush.
+/// How much a late trickle catches up, so that an idle one does not send a burst.
 const TRICKLE_LAG: Duration = Duration::from_millis(10);
 
-/// What goes over a lane.
+/// An item in a lane.
 #[derive(Debug)]
 pub(super) enum Cargo {
-    /// A message, or the last part of a large one; the request is to be sent once more if there is
-    /// a session.
+    /// A message, or the last part of a large one. If there is a session, the request is to be sent
+    /// once more.
     Message(Label, Option<Session>),
-    /// Bytes that are not told of: parts of large messages, and what is not RESP.
+    /// Bytes that are not reported: parts of large messages, and bytes that are not RESP.
     Bytes,
     /// The sender will send no more.
     Fin,
@@ -53,7 +53,7 @@ pub(super) struct Item {
     pub(super) gates: Vec<(RuleId, Gate)>,
 }
 
-/// Where writing ended.
+/// Why writing stopped.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Flow {
     /// No more can be written for now.
@@ -74,15 +74,15 @@ pub(super) struct Lane {
     side: Side,
     pub(super) framing: Framing,
     queue: VecDeque<Item>,
-    /// What the queue costs in memory.
+    /// The memory that the queue takes.
     waiting: usize,
-    /// So much of the first item.
+    /// The number of written bytes of the first item.
     written: usize,
-    /// All that comes is lost, since this rule struck.
+    /// The rule that struck this lane: everything that arrives is lost.
     pub(super) dropped: Option<RuleId>,
-    /// The end of the sender was passed on.
+    /// Whether the sender's end was passed on.
     pub(super) ended: bool,
-    /// When a trickle lets the next byte through.
+    /// When a trickle passes the next byte.
     next_byte: Option<Instant>,
     timer: Option<Instant>,
 }
@@ -116,7 +116,7 @@ impl Lane {
         self.queue.push_back(item);
     }
 
-    /// Everything that waits is lost.
+    /// Drops everything that waits.
     pub(super) fn discard(&mut self, who: &Who, world: &mut World) {
         while let Some(item) = self.pop() {
             if let Cargo::Message(label, _) = item.cargo {
@@ -125,7 +125,7 @@ impl Lane {
         }
     }
 
-    /// Writes what may be written.
+    /// Writes as much as the rules allow.
     pub(super) fn flush(&mut self, sink: &mut Socket, who: &Who, world: &mut World) -> Flow {
         while sink.can_write() {
             // Before the write, and after all of it was read: see `Traffic`.
@@ -212,7 +212,7 @@ impl Lane {
         Some(item)
     }
 
-    /// Asks to be looked after at that time.
+    /// Asks to be served at that time.
     fn wake(&mut self, at: Instant, who: &Who, world: &mut World) {
         if self.timer != Some(at) {
             self.timer = Some(at);
@@ -242,7 +242,7 @@ impl Item {
     }
 }
 
-/// How many bytes may go when the next one was due so long ago.
+/// How many bytes may pass if the next one has been due for this long.
 fn bytes_due(late: Duration, rate: u32) -> usize {
     let more = late.as_nanos() * u128::from(rate) / 1_000_000_000;
     usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1)

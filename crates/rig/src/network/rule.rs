@@ -1,5 +1,5 @@
-//! What the harness says: rules, and what they are told of a message. Public; interpreted by
-//! `table.rs`, carried out by `lane.rs` and `connection.rs`.
+//! The rules of the harness, and the messages that they see. Public; interpreted by `table.rs`,
+//! carried out by `lane.rs` and `connection.rs`.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -35,42 +35,42 @@ impl fmt::Display for RuleId {
     }
 }
 
-/// Decides whether a rule is about a message.
+/// Decides whether a rule applies to a message.
 pub type Matches = dyn Fn(&Message<'_>) -> bool + Send + Sync;
 
-/// A fault: on which links, which messages, what happens to them.
+/// A fault: its links, its messages, and its effect on them.
 ///
-/// A rule is about what arrives while it lives: what was already held back when it was struck it
-/// does not see. Of several rules the older sees a message first; what one dropped or reset the
-/// younger do not see, nor count. A message that is held is not delayed besides; several delays
-/// add up, and of several trickles the slowest counts.
+/// A rule applies to arrivals while it lives; it does not see messages that were already held back
+/// when it was added. An older rule sees a message before a younger one. The younger rules neither
+/// see nor count a message that an older one dropped or reset. A message that is held is not
+/// delayed in addition. Several delays add up, and of several trickles the slowest applies.
 ///
-/// A rule *without* `matches`, from the first message on and without a count, is about all that
-/// passes: also ends of connections (FIN, RST), bytes that are not RESP, and, if it drops or holds
-/// on either side, the making of connections: the client's is accepted, because the listener is
-/// this process, and none is made to the master.
+/// A rule *without* `matches`, from the first message on and without a count, applies to everything
+/// that passes: also to ends of connections (FIN, RST), to bytes that are not RESP, and, if it
+/// drops or holds on either side, to new connections. The client's connection is accepted, because
+/// the listener is this process, and none is made to the master.
 #[derive(Clone)]
 pub struct Rule {
-    /// On the links of these clients. `None`: of all.
+    /// The links of these clients. `None`: of all.
     pub clients: Option<Vec<String>>,
-    /// On the links to these masters, counted from 1. `None`: to all.
+    /// The links to these masters, counted from 1. `None`: to all.
     pub nodes: Option<Vec<usize>>,
     /// Messages of this side.
     pub side: Side,
-    /// Messages for which this is true; called on the network's thread, must not block. `None`:
-    /// every message.
+    /// Applies to messages for which this returns true. It runs on the network's thread and must
+    /// not block. `None`: every message.
     pub matches: Option<Arc<Matches>>,
     /// The first matching message that is struck, counted from 1 over all links of the rule, since
-    /// it was struck. 0 is taken for 1.
+    /// the rule was added. 0 counts as 1.
     pub from: u64,
     /// How many matching messages are struck. `None`: all.
     pub count: Option<u64>,
-    /// What happens to them.
+    /// The effect.
     pub harm: Harm,
 }
 
 impl Rule {
-    /// This harm for every message of both sides, on all links. A start for `Rule { nodes:
+    /// This harm for every message of both sides, on all links. Use it as a base: `Rule { nodes:
     /// Some(vec![1]), ..Rule::all(Harm::Hold) }`.
     pub fn all(harm: Harm) -> Self {
         let (clients, nodes, matches) = (None, None, None);
@@ -92,30 +92,31 @@ impl fmt::Debug for Rule {
     }
 }
 
-/// What a network can do to a message of a TCP connection. Each ends when its rule is healed.
+/// An effect of a network on a message of a TCP connection. Each ends when its rule is healed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Harm {
-    /// It and all behind it on that connection and side are lost, the end of the connection too.
+    /// The message and all data behind it on that connection and side are lost, including the end
+    /// of the connection.
     ///
-    /// Healing resets both ends of the connections on which something was lost: TCP cannot go on
-    /// with a gap.
+    /// Healing resets both ends of the connections on which data was lost: TCP cannot continue with
+    /// a gap.
     Drop,
-    /// It and all behind it wait. Healing lets them go, in order.
+    /// The message and all data behind it wait. Healing releases them, in order.
     Hold,
-    /// It is passed on so long after it came, to within about a millisecond, and all behind it
-    /// waits. Healing lets go what still waits.
+    /// The message is passed on this long after its arrival, to within about a millisecond, and all
+    /// data behind it waits. Healing releases what still waits.
     Delay(Duration),
-    /// The request is passed on, and then sent once more on a new connection of the network's own.
-    /// The second reply is told to the observer and thrown away. Does nothing to replies, and to
-    /// requests that are too large to be kept (4 MiB).
+    /// The request is passed on, and then sent once more on a separate connection of the network.
+    /// The observer receives the second reply, which is then dropped. Has no effect on replies, and
+    /// on requests that are too large to be kept (4 MiB).
     ///
     /// The new connection first repeats the `AUTH`, `HELLO` and `SELECT` of the client's.
     Duplicate,
-    /// So many bytes per second, cut anywhere; 0 is [`Hold`](Self::Hold).
+    /// This many bytes pass per second, cut anywhere; 0 is [`Hold`](Self::Hold).
     Trickle(u32),
-    /// This end is reset, the other stays open, is told nothing, and what it sends is lost, the
-    /// message that was struck too. Healing resets the other end.
+    /// This end is reset. The other end stays open without a notice, and the data that it sends is
+    /// lost, including the message that was struck. Healing resets the other end.
     ///
     /// Without `matches` it strikes once: the links' open connections, at once.
     HalfOpen(End),
@@ -125,23 +126,24 @@ pub enum Harm {
     Reset,
 }
 
-/// What a rule is told of a message.
+/// A message as a rule sees it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Message<'a> {
-    /// Whose connection.
+    /// The client of the connection.
     pub client: &'a str,
-    /// To which master, counted from 1.
+    /// The master, counted from 1.
     pub node: usize,
-    /// Which connection, counted from 1 over all links.
+    /// The connection, counted from 1 over all links.
     pub connection: u64,
     /// [`Side::Requests`] or [`Side::Replies`].
     pub side: Side,
-    /// The request's, counted from 1 on this connection; a reply has the number of the request
-    /// that it answers, 0 if it answers none.
+    /// The number of the request, counted from 1 on this connection. A reply has the number of the
+    /// request that it answers, or 0 if it answers none.
     pub number: u64,
-    /// The words of the request, or of the request that this reply answers. Empty for what answers
-    /// none: published messages, whatever comes after `MONITOR`, a farewell of the server.
+    /// The words of the request, or of the request that this reply answers. Empty for a message
+    /// that answers none: published messages, every message after `MONITOR`, a farewell of the
+    /// server.
     pub command: &'a [Vec<u8>],
     /// The reply, if it is one.
     pub reply: Option<&'a Reply>,

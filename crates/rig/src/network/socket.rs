@@ -9,18 +9,18 @@ use std::{
 use mio::{Interest, Registry, Token, net::TcpStream};
 use socket2::SockRef;
 
-/// Its state is what the system said last: readiness is told once, not again and again.
+/// Its fields hold the system's latest report, because the system reports readiness only once.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
     pub(super) connected: bool,
-    /// There may be more to read.
+    /// Whether there may be more to read.
     pub(super) readable: bool,
-    /// There is no room to write.
+    /// Whether there is no room to write.
     pub(super) blocked: bool,
-    /// The other side will send no more.
+    /// Whether the other side will send no more.
     pub(super) ended: bool,
-    /// Writing failed: the other side is gone. What it sent before may still be here.
+    /// Whether writing failed: the other side is gone. Data that it sent before may still be here.
     pub(super) broken: bool,
 }
 
@@ -39,8 +39,8 @@ impl Socket {
         registry: &Registry,
     ) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
-        // On loopback it is connected by now. If that were found out later, what happens to the
-        // first message would depend on which came first.
+        // On loopback it is connected by now. A later check would make the fate of the first
+        // message depend on the order of events.
         let connected = stream.peer_addr().is_ok();
         Self::new(stream, connected, token, registry)
     }
@@ -52,13 +52,13 @@ impl Socket {
         registry: &Registry,
     ) -> io::Result<Self> {
         registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
-        // Refused on a socket that is dead already, which reading it will tell.
+        // The call fails on a socket that is already dead, which reading will show.
         let _dead = stream.set_nodelay(true);
         let readable = connected;
         Ok(Self { stream, connected, readable, blocked: false, ended: false, broken: false })
     }
 
-    /// The system said that something changed. An error: it could not connect.
+    /// Handles the system's report of a change. An error means that it could not connect.
     pub(super) fn changed(&mut self, event: &mio::event::Event) -> io::Result<()> {
         if !self.connected {
             if let Some(error) = self.stream.take_error()? {
@@ -71,7 +71,7 @@ impl Socket {
         }
         self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
         self.blocked &= !event.is_writable();
-        // It is not read any more, so that reading cannot tell.
+        // It is not read any more, so reading cannot show the error.
         self.broken |= event.is_error() && self.ended;
         Ok(())
     }
@@ -81,13 +81,13 @@ impl Socket {
     }
 
     pub(super) fn finish(&self) {
-        // If it is dead already, reading it tells.
+        // If it is already dead, reading shows it.
         let _dead = self.stream.shutdown(Shutdown::Write);
     }
 
     /// Closes it with RST instead of FIN.
     pub(super) fn reset(self) {
-        // Without it the drop closes it in the usual way, which is close enough.
+        // Without it the drop closes the socket in the usual way, which is close enough.
         let _closed = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
     }
 }

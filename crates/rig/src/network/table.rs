@@ -1,5 +1,5 @@
-//! The living rules, and what they say of a message. Called by `connection.rs` for everything that
-//! arrives, and by `lane.rs` to see whether what waits still has to.
+//! The living rules, and their effect on a message. `connection.rs` calls it for every arrival, and
+//! `lane.rs` to see whether waiting data still has to wait.
 
 use std::{
     collections::BTreeMap,
@@ -8,7 +8,7 @@ use std::{
 
 use super::rule::{End, Harm, Message, Rule, RuleId, Side};
 
-/// What keeps a message back while its rule lives.
+/// The reason that holds a message back while its rule lives.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Gate {
     Hold,
@@ -16,7 +16,7 @@ pub(super) enum Gate {
     Rate(u32),
 }
 
-/// What becomes of a message.
+/// The fate of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Pass,
@@ -26,7 +26,7 @@ pub(super) enum Fate {
 }
 
 impl Fate {
-    /// Which rule decided it.
+    /// The rule that decided it.
     pub(super) fn rule(self) -> Option<RuleId> {
         match self {
             Self::Pass => None,
@@ -35,17 +35,17 @@ impl Fate {
     }
 }
 
-/// What all rules together say of a message.
+/// The joint decision of all rules about a message.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) fate: Fate,
     pub(super) gates: Vec<(RuleId, Gate)>,
     pub(super) duplicate: bool,
-    /// Who struck it, the oldest first.
+    /// The rules that struck it, the oldest first.
     pub(super) struck: Vec<RuleId>,
 }
 
-/// The client and the master that a connection is between.
+/// The client and the master of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Link<'a> {
     pub(super) client: &'a str,
@@ -81,7 +81,7 @@ impl Table {
         self.rules.contains_key(&id)
     }
 
-    /// What happens to a message that came just now.
+    /// The effect on a message that arrived just now.
     pub(super) fn judge(&mut self, message: &Message<'_>, now: Instant) -> Verdict {
         let link = Link { client: message.client, node: message.node };
         let mut verdict = Verdict::pass();
@@ -99,7 +99,7 @@ impl Table {
         verdict.settled()
     }
 
-    /// What happens to something that came just now and is no message: an end, strange bytes.
+    /// The effect on an arrival that is no message: an end, or bytes that are not RESP.
     pub(super) fn judge_all_that_passes(
         &self,
         link: Link<'_>,
@@ -118,7 +118,7 @@ impl Table {
         verdict.settled()
     }
 
-    /// Whether no connection to the master can be made, and whether one that is tried is lost.
+    /// Whether no connection to the master can be made, and whether an attempt is lost.
     pub(super) fn judge_connect(&self, link: Link<'_>) -> Option<(RuleId, Harm)> {
         let about = |living: &Living| living.rule.is_about_everything() && living.rule.is_on(link);
         let of = |harm| {
@@ -137,7 +137,7 @@ impl Living {
             && self.rule.strikes_messages(side)
     }
 
-    /// Counts a matching message; whether it is one of those to be struck.
+    /// Counts a matching message, and returns whether the rule strikes it.
     fn counts(&mut self) -> bool {
         self.seen += 1;
         let strikes =
@@ -188,7 +188,7 @@ impl Verdict {
             Harm::Hold | Harm::Trickle(0) => self.gates.push((id, Gate::Hold)),
             Harm::Trickle(rate) => self.gates.push((id, Gate::Rate(rate))),
             Harm::Delay(delay) => {
-                // Two slow stretches of one way: each starts where the one before ended.
+                // Two delays on one way: each starts where the one before ended.
                 let start = self.gates.iter().filter_map(|(_, gate)| match gate {
                     Gate::Until(until) => Some(*until),
                     Gate::Hold | Gate::Rate(_) => None,
@@ -201,7 +201,7 @@ impl Verdict {
         }
     }
 
-    /// What is held is not delayed besides.
+    /// A message that is held is not delayed in addition.
     fn settled(mut self) -> Self {
         if self.gates.iter().any(|(_, gate)| *gate == Gate::Hold) {
             self.gates.retain(|(_, gate)| !matches!(gate, Gate::Until(_)));

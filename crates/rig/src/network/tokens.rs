@@ -1,12 +1,12 @@
-//! What the system calls the sockets that it tells of. Called by `engine.rs`, and by
-//! `connection.rs` for sockets that connect.
+//! The tokens by which the system names the sockets. Called by `engine.rs`, and by `connection.rs`
+//! for sockets that connect.
 
 use mio::Token;
 
 /// Orders came.
 pub(super) const ORDERS: Token = Token(usize::MAX);
 
-/// What happens on a token.
+/// The kind of a token's socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Listener,
@@ -20,7 +20,7 @@ pub(super) fn token(id: u64, kind: Kind) -> Token {
     Token(usize::try_from(id).expect("fewer connections than addresses") << 2 | kind as usize)
 }
 
-/// What has this token.
+/// The socket of a token: its number and kind.
 pub(super) fn meaning(token: Token) -> (u64, Kind) {
     let kind = [Kind::Listener, Kind::Client, Kind::Master, Kind::Copy][token.0 & 3];
     ((token.0 >> 2) as u64, kind)

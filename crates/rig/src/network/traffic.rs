@@ -1,19 +1,19 @@
-//! What the observer is told. Public; told by `connection.rs`, `lane.rs` and `copies.rs`.
+//! The events for the observer. Public; sent by `connection.rs`, `lane.rs` and `copies.rs`.
 
 use std::{sync::Arc, time::Instant};
 
 use super::rule::{RuleId, Side};
 use crate::Reply;
 
-/// Why a connection ended: what the network saw first.
+/// Why a connection ended: the first reason that the network saw.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClosedBy {
     /// The client closed or reset it, or died.
     Client,
-    /// The master did.
+    /// The master closed or reset it, or died.
     Master,
-    /// The master is nowhere, or refused it.
+    /// There is no master, or it refused the connection.
     Refused,
     /// A rule reset it.
     Rule(RuleId),
@@ -21,12 +21,13 @@ pub enum ClosedBy {
     Network,
 }
 
-/// Something that happened, with when, on which link and on which connection.
+/// An event, with its time, link and connection.
 ///
-/// Two stamps are chosen so that what a master did lies **between** them: `at` of
+/// Two timestamps are chosen so that the execution by a master lies **between** them: `at` of
 /// [`Forwarded`](Self::Forwarded) is taken before the write of the request's last byte, `at` of
-/// [`Replied`](Self::Replied) after the read of the reply's. A request of which not all bytes were
-/// written when the connection broke is not told as forwarded: it cannot have taken effect.
+/// [`Replied`](Self::Replied) after the read of the reply's last byte. If the connection broke
+/// before all bytes of a request were written, the request is not reported as forwarded: it cannot
+/// have taken effect.
 ///
 /// Numbers are those of [`Message`](super::Message).
 #[derive(Debug, Clone, PartialEq)]
@@ -48,9 +49,9 @@ pub enum Traffic {
         /// It is the second of a duplicate, with the connection and number of the first.
         duplicate: bool,
     },
-    /// A reply arrived from the master; it may be held or lost after that.
+    /// A reply arrived from the master. It may be held or lost after that.
     ///
-    /// Of a reply of more than 4 MiB it is the start, told when it is there.
+    /// For a reply of more than 4 MiB this is its start, reported on its arrival.
     Replied {
         at: Instant,
         client: Arc<str>,
@@ -63,7 +64,7 @@ pub enum Traffic {
         /// It answers the second of a duplicate.
         duplicate: bool,
     },
-    /// A reply was written to the client's socket; `at` is before that.
+    /// A reply was written to the client's socket. `at` is before the write.
     Delivered {
         at: Instant,
         client: Arc<str>,
@@ -81,10 +82,10 @@ pub enum Traffic {
         number: u64,
         side: Side,
         command: Arc<[Vec<u8>]>,
-        /// What dropped it. `None`: its receiver was gone.
+        /// The rule that dropped it. `None`: its receiver was gone.
         rule: Option<RuleId>,
     },
-    /// A rule struck a message. Told before anything else happens to it.
+    /// A rule struck a message. Reported before any other effect on it.
     ///
     /// Number 0 and no command: it struck the connection itself.
     Struck {
@@ -97,7 +98,7 @@ pub enum Traffic {
         command: Arc<[Vec<u8>]>,
         rule: RuleId,
     },
-    /// What came is not RESP: from here on this side of the connection is passed on as it is.
+    /// The data is not RESP: from here on this side of the connection is passed on unchanged.
     Unparsed { at: Instant, client: Arc<str>, node: usize, connection: u64, side: Side },
 }
 
@@ -117,22 +118,22 @@ macro_rules! common {
 }
 
 impl Traffic {
-    /// When.
+    /// The time of the event.
     pub fn at(&self) -> Instant {
         *common!(self, at)
     }
 
-    /// Whose connection.
+    /// The client of the connection.
     pub fn client(&self) -> &Arc<str> {
         common!(self, client)
     }
 
-    /// To which master, counted from 1.
+    /// The master, counted from 1.
     pub fn node(&self) -> usize {
         *common!(self, node)
     }
 
-    /// Which connection, counted from 1 over all links.
+    /// The connection, counted from 1 over all links.
     pub fn connection(&self) -> u64 {
         *common!(self, connection)
     }

@@ -1,5 +1,5 @@
-//! What all connections share: rules, observer, timers. Owned by `engine.rs`, passed to everything
-//! that happens on its thread.
+//! The state that all connections share: rules, observer, timers. `engine.rs` owns it, and passes
+//! it to all code on its thread.
 
 use std::{
     cmp::Reverse,
@@ -24,15 +24,15 @@ pub(super) struct World {
     pub(super) observer: Box<dyn FnMut(Traffic) + Send>,
     pub(super) registry: Registry,
     pub(super) upstreams: HashMap<usize, SocketAddr>,
-    /// When to look after which connection again.
+    /// When to serve each connection again.
     pub(super) timers: BinaryHeap<Reverse<(Instant, u64)>>,
-    /// Connections that had more to do than their share of a turn.
+    /// Connections that had more work than their share of a turn.
     pub(super) again: Vec<u64>,
     /// Requests to be sent once more.
     pub(super) duplicates: Vec<Duplicate>,
 }
 
-/// Which connection, on which link.
+/// A connection and its link.
 #[derive(Debug, Clone)]
 pub(super) struct Who {
     pub(super) client: Arc<str>,

@@ -1,4 +1,4 @@
-//! The clock of one master: changed through its page, checked by its `TIME`.
+//! The clock of one master: changed through its page, checked with `TIME`.
 
 use std::{
     fmt, io,
@@ -12,11 +12,11 @@ use crate::{
     clock::{clocks_supported, real_nanos},
 };
 
-/// How long a server may show the time before a change: Valkey 9 adds the monotonic time that has passed to
-/// the wall clock that it read last, and reads it anew every millisecond or so.
+/// How long a server may show the time before a change. Valkey 9 adds the elapsed monotonic time to
+/// the wall clock that it read last, and reads it again every millisecond or so.
 const CATCHES_UP: Duration = Duration::from_millis(500);
 
-/// Between two looks at a server that has not caught up.
+/// The time between two checks of a server that has not caught up.
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Node {
@@ -25,7 +25,7 @@ impl Node {
         self.clock.get()
     }
 
-    /// When its directory exists, before the server is launched.
+    /// Creates it when its directory exists, before the server is launched.
     pub(super) fn create_clock(&self, plan: &Plan) -> Result<(), RigError> {
         if plan.clocks && self.clock.get().is_none() {
             let clock = Clock::create(&self.dir)?;
@@ -34,7 +34,7 @@ impl Node {
         Ok(())
     }
 
-    /// Changes the clock, and verifies it now, or when the master can be asked again.
+    /// Changes the clock, and verifies it now, or when the master answers again.
     pub(crate) fn set_clock(&self, plan: &Plan, change: ClockChange) -> Result<(), RigError> {
         let Some(clock) = self.clock() else {
             clocks_supported()?;
@@ -42,13 +42,13 @@ impl Node {
             return Err(RigError::NoClocks { why });
         };
         clock.change(change).map_err(|error| self.wrong_clock(format!("{change}: {error}")))?;
-        // Before the look, so that one who resumes it at this moment sees it.
+        // Before the check, so that a thread that resumes it at this moment sees it.
         self.running().unverified = true;
         if !self.can_be_asked() {
             return Ok(());
         }
         match self.verify_clock(plan) {
-            // Killed or paused since.
+            // It was killed or paused since.
             Err(RigError::NoAnswer { .. }) if !self.can_be_asked() || !self.runs()? => Ok(()),
             verified => verified,
         }
@@ -59,7 +59,7 @@ impl Node {
         !running.paused && !matches!(running.state, State::Dead)
     }
 
-    /// Whether the server's `TIME` is what its clock is set to show. With no clock it is.
+    /// Whether the server's `TIME` matches the setting of its clock. True without a clock.
     pub(crate) fn verify_clock(&self, plan: &Plan) -> Result<(), RigError> {
         let Some(clock) = self.clock() else { return Ok(()) };
         verify(clock, || self.command(plan, PATIENCE, &[b"TIME"]))?
@@ -73,7 +73,8 @@ impl Node {
     }
 }
 
-/// Asks for the `TIME` until it is what the clock is set to show; after [`CATCHES_UP`] says what it is instead.
+/// Asks for `TIME` until it matches the clock's setting. After [`CATCHES_UP`] it returns the
+/// difference as an error.
 pub(crate) fn verify(
     clock: &Clock,
     mut time: impl FnMut() -> Result<Reply, RigError>,
@@ -96,7 +97,7 @@ pub(crate) fn verify(
     }
 }
 
-/// Whether a clock with this setting can have been read so between these two real times.
+/// Whether a clock with this setting can have shown this reply between these two real times.
 fn judge(setting: &ClockSetting, from: u64, to: u64, reply: &Reply) -> Result<(), String> {
     let micros = micros(reply).map_err(|error| error.to_string())?;
     if setting.could_show(from, to, micros) {
@@ -109,7 +110,7 @@ fn judge(setting: &ClockSetting, from: u64, to: u64, reply: &Reply) -> Result<()
     ))
 }
 
-/// What `TIME` says: seconds and microseconds.
+/// The reply to `TIME`: seconds and microseconds.
 fn micros(reply: &Reply) -> io::Result<u64> {
     let number = |reply: &Reply| reply.text()?.parse::<u64>().ok();
     let time = match reply {

@@ -1,7 +1,6 @@
-//! What a frame means, once `scan.rs` has found where it ends. Called by `resp.rs` and by the
-//! network.
+//! Decodes a frame, once `scan.rs` has found its end. Called by `resp.rs` and by the network.
 //!
-//! Of a frame that is cut short the part that is there is decoded: that is how the network sees
+//! For a frame that is cut short, it decodes the part that is there: the network uses this for
 //! frames that are too large to be kept.
 
 use std::str;
@@ -11,8 +10,8 @@ use super::{
     scan::{Header, header},
 };
 
-/// A reply. What RESP3 has and RESP2 has not becomes what RESP2 has: maps, sets and pushes an
-/// array, booleans a number, a null nothing, all other numbers a status.
+/// A reply. RESP3 types become RESP2 types: maps, sets and pushes become an array, booleans a
+/// number, a null nothing, all other numbers a status.
 pub(crate) fn reply(frame: &[u8]) -> Reply {
     Frame { rest: frame }.reply().unwrap_or(Reply::Nil)
 }
@@ -65,7 +64,7 @@ impl<'a> Frame<'a> {
                 Reply::Error(String::from_utf8_lossy(self.body(length)).into_owned())
             }
             (Header::Body(length), b'=') => {
-                // Three letters of a format and a colon stand before the text.
+                // Three letters of a format and a colon precede the text.
                 let body = self.body(length);
                 Reply::Bulk(body.get(4..).unwrap_or(body).to_vec())
             }
@@ -76,7 +75,7 @@ impl<'a> Frame<'a> {
                 }
                 self.reply()?
             }
-            // Not by `with_capacity`: the count is whatever the other side wrote.
+            // Not with `with_capacity`: the other side controls the count.
             (Header::Values(count), _) => {
                 Reply::Array((0..count).map_while(|_| self.reply()).collect())
             }

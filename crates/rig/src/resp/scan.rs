@@ -1,22 +1,23 @@
-//! Where a frame of RESP ends, found while its bytes still come in. Called by `resp.rs` and by the
+//! Finds the end of a RESP frame while its bytes still arrive. Called by `resp.rs` and by the
 //! network, which both decode a frame when it is complete (`decode.rs`).
 //!
-//! What it remembers of a frame is a number for each level of nesting, so that a frame of any size
-//! can be let through without being kept. Every line is judged by [`header`] here and in
-//! `decode.rs`, so that the two cannot disagree on where a frame ends.
+//! It stores one number of a frame for each level of nesting, so that a frame of any size can pass
+//! without being kept. Here and in `decode.rs` [`header`] parses every line, so that the two cannot
+//! disagree on the end of a frame.
 
 use std::str;
 
-/// Deeper than any reply of a server; a bound, because frames are decoded by recursion.
+/// Deeper than any reply of a server. A limit is necessary, because frames are decoded by
+/// recursion.
 const MAX_DEPTH: usize = 128;
 
-/// What Redis allows for an inline command.
+/// The limit of Redis for an inline command.
 const MAX_REQUEST_LINE: usize = 64 * 1024;
 
 /// An error message of a script may be longer than any command.
 const MAX_REPLY_LINE: usize = 1024 * 1024;
 
-/// Which frames are expected.
+/// The frames to expect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Grammar {
     /// What clients send: arrays of bulk strings, or a line of words.
@@ -25,25 +26,25 @@ pub(crate) enum Grammar {
     Replies,
 }
 
-/// What is known of the frame at the start of a buffer.
+/// The state of the frame at the start of a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scan {
-    /// It has so many bytes. The scanner is ready for the next.
+    /// It has this many bytes. The scanner is ready for the next.
     Complete(usize),
-    /// It is not there in full.
+    /// It is incomplete.
     More,
     /// It is not RESP.
     Strange,
 }
 
-/// What a line says of the bytes behind it.
+/// What a line announces about the bytes behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Header {
     /// The value is the line itself.
     Leaf,
-    /// So many bytes and a line end follow.
+    /// This many bytes and a line end follow.
     Body(u64),
-    /// So many values follow.
+    /// This many values follow.
     Values(u64),
 }
 
@@ -61,9 +62,9 @@ pub(crate) struct Scanner {
     /// How many values are still to come on each level, the outermost first.
     open: Vec<u64>,
     inside: Inside,
-    /// All before it is done with.
+    /// All bytes before this position are processed.
     at: usize,
-    /// So much behind `at` has no line end.
+    /// This many bytes behind `at` contain no line end.
     searched: usize,
     begun: bool,
 }
@@ -74,8 +75,8 @@ impl Scanner {
         Self { grammar, open: Vec::new(), inside, at: 0, searched: 0, begun: false }
     }
 
-    /// Looks at what is new in the buffer, which starts with the frame: with all of it, or with
-    /// what was not [forgotten](Self::forget).
+    /// Processes the new bytes in the buffer. The buffer starts with the frame, complete or without
+    /// the bytes that were [forgotten](Self::forget).
     pub(crate) fn scan(&mut self, buffer: &[u8]) -> Scan {
         loop {
             let rest = &buffer[self.at..];
@@ -136,12 +137,12 @@ impl Scanner {
         }
     }
 
-    /// How many bytes of the buffer will not be looked at again.
+    /// How many bytes of the buffer will not be read again.
     pub(crate) fn done_with(&self) -> usize {
         self.at
     }
 
-    /// The buffer lost so many of its first bytes, all of which were [done
+    /// The caller removed this many bytes from the start of the buffer. All of them must be [done
     /// with](Self::done_with).
     pub(crate) fn forget(&mut self, bytes: usize) {
         self.at -= bytes;
@@ -154,7 +155,7 @@ impl Scanner {
         }
     }
 
-    /// What a line, without its `\n`, says.
+    /// Parses a line without its `\n`.
     fn line(&mut self, line: &[u8]) -> Option<Header> {
         let first = !std::mem::replace(&mut self.begun, true);
         if self.grammar == Grammar::Requests {
@@ -166,12 +167,12 @@ impl Scanner {
             }
         }
         let header = header(line.strip_suffix(b"\r")?)?;
-        // No client may send a word that is not there.
+        // No client may send an absent word.
         let absent = header == Header::Leaf && self.grammar == Grammar::Requests && !first;
         (!absent).then_some(header)
     }
 
-    /// A value ended: whether the frame does.
+    /// Handles the end of a value, and returns whether the frame ends.
     fn frame_ends(&mut self) -> bool {
         while let Some(left) = self.open.last_mut() {
             *left -= 1;
@@ -184,11 +185,11 @@ impl Scanner {
     }
 }
 
-/// What a line says, without its line end. Nothing if it is not RESP.
+/// Parses a line without its line end. None if it is not RESP.
 pub(super) fn header(line: &[u8]) -> Option<Header> {
     let (kind, rest) = line.split_first()?;
     let number = || str::from_utf8(rest).ok()?.parse::<i64>().ok();
-    // A negative length is a value that is not there.
+    // A negative length is an absent value.
     let length = || number().map(|number| u64::try_from(number).ok());
     let values = |per: u64, more: u64| {
         let count = length()?;
@@ -205,7 +206,7 @@ pub(super) fn header(line: &[u8]) -> Option<Header> {
         b'$' | b'=' | b'!' => length().map(|length| length.map_or(Header::Leaf, Header::Body)),
         b'*' | b'~' | b'>' => values(1, 0),
         b'%' => values(2, 0),
-        // Attributes stand before the value that they belong to.
+        // Attributes precede their value.
         b'|' => values(2, 1),
         _ => None,
     }

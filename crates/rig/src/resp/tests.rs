@@ -1,4 +1,5 @@
-//! The parser: what it understands, and that it neither panics nor depends on how bytes arrive.
+//! Tests of the parser: what it understands, and that it neither panics nor depends on how bytes
+//! arrive.
 
 use proptest::prelude::*;
 
@@ -7,8 +8,8 @@ use super::{
     scan::{Grammar, Scan, Scanner},
 };
 
-/// The length of every frame, or how it ended, with the bytes given in these pieces. Behind each
-/// piece what is done with is forgotten, as for a frame that is too large to be kept.
+/// The length of every frame, or how it ended, if the bytes arrive in these pieces. After each
+/// piece the processed bytes are forgotten, as for a frame that is too large to be kept.
 fn frames(grammar: Grammar, pieces: &[&[u8]], forgetful: bool) -> (Vec<usize>, Scan) {
     let mut scanner = Scanner::new(grammar);
     let (mut buffer, mut forgotten, mut lengths) = (Vec::new(), 0, Vec::new());
@@ -72,7 +73,7 @@ fn replies() -> impl Strategy<Value = Reply> {
     leaf.prop_recursive(4, 30, 5, |inner| prop::collection::vec(inner, 0..5).prop_map(Reply::Array))
 }
 
-/// Bytes of which many are almost RESP.
+/// Bytes that are almost RESP in many cases.
 fn garbage() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         prop::sample::select(vec![
@@ -152,7 +153,7 @@ proptest! {
         for forgetful in [false, true] {
             prop_assert_eq!(&frames(grammar, &cut(&bytes, &cuts), forgetful), &whole);
         }
-        // Neither of them panics on a frame that is cut short, or is none.
+        // Neither of them panics on a frame that is cut short, or on other bytes.
         let _reply = decode::reply(&bytes);
         let _words = decode::words(&bytes);
     }

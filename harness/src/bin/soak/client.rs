@@ -1,5 +1,5 @@
-//! A client process: some tasks that take, extend, release, drop and give up, over one lock. It tells
-//! its figures on stdout, a line a second, and ends when its stdin does.
+//! A client process: some tasks that acquire, extend, release, drop and cancel, over one lock. It
+//! prints its figures on stdout, one line a second, and ends when its stdin does.
 
 use std::io::Read;
 use std::process::ExitCode;
@@ -17,23 +17,24 @@ use crate::parent::TTL;
 use crate::referee::Referee;
 use crate::troubles::Chance;
 
-/// What a client process is to do.
+/// The task of a client process.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) urls: Vec<String>,
     /// The port of the [`Referee`].
     pub(crate) referee: u16,
-    /// How many tasks.
+    /// The number of clients, each a Tokio task.
     pub(crate) clients: u32,
     pub(crate) resources: u32,
     pub(crate) seed: u64,
-    /// Whether processes stand in line.
+    /// Whether processes use the fair queue.
     pub(crate) fair: bool,
-    /// Each client on one master of its own, so that nothing keeps them apart.
+    /// Uses one lock per master instead of one over all masters, so that nothing keeps the clients
+    /// apart.
     pub(crate) apart: bool,
 }
 
-/// Resources that are wanted by many at once.
+/// The number of contended resources.
 const HOT: u64 = 8;
 
 #[derive(Default)]
@@ -58,7 +59,7 @@ async fn run(task: &Task) {
     let counts = Arc::new(Counts::default());
     let ends = counts.clone();
     std::thread::spawn(move || {
-        // Whatever ends it, it is over.
+        // End of input or an error: both end the run.
         drop(std::io::stdin().read_to_end(&mut Vec::new()));
         ends.over.store(true, Relaxed);
     });
@@ -84,7 +85,7 @@ async fn run(task: &Task) {
     for client in clients {
         client.await.expect("no client panics");
     }
-    // What is dropped or given up is paid in the background.
+    // The clean-ups of dropped leases and cancelled acquires run in the background.
     let begin = Instant::now();
     while left(&locks) > 0 && begin.elapsed() < 2 * TTL {
         sleep(Duration::from_millis(20)).await;
@@ -170,7 +171,7 @@ impl Client {
             };
             match timeout(patience, self.lock.acquire(&resource)).await {
                 Ok(Ok(lease)) => self.hold(&mut referee, &resource, lease).await,
-                // So that masters that are down are not the only thing that is asked.
+                // Without the pause, the client would mostly retry while masters are down.
                 Ok(Err(_)) => sleep(self.chance.millis(20)).await,
                 Err(_) => {
                     self.counts.given_up.fetch_add(1, Relaxed);
@@ -190,7 +191,7 @@ impl Client {
         }
         sleep(self.chance.millis(8)).await;
         if self.chance.below(10) == 0 {
-            // One that fails leaves the lease as it is.
+            // A failed extension leaves the lease as it is.
             drop(lease.extend().await);
         }
         if alone {

@@ -1,4 +1,4 @@
-//! Figures: what the clients tell, added up, and what of it is a finding.
+//! Figures: the sum of what the clients report, and the findings in it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,24 +6,25 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a client process tells every second, since it began.
+/// What a client process reports every second: counts since its start.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) sections: u64,
     pub(crate) overlaps: u64,
-    /// Acquires that were dropped by their callers.
+    /// Acquires that their callers dropped.
     pub(crate) given_up: u64,
     pub(crate) acquired: u64,
     pub(crate) taken: u64,
     pub(crate) no_quorum: u64,
     pub(crate) lost: u64,
-    /// Of the library's own: what is left when nobody wants anything any more is a leak.
+    /// The library's own statistics. Anything left when no client has work is a leak.
     pub(crate) waiting: u64,
     pub(crate) listens: u64,
     pub(crate) owed: u64,
-    /// Kilobytes of memory.
+    /// Resident memory in kilobytes.
     pub(crate) resident: u64,
-    /// It comes to its end, and this is left of its tasks and its shutdowns.
+    /// Whether this is the last line of the process. `tasks` and `unfinished` count its remaining
+    /// tasks and its unfinished shutdowns.
     pub(crate) last: bool,
     pub(crate) tasks: u64,
     pub(crate) unfinished: u64,
@@ -35,20 +36,20 @@ pub(crate) struct Figures {
     pub(crate) overlaps: u64,
     pub(crate) master_kills: u64,
     pub(crate) client_kills: u64,
-    /// Processes that were told to come to their end, and those of them that did not.
+    /// Processes that were asked to end, and those of them that did not.
     pub(crate) processes: u64,
     pub(crate) hung: u64,
     /// What is left on the masters.
     pub(crate) keys: Vec<String>,
     pub(crate) channels: Vec<String>,
     lines: BTreeMap<u32, Line>,
-    /// Of each process, when and how much.
+    /// The memory of each process over time.
     resident: BTreeMap<u32, Vec<(Duration, u64)>>,
     most_waiting: u64,
     most_listens: u64,
 }
 
-/// So much more, in kilobytes, is an allocator's affair.
+/// Growth in kilobytes that the allocator may cause.
 const ALLOWANCE: u64 = 8 * 1024;
 
 impl Figures {
@@ -70,7 +71,7 @@ impl Figures {
         self.lines.values().filter(|line| line.last).map(of).sum()
     }
 
-    /// Where it is.
+    /// A progress line.
     pub(crate) fn line(&self) -> String {
         format!(
             "{} critical sections, {} overlaps, {} masters and {} clients killed, {} leases lost",
@@ -82,7 +83,7 @@ impl Figures {
         )
     }
 
-    /// The memory of the process that lived longest, in its first third and its last: medians.
+    /// The memory of the process that lived longest: the medians of its first and its last third.
     fn thirds(&self) -> Option<(u64, u64)> {
         thirds(self.resident.values().max_by_key(|samples| samples.len())?)
     }
@@ -111,13 +112,13 @@ impl Figures {
             ("memory in the first third, KiB", first),
             ("memory in the last third, KiB", last),
         ] {
-            // A String takes all of it.
+            // A write to a `String` never fails.
             let _ = writeln!(table, "{what:<42}{number:>10}");
         }
         table
     }
 
-    /// What must not be.
+    /// All violations.
     pub(crate) fn findings(&self) -> Vec<String> {
         let mut found = Vec::new();
         let mut must_be = |so: bool, otherwise: String| {
@@ -164,7 +165,7 @@ fn thirds(samples: &[(Duration, u64)]) -> Option<(u64, u64)> {
     Some((median(&samples[..third])?, median(&samples[samples.len() - third..])?))
 }
 
-/// Kilobytes of memory of this process; 0 where nobody says.
+/// Resident memory of this process in kilobytes. 0 if the system does not report it.
 pub(crate) fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,10 +1,14 @@
-//! The command `redquorum-soak`: many clients on real masters for a long time, while masters and clients
-//! are killed, one at a time, and come back.
+//! The command `redquorum-soak`: many clients on real masters for a long time, while masters and
+//! clients are killed, one at a time, and come back.
 //!
-//! Masters sync every write, so that all of it is inside the assumptions of the lock: no two clients may
-//! be in a critical section at once, and in the end nothing is left, neither on a master nor in a client,
-//! whose memory has not grown. `client.rs` is what the client processes do, `referee.rs` sees overlaps,
-//! `troubles.rs` kills, `figures.rs` counts and judges.
+//! Masters sync every write, so that all faults are within the assumptions of the lock. No two
+//! clients may be in a critical section at once. In the end nothing may be left, neither on a
+//! master nor in a client, and the memory of a client may not have grown.
+//!
+//! - `client.rs` has the client processes.
+//! - `referee.rs` detects overlaps.
+//! - `troubles.rs` kills masters and clients.
+//! - `figures.rs` counts, and reports findings.
 //!
 //! Exit codes: 0 no finding, 1 a finding, 3 no server program, 64 wrong usage.
 
@@ -41,15 +45,16 @@ mod parent {
     use crate::figures::Figures;
     use crate::troubles::{Chance, Herd, trouble};
 
-    /// How long a lease lives: what is left of a client that was killed is gone after it.
+    /// The TTL of a lease. After this time, nothing is left of a killed client's leases.
     pub(crate) const TTL: Duration = Duration::from_secs(3);
 
-    /// How often something is told on the terminal.
+    /// Interval of progress lines on the terminal.
     const PROGRESS: Duration = Duration::from_secs(10);
 
     const NODES: usize = 5;
 
-    /// Lets clients take locks on real masters for a long time while masters and clients are killed.
+    /// Lets clients take locks on real masters for a long time while masters and clients are
+    /// killed.
     #[derive(Parser)]
     #[command(name = "redquorum-soak")]
     struct Options {
@@ -65,13 +70,13 @@ mod parent {
         /// Resources; half of all acquires are of the first eight
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
         resources: u32,
-        /// Processes that wait for the same resource stand in line
+        /// Processes that wait for the same resource use the fair queue
         #[arg(long)]
         fair: bool,
-        /// What chance does; without it, something else each time
+        /// Seed of the random choices; without it, they differ each time
         #[arg(long)]
         seed: Option<u64>,
-        /// Be a client process
+        /// Run as a client process
         #[arg(long, hide = true)]
         client: Option<String>,
     }
@@ -81,7 +86,7 @@ mod parent {
             Ok(options) => options,
             Err(error) => {
                 let code = if error.use_stderr() { 64 } else { 0 };
-                // Nobody is left to be told that it cannot be printed.
+                // If the message cannot be printed, there is no other place to report that.
                 drop(error.print());
                 return ExitCode::from(code);
             }
@@ -156,7 +161,8 @@ mod parent {
         herd.stop(begin, &mut figures);
         std::thread::sleep(TTL + TTL / 3);
         let mut keys = left(&masters, &["KEYS", "*"])?;
-        // A client that was killed, or whose master was down, could not leave the queues. Positions lapse.
+        // A client could not leave the queues if it was killed or its master was down. Positions
+        // lapse.
         if keys.iter().any(|key| is_queue(key)) {
             std::thread::sleep(Duration::from_millis(LAPSE_MS).saturating_sub(TTL));
             keys.retain(|key| !is_queue(key));
@@ -169,12 +175,12 @@ mod parent {
         Ok(findings)
     }
 
-    /// Whether a key that is left is of a queue.
+    /// Whether a remaining key belongs to a queue.
     fn is_queue(key: &str) -> bool {
         queue_of(b"").iter().any(|prefix| key.as_bytes().starts_with(prefix))
     }
 
-    /// The same clients, each on one master of its own: who looks for overlaps must see some.
+    /// Runs the same clients, each on one master of its own: the check for overlaps must find some.
     fn sight(task: &Task) -> u64 {
         let apart = Task { apart: true, clients: 10, resources: 4, ..task.clone() };
         let mut figures = Figures::default();

@@ -1,9 +1,10 @@
-//! Referee: a Redis of its own where each critical section marks itself, so that another that begins
-//! before it ends is seen.
+//! Referee: a separate Redis in which each critical section sets a mark, so that overlapping
+//! sections are detected.
 //!
-//! A mark ends with its critical section, or at the deadline of its lease: somebody who was killed holds
-//! nothing after that. It is set only where there is none, so one that is refused to somebody whose lease
-//! still stands when the refusal is read is an overlap, and nothing else is.
+//! A mark ends with its critical section, or at the deadline of its lease: a killed client holds
+//! nothing after that. A client can set a mark only if there is none. If it is refused, and its
+//! lease is still valid when it reads the refusal, two critical sections overlap. Nothing else
+//! counts as an overlap.
 
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,9 +24,9 @@ impl Referee {
         Ok(Self(BufReader::new(stream)))
     }
 
-    /// The critical section of `who` begins. Whether it is alone.
+    /// Begins the critical section of `who`. Returns whether it is the only one.
     pub(crate) async fn mark(&mut self, what: &str, who: u64, left: Duration) -> io::Result<bool> {
-        // All processes are on one machine, whose clock all of them read.
+        // All processes run on one machine and read the same clock.
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let until = (now + left).as_millis();
         let said = self.ask(&format!("SET mark:{what} {who} NX PXAT {until}")).await?;
@@ -36,7 +37,7 @@ impl Referee {
         }
     }
 
-    /// It ends.
+    /// Ends a critical section.
     pub(crate) async fn unmark(&mut self, what: &str, who: u64) -> io::Result<()> {
         self.ask(&format!("EVAL \"{UNMARK}\" 1 mark:{what} {who}")).await.map(drop)
     }

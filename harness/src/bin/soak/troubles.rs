@@ -1,4 +1,4 @@
-//! Troubles: masters and client processes that are killed, one at a time, and come back.
+//! Troubles: kills masters and client processes, one at a time, and starts them again.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -71,14 +71,15 @@ impl Herd {
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         std::thread::spawn(move || {
             let read = lines.map_while(Result::ok);
-            // The last line of one that is killed may be half of one.
+            // The last line of a killed process may be incomplete.
             let lines = read.filter_map(|line| serde_json::from_str(&line).ok());
             lines.for_each(|line| drop(teller.send((id, line))));
         });
         child
     }
 
-    /// One of the second half: those of the first live as long as this, for their memory to be looked at.
+    /// Kills one process of the second half. Those of the first half live through the whole run, so
+    /// that their memory can be measured.
     fn kill_one(&mut self, chance: &mut Chance) {
         let first = self.places.len() / 2;
         let place = first + chance.index(self.places.len() - first);
@@ -92,7 +93,7 @@ impl Herd {
         }
     }
 
-    /// Has all of them come to their end by themselves.
+    /// Asks all processes to end by themselves, and waits for them.
     pub(crate) fn stop(&mut self, begin: Instant, figures: &mut Figures) {
         self.places.iter_mut().for_each(|child| drop(child.stdin.take()));
         let patience = Instant::now();
@@ -107,7 +108,7 @@ impl Herd {
                 sleep(Duration::from_millis(20));
             }
         }
-        // Their last lines may still be on their way through the threads that read them.
+        // The last lines may still be on their way through the threads that read them.
         sleep(Duration::from_millis(200));
         self.listen(begin, figures);
     }
@@ -119,13 +120,13 @@ impl Drop for Herd {
     }
 }
 
-/// `SIGKILL`; one that has ended is none the worse.
+/// `SIGKILL`. Harmless if the process has ended already.
 fn end(child: &mut Child) {
     drop(child.kill());
     drop(child.wait());
 }
 
-/// Something happens, and is over when this returns: one at a time.
+/// Kills a master or a client process and starts it again before it returns: one at a time.
 pub(crate) fn trouble(
     masters: &Masters,
     herd: &mut Herd,

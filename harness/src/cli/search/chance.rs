@@ -14,7 +14,7 @@ use crate::report::Out;
 use crate::search::chance::{Report, Search};
 use crate::search::plan::Space;
 
-/// How long it takes if nobody says otherwise.
+/// The duration of a search without an option for it.
 const USUALLY: Duration = Duration::from_secs(60);
 
 pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
@@ -46,7 +46,7 @@ pub(super) fn main(options: &SearchOptions, out: &Out) -> Code {
                 wrong |= find.is_wrong(&search);
                 tell(options, &search, &find, sight.runs);
             }
-            // The other finds are told all the same.
+            // An error with one find does not keep the others from being reported.
             Err(Code::Internal) => broken = true,
             Err(code) => return code,
         }
@@ -77,7 +77,7 @@ fn tell(options: &SearchOptions, search: &Search, find: &Find, runs: u64) {
     });
 }
 
-/// On standard error; hidden where that is no terminal.
+/// A progress bar on standard error; hidden if standard error is no terminal.
 fn bar(runs: Option<u64>, time: Option<Duration>) -> ProgressBar {
     let (length, eta) = match (runs, time) {
         (Some(runs), _) => (runs, "{eta}"),

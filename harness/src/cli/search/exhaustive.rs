@@ -1,5 +1,5 @@
-//! The exhaustive search, from its options to its exit code: what is searched is printed first, then
-//! what was counted, the table of smallest schedules, and the file of each class of failures.
+//! The exhaustive search, from its options to its exit code. Prints the search space first, then
+//! the counts and the table of smallest schedules, and writes a file for each class of failures.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -19,13 +19,14 @@ use crate::search::exhaustive::{Class, Plan, SEED, Tally, defences, listing, pro
 use crate::search::{Found, Kind};
 use crate::sim;
 
-/// How many masters, if nobody says otherwise.
+/// The number of masters without an option for it.
 const USUALLY: usize = 5;
-/// From so many seeds a find must show where links are not all alike.
+/// A find must show from this many seeds, on links that are not all alike.
 const SEEDS: u64 = 20;
-/// So many entries a person takes in.
+/// The largest number of entries that the output lists in full.
 const FEW: usize = 4;
-/// The table has a column for each of these, and for what is asked for.
+/// The table has a column for each of these numbers of masters, and for the number that the option
+/// asks for.
 const COLUMNS: [usize; 4] = [1, 3, 4, 5];
 
 pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
@@ -77,8 +78,8 @@ pub(super) fn main(options: &SearchOptions, faults: usize, out: &Out) -> Code {
     }
 }
 
-/// The same schedules without the lock's defences and with them: what is still violated is told, and
-/// written.
+/// Searches the same schedules without the lock's defences and with them. Reports and writes what
+/// is violated in spite of them.
 fn compared(
     options: &SearchOptions,
     (nodes, faults): (usize, usize),
@@ -131,7 +132,7 @@ fn search(options: &SearchOptions, plan: &Plan, start: Instant) -> Tally {
     tally
 }
 
-/// What was counted.
+/// The counts of a search.
 fn told(nodes: usize, faults: usize, tally: &Tally, took: Duration) -> String {
     let all: u64 = tally.schedules.iter().sum();
     let by_size: Vec<String> = tally.schedules.iter().map(u64::to_string).collect();
@@ -161,7 +162,7 @@ fn told(nodes: usize, faults: usize, tally: &Tally, took: Duration) -> String {
     text
 }
 
-/// The table, with few faults for other numbers of masters than the one that was asked for.
+/// The table. Numbers of masters other than the requested one are searched with few faults.
 fn smallest(plan: &dyn Fn(usize, usize) -> Plan, asked: usize, tally: &Tally) {
     let mut columns: Vec<usize> = COLUMNS.into_iter().filter(|nodes| *nodes != asked).collect();
     columns.push(asked);
@@ -178,7 +179,7 @@ fn smallest(plan: &dyn Fn(usize, usize) -> Plan, asked: usize, tally: &Tally) {
     say(&table(&columns.into_iter().map(column).collect::<Vec<_>>()));
 }
 
-/// A file for each class that was found, with as few faults as it takes.
+/// Writes a file for each class that the search found, with as few faults as possible.
 fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code> {
     for class in Class::ALL {
         let none = [true, false].into_iter().all(|bare| tally.smallest(class, bare).is_none());
@@ -204,18 +205,20 @@ fn classes(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code
     Ok(())
 }
 
-/// What is written of a class: after a bare quorum if that takes few faults, what makes it one included;
-/// else where it takes the fewest.
+/// The schedule to write for a class. Prefers one after a bare quorum if its number of faults is
+/// small; otherwise takes the smallest schedule.
 fn smallest_of(class: Class, tally: &Tally) -> Option<(Found, Kind)> {
     let mut least: Option<(Found, Kind)> = None;
     for bare in [true, false] {
-        // Found where all links are alike; what stands in the file must show from chance, too.
+        // The search found it where all links are alike; the file must show it with random
+        // latencies too.
         let mut all = tally.smallest.get(&(class, bare)).into_iter().flatten();
         let Some((found, kind)) = all.find_map(|found| steady(class, &found.scenario)) else {
             continue;
         };
-        // Made smaller, if it is then still of that class and as steady. Where it matters when a client
-        // acts it keeps its time: on real masters a fault cannot strike between two of its steps.
+        // Shrinks the scenario if the result is still of that class and as steady. Where the
+        // instant of a client's action matters, that instant stays: on real masters a fault cannot
+        // strike between two steps of a client.
         let shrinks = class.forgets() || class == Class::NodeLists;
         let small = shrinks.then(|| finds::shrunk(&found, &kind));
         let small = small.and_then(|small| steady(class, &small.scenario));
@@ -231,7 +234,7 @@ fn smallest_of(class: Class, tally: &Tally) -> Option<(Found, Kind)> {
     least
 }
 
-/// The scenario as a find of its class, if it shows that whatever the seed.
+/// The scenario as a find of its class, if it shows the failure from every seed.
 fn steady(class: Class, scenario: &Scenario) -> Option<(Found, Kind)> {
     let shown = |seed| {
         let history = sim::run(scenario, seed, Lie::None);
@@ -245,7 +248,7 @@ fn steady(class: Class, scenario: &Scenario) -> Option<(Found, Kind)> {
     all.all(|found| found.is_some()).then_some(first)
 }
 
-/// A file for each kind of what is wrong.
+/// Writes a file for each kind of error.
 fn wrongs(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code> {
     let mut kinds: Vec<Kind> = Vec::new();
     for (number, wrong) in tally.wrong.iter().enumerate() {
@@ -262,7 +265,7 @@ fn wrongs(options: &SearchOptions, tally: &Tally, out: &Out) -> Result<(), Code>
                 say(&format!("  {}", find.again()));
                 kinds.push(kind);
             }
-            // It shows only where all links are alike.
+            // The failure shows only where all links are alike.
             _ => {
                 let text = toml::to_string(&wrong.scenario).unwrap_or_default();
                 let name = format!("even-{number}.toml");

@@ -1,4 +1,4 @@
-//! A find, shrunk and written as a scenario file.
+//! Shrinks a find and writes it as a scenario file.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -16,11 +16,11 @@ use crate::search::chance::Search;
 use crate::search::{Found, Kind, shrink, story};
 use crate::sim;
 
-/// What is left of a find, and where it is.
+/// A find after shrinking, and its file.
 pub(super) struct Find {
     pub(super) kind: Kind,
     pub(super) small: Found,
-    /// The number of the run that it came from.
+    /// The number of the run that showed it.
     pub(super) number: u64,
     pub(super) file: PathBuf,
 }
@@ -32,7 +32,8 @@ pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> 
     Ok(Find { kind: kind.clone(), small, number: found.seed, file })
 }
 
-/// What is left of a find. Whoever interrupts gets it as it is then.
+/// The shrunk find. An interrupt ends the shrinker early, and the result is what it has at that
+/// time.
 pub(super) fn shrunk(found: &Found, kind: &Kind) -> Found {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {wide_msg}") {
@@ -50,8 +51,8 @@ pub(super) fn shrunk(found: &Found, kind: &Kind) -> Found {
     small
 }
 
-/// Writes a find as it is, and runs the file once: a file that `run` refuses, or that differs from its own
-/// expectation, is a fault of this program.
+/// Writes a find as it is, and runs the file once. A file that `run` refuses, or that differs from
+/// its own expectation, is a defect of this program.
 pub(super) fn write(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result<PathBuf, Code> {
     let text = story::file_named(name, found, kind);
     let name = format!("{name}.toml");
@@ -79,13 +80,13 @@ fn tried(name: &str, text: &str, seed: u64) -> Result<(), String> {
 }
 
 impl Find {
-    /// Whether the lock is wrong, or this program: outside of the assumptions it is no wonder that
-    /// something breaks, if it breaks for a reason.
+    /// Whether the lock is wrong, or this program. Outside the assumptions a violation is no error
+    /// if a fault explains it.
     pub(super) fn is_wrong(&self, search: &Search) -> bool {
         search.space.inside || self.kind.is_unexplained()
     }
 
-    /// The command that shows it again.
+    /// The command that repeats the find.
     pub(super) fn again(&self) -> String {
         let program =
             if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" };

@@ -1,4 +1,4 @@
-//! What a search prints: for people, and as JSON, an object a line.
+//! The output of a search: as text, and as JSON with one object a line.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ pub(super) struct End<'a> {
     pub(super) interrupted: bool,
 }
 
-/// What is known before the first run; the seed first.
+/// The header before the first run; the seed comes first.
 pub(super) fn begin(search: &Search) -> String {
     let Search { space, seed, lie, jobs, .. } = search;
     let masters = space.nodes.map_or("1 to 5".to_owned(), |nodes| nodes.to_string());
@@ -59,7 +59,7 @@ pub(super) fn find(search: &Search, find: &Find, runs: u64) -> String {
     text
 }
 
-/// How it went.
+/// The summary at the end of a search.
 pub(super) fn end(end: &End<'_>) -> String {
     let End { report, took, interrupted } = end;
     let mut text = String::new();
@@ -89,7 +89,7 @@ pub(super) fn end(end: &End<'_>) -> String {
     text
 }
 
-/// A long time, for people.
+/// A long duration as text.
 fn long(time: Duration) -> String {
     const DAY: f64 = 86_400.0;
     match time.as_secs_f64() {

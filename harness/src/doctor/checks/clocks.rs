@@ -7,8 +7,8 @@ use redquorum_protocol::Drift;
 use crate::doctor::finding::{Finding, Level};
 use crate::doctor::said::{Asked, Look};
 
-/// Keys expire by the rate of a clock, so an offset harms no lease; but the hints for fencing tokens
-/// come from clocks, and one that is off will be set right one day, by a step.
+/// Keys expire by the rate of a clock, so an offset harms no lease. But the hints for fencing
+/// tokens come from clocks, and a clock that is off will one day be corrected by a step.
 const FAR: Duration = Duration::from_millis(100);
 const TOO_FAR: Duration = Duration::from_secs(1);
 
@@ -16,11 +16,11 @@ const NTP: &str = "let NTP steer the clocks of all machines, this one included; 
                    let it slew by no more than the drift that locks allow, and not step: with \
                    chrony `maxslewrate 500`, since its default of 8.3 % is more than drift covers";
 
-/// Offset and rate of one.
+/// Offset and rate of one master's clock.
 pub(super) fn check(clock: &Asked<[Look; 2]>) -> Vec<Finding> {
     match clock {
         Ok([first, second]) => {
-            // What it says at the end is what it is now.
+            // The reading at the end is the current one.
             vec![offset(second), rate(first, second)]
         }
         Err(text) => vec![Finding::warn(
@@ -31,7 +31,7 @@ pub(super) fn check(clock: &Asked<[Look; 2]>) -> Vec<Finding> {
     }
 }
 
-/// How bad it is that two clocks are so far apart.
+/// The level of an offset between two clocks.
 pub(super) fn level_of(apart: Duration) -> Level {
     if apart > TOO_FAR {
         Level::Error
@@ -42,7 +42,7 @@ pub(super) fn level_of(apart: Duration) -> Level {
     }
 }
 
-/// One finding for that, of one master or between two.
+/// The finding about an offset, of one master or between two.
 pub(super) fn finding_of(check: &'static str, apart: Duration, text: String) -> Finding {
     match level_of(apart) {
         Level::Ok => Finding::ok(check, text),
@@ -53,7 +53,7 @@ pub(super) fn finding_of(check: &'static str, apart: Duration, text: String) -> 
 fn offset(look: &Look) -> Finding {
     let apart = Duration::from_micros(look.ahead.unsigned_abs());
     let side = if look.ahead < 0 { "behind" } else { "ahead of" };
-    // What the way of the answer may explain is not held against the clock.
+    // The part of the offset that latency may explain does not count against the clock.
     let sure = apart.saturating_sub(look.slack);
     finding_of("clock", sure, format!("its clock is {} {side} this machine's", seconds(apart)))
 }

@@ -1,4 +1,4 @@
-//! Fleet: what can be said of the masters only together.
+//! The checks that need all masters together.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{clocks, marker};
 use crate::doctor::finding::Finding;
 use crate::doctor::said::{Info, Look, Said};
 
-/// What concerns all.
+/// The findings that concern all masters.
 pub(crate) fn of_all(all: &[Said]) -> Vec<Finding> {
     let mut found = vec![number(all.len())];
     found.extend(duplicates(all));
@@ -72,7 +72,7 @@ fn reachable(all: &[Said]) -> Finding {
     }
 }
 
-/// The two clocks that are farthest from each other.
+/// The two clocks that are farthest apart.
 fn apart(all: &[Said]) -> Option<Finding> {
     let look = |said: &Said| said.visit.as_ref().ok()?.clock.as_ref().ok().map(|looks| looks[1]);
     let looks: Vec<(&str, Look)> =
@@ -88,7 +88,7 @@ fn apart(all: &[Said]) -> Option<Finding> {
     Some(clocks::finding_of("clock-spread", sure, text))
 }
 
-/// Whether there are markers, and of the same fleet.
+/// Whether the masters have boot markers, and all for the same set of masters.
 fn markers(all: &[Said]) -> Option<Finding> {
     if all.iter().all(|said| said.visit.is_err()) {
         return None;
@@ -132,7 +132,7 @@ fn markers(all: &[Said]) -> Option<Finding> {
     })
 }
 
-/// Whether the markers are all of locks that look at clocks alike.
+/// Whether all markers belong to locks with the same clock guard.
 fn clock_guards(all: &[Said]) -> Option<Finding> {
     let marked = all.iter().filter_map(|said| Some((&*said.name, said.marker()?)));
     let bounds: Vec<_> = marked.map(|(name, marker)| (name, marker::clock_bound(marker))).collect();

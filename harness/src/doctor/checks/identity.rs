@@ -1,9 +1,9 @@
-//! Identity: what sort of server it is, and whose.
+//! Identity: the kind of server, its role and its replicas.
 
 use crate::doctor::finding::Finding;
 use crate::doctor::said::Info;
 
-/// Version, role, cluster, replicas.
+/// Checks version, role, cluster mode and replicas.
 pub(super) fn check(info: &Info) -> Vec<Finding> {
     let mut found = vec![version(info)];
     if info.mode.as_deref() == Some("sentinel") {

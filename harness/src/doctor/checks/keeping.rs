@@ -1,9 +1,10 @@
-//! Keeping: whether a master keeps what it acknowledged, under pressure and over a restart (A2).
+//! Keeping: whether a master keeps what it acknowledged, under memory pressure and over a restart
+//! (A2).
 
 use crate::doctor::finding::Finding;
 use crate::doctor::said::{Asked, Info, Settings};
 
-/// Whether it may drop keys of a lock when memory is short.
+/// Whether the master may evict keys of a lock when memory is short.
 pub(super) fn eviction(info: &Info) -> Option<Finding> {
     let policy = info.policy.as_deref()?;
     let mend = "CONFIG SET maxmemory-policy noeviction, and in its redis.conf";
@@ -22,7 +23,7 @@ pub(super) fn eviction(info: &Info) -> Option<Finding> {
     })
 }
 
-/// What a restart takes.
+/// What a restart loses.
 pub(super) fn persistence(info: Option<&Info>, settings: &Asked<Settings>) -> Finding {
     let warn = |text: &str, mend: &str| Finding::warn("persistence", text, mend);
     let always = "set `appendonly yes` and `appendfsync always`, or give the lock a guard, which \
@@ -64,7 +65,7 @@ mod tests {
             eviction(&info).unwrap().level
         };
         assert_eq!(level("noeviction", 1), Level::Ok);
-        // Keys of locks have a TTL, so `volatile` means them, too.
+        // Keys of locks have a TTL, so the `volatile` policies evict them, too.
         for policy in ["volatile-lru", "volatile-ttl", "allkeys-lru", "allkeys-random"] {
             assert_eq!((level(policy, 0), level(policy, 1)), (Level::Warn, Level::Error));
         }
@@ -91,7 +92,7 @@ mod tests {
             assert_eq!(found.level, level, "{settings:?}");
             assert!(found.text.contains(part), "{}", found.text);
         }
-        // INFO knows that there is no file where CONFIG is forbidden.
+        // If `CONFIG` is forbidden, `INFO` still shows that there is no file.
         let info = Info::read("aof_enabled:0\r\n");
         assert!(persistence(Some(&info), &Err(String::new())).text.contains("no append-only file"));
     }

@@ -1,11 +1,11 @@
-//! Latency: how soon a master answers, beside how long a lock waits for it.
+//! Latency: how soon a master replies, compared with the node timeout of the lock.
 
 use std::time::Duration;
 
 use crate::doctor::finding::Finding;
 
-/// The median above the timeout is an error; above a quarter of it, or any one answer above it, a
-/// warning: each such vote is unknown.
+/// A median above the timeout is an error. A median above a quarter of it is a warning, and so is
+/// any single reply above the timeout. The vote of each late reply is unknown.
 pub(super) fn check(pings: &[Duration], node_timeout: Duration) -> Option<Finding> {
     let mut sorted = pings.to_vec();
     sorted.sort_unstable();
@@ -26,7 +26,7 @@ pub(super) fn check(pings: &[Duration], node_timeout: Duration) -> Option<Findin
     })
 }
 
-/// Three digits are enough.
+/// Formats a duration: three digits are enough.
 fn short(length: Duration) -> String {
     format!("{:.2} ms", length.as_secs_f64() * 1000.0)
 }

@@ -1,4 +1,4 @@
-//! Marker: whether a lock with a guard trusts the master, as the lock itself judges it.
+//! Marker: whether a lock with a guard trusts the master. The lock's own rules decide.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use redquorum_protocol::{Distrust, Drift, Guard};
 use crate::doctor::finding::{Finding, Level};
 use crate::doctor::said::Visit;
 
-/// The longest TTL that a marker speaks of.
+/// The longest TTL, according to the marker.
 pub(super) fn max_ttl(marker: &str) -> Option<Duration> {
     marker.split(' ').nth(1)?.parse().ok().map(Duration::from_millis)
 }
 
-/// What a clock may gain unnoticed, if a marker is of locks that look at clocks.
+/// How much a clock may gain unnoticed, if the marker belongs to locks with a clock guard.
 pub(super) fn clock_bound(marker: &str) -> Option<Duration> {
     let bound = marker.split(' ').skip(2).find_map(|word| word.strip_prefix("clock="))?;
     bound.parse().ok().map(Duration::from_millis)
@@ -21,16 +21,16 @@ pub(super) fn clock_bound(marker: &str) -> Option<Duration> {
 /// Whether a lock with a guard trusts a master.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::doctor) enum Trust {
-    /// It does.
+    /// The lock trusts the master.
     Now,
     /// After a quarantine.
     Later,
-    /// Not until somebody mends something.
+    /// Not until an operator fixes something.
     Never,
 }
 
-/// What is to be said, and whether the master is trusted. Without a guard the marker is held against
-/// itself; that there is none is then told of all masters together.
+/// The finding about the marker, and whether the lock trusts the master. Without a guard, the
+/// marker is checked against itself. A missing marker is then reported for all masters together.
 pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, Trust) {
     let marker = match &visit.marker {
         Ok(marker) => marker.as_deref(),
@@ -45,7 +45,8 @@ pub(super) fn check(visit: &Visit, guard: Option<Guard>) -> (Option<Finding>, Tr
         return (None, Trust::Later);
     }
     let own = || Guard::new(max_ttl(marker?)?, Drift::default(), 0).ok();
-    // Unless it is asked for, whether locks look at clocks is told of all masters together.
+    // If the options set no clock guard, the markers' clock guards are compared for all masters
+    // together.
     let alike = |guard: Guard| {
         let bound = marker.and_then(clock_bound).filter(|_| guard.clock_bound().is_none());
         bound.and_then(|bound| guard.with_clock_bound(bound).ok()).unwrap_or(guard)
@@ -161,7 +162,7 @@ mod tests {
             (Some(&*else_fleet), ours, true, true, Some(Level::Error), Trust::Never),
             (Some(&*clock), ours, false, true, Some(Level::Ok), Trust::Now),
             (Some(&*no_clock), ours, false, true, Some(Level::Warn), Trust::Later),
-            // Of an earlier version.
+            // A marker of an earlier version.
             (Some("a 30000"), ours, true, true, Some(Level::Error), Trust::Never),
             (Some("?"), ours, false, true, Some(Level::Warn), Trust::Later),
             (Some(&*plain), "", false, true, Some(Level::Error), Trust::Never),

@@ -6,25 +6,25 @@ use crate::judge::time::{self, MS, Span};
 use crate::judge::world::World;
 use crate::scenario::{ClockHarm, Harm, NodeHarm, Persistence, Scenario};
 
-/// How long a distrusted master may be left alone before it is looked at again.
+/// How long it may take until a client looks at a distrusted master again.
 const LOOK: Ns = 1_200 * MS;
 
 /// The guards of the processes of a run.
 pub(super) struct Guards<'a> {
     all: Vec<Guard<'a>>,
-    /// Whether masters are distrusted as the run begins.
+    /// Whether masters are distrusted when the run begins.
     new: bool,
-    /// Whether a master loses nothing by an end, and says so.
+    /// Whether a master loses nothing when its process ends, and reports that.
     durable: bool,
 }
 
 struct Guard<'a> {
     process: &'a str,
-    /// For how long it distrusts a master that may have forgotten.
+    /// How long the process distrusts a master that may have forgotten.
     quarantine: Ns,
-    /// By how much a clock may step unnoticed by it; none: it does not look.
+    /// How far a clock may step before the process notices; none: the process does not look.
     unnoticed: Option<Ns>,
-    /// Whether the masters are marked as those of other clients, with another longest TTL.
+    /// Whether the masters have the markers of other clients with another longest TTL.
     at_odds: bool,
 }
 
@@ -32,12 +32,13 @@ impl<'a> Guards<'a> {
     pub(super) fn of(scenario: &'a Scenario) -> Self {
         let locks = scenario.processes().into_iter().map(|name| (name, scenario.options_of(name)));
         let guarded: Vec<_> = locks.filter(|(_, lock)| lock.guard.is_some()).collect();
-        // Whoever marks a master first shuts the others out for good.
+        // The process that first marks a master shuts the others out for good.
         let differ = guarded.windows(2).any(|two| two[0].1.guard != two[1].1.guard);
         let all = guarded.into_iter().map(|(process, lock)| Guard {
             process,
             quarantine: if differ { Ns::MAX } else { time::of(lock.quarantine()) },
-            // Who has not watched a master for long compares it with others, by half of the bound.
+            // A process that has not watched a master for long compares it with others, by half of
+            // the bound.
             unnoticed: lock.clock_guard.map(|bound| time::of(bound.0) / 2),
             at_odds: lock.guard != scenario.lock.guard,
         });
@@ -50,9 +51,9 @@ impl<'a> Guards<'a> {
 }
 
 impl Faults<'_> {
-    /// Whether a process may rightly distrust a master some time in a span, so that its grants do not
-    /// count. `asked`: when it first asked for something from an instant on. That a marker is gone from a
-    /// connection that goes on is seen only then.
+    /// Whether a process may rightly distrust a master at some time in a span, so that its grants
+    /// do not count. `asked` returns when the process first sent a request from an instant on: the
+    /// process sees only then that a marker is gone from a master whose connection stays up.
     pub(in crate::judge) fn distrusted(
         &self,
         process: &str,
@@ -63,13 +64,15 @@ impl Faults<'_> {
         let Some(guard) = self.guards.all.iter().find(|guard| guard.process == process) else {
             return false;
         };
-        // A client begins to count when it is there again, and looks once a second. A vigil that it finds
-        // may expire before it was watched for long enough: then another one is watched.
+        // A client begins to count when the master is back, and looks once a second. A probation
+        // key that it finds may expire before the client has watched it for long enough. Then the
+        // client watches another one.
         let long = guard.quarantine.saturating_mul(2).saturating_add(RECONNECT);
         let long = long.saturating_add(2 * LOOK);
         let forgot = self.strikes.iter();
         let forgot = forgot.filter(|strike| self.unmarks(strike) && strike.hits_node(node));
-        // By its own clock the masters' clocks run at other rates, and quarantines take another time.
+        // By the process's own clock the masters' clocks run at other rates, and quarantines take
+        // another time.
         let paced = self.hinders(process).filter(|strike| !strike.harm.pauses_clients());
         let apart = guard.unnoticed.into_iter().flat_map(|by| self.clocks_apart(node, by));
         let since_new = self.guards.new.then_some(Span::new(Ns::MIN, 0));
@@ -87,16 +90,17 @@ impl Faults<'_> {
             })
     }
 
-    /// Whether a process has another guard than those for whom the masters were marked, or may have been.
+    /// Whether the masters have, or may have, the markers of processes with another guard than this
+    /// one.
     pub(in crate::judge) fn is_at_odds(&self, process: &str) -> bool {
         let own = self.guards.all.iter().find(|guard| guard.process == process);
         own.is_some_and(|guard| guard.at_odds || guard.quarantine == Ns::MAX)
     }
 
-    /// The faults by which a master's clock comes to be ahead of another's by more than this.
+    /// The faults by which a master's clock gets ahead of another's by more than this.
     fn clocks_apart(&self, node: usize, unnoticed: Ns) -> impl Iterator<Item = &Strike<'_>> {
         self.strikes.iter().filter(move |strike| match strike.harm {
-            // All others are ahead of one that was set back.
+            // If a clock is set back, all others are ahead of it.
             Harm::Clock(ClockHarm::Step { by, .. }) => {
                 time::of(by.by.0) > unnoticed && (by.back || strike.hits_node(node))
             }
@@ -105,7 +109,8 @@ impl Faults<'_> {
         })
     }
 
-    /// Whether a fault costs the masters that it hits their markers, or makes them other processes.
+    /// Whether a fault removes the markers of the masters that it hits, or replaces their
+    /// processes.
     const fn unmarks(&self, strike: &Strike<'_>) -> bool {
         match strike.harm {
             Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }) => true,
@@ -119,15 +124,15 @@ impl Faults<'_> {
         }
     }
 
-    /// Whether a guard may rightly refuse a process all that it asks, since one of its masters is in
-    /// another set of masters, too.
+    /// Whether a guard may rightly refuse every request of a process, because one of its masters
+    /// also belongs to another set of masters.
     pub(in crate::judge) fn refuses(&self, world: &World<'_>, process: &str) -> bool {
         let lost = self.strikes.iter().any(|strike| self.unmarks(strike));
         world.is_of_two_fleets(process, lost)
     }
 
-    /// Until when a process may have to watch a master that it distrusts since a span: whatever breaks
-    /// the connection, or takes the vigil, makes it begin anew.
+    /// Until when a process may have to watch a master that it distrusts since a span. The watch
+    /// begins anew after every fault that breaks the connection or removes the probation key.
     fn watched(&self, process: &str, node: usize, since: Span, long: Ns) -> Ns {
         let mut until = since.to.saturating_add(long);
         loop {

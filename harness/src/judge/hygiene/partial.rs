@@ -1,5 +1,5 @@
-//! All or nothing: did somebody who asked for several resources keep one of them while it waited for the
-//! others, or after it was refused?
+//! All or nothing: did a client that asked for several resources keep one of them while it waited
+//! for the others, or after a refusal?
 
 use crate::history::Ns;
 use crate::judge::keys::Presence;
@@ -7,7 +7,7 @@ use crate::judge::requests::Request;
 use crate::judge::time::{MS, Ms, Span};
 use crate::judge::{Case, Finding, Seen};
 
-/// How long a client may need to clean up, besides the timeouts of masters.
+/// How long a client may need to clean up, in addition to the node timeouts.
 const CLEANS_UP: Ns = 100 * MS;
 
 pub(super) fn check<'c>(case: &'c Case<'_>) -> impl Iterator<Item = Finding> + use<'c> {
@@ -22,7 +22,8 @@ fn kept(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
         other.process == request.process && other.client != request.client && other.is_acquire()
     };
     let others = case.requests.iter().filter(asks);
-    // Whose attempt a key was of is not known where several of one process want it.
+    // If several clients of one process want a resource, the record does not tell whose attempt set
+    // a key.
     if others.into_iter().any(|other| other.resource == Some(resource)) {
         return None;
     }
@@ -33,14 +34,15 @@ fn kept(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
             && key.sure
             && (during.from..=during.to).contains(&key.made.from)
     });
-    // The votes on the others, what tells who has them, and the rounds that certify numbers.
+    // These are the votes on the other resources, the replies that tell which clients hold them,
+    // and the rounds that certify numbers.
     let rounds = if case.world.scenario.options_of(request.process).fencing { 5 } else { 3 };
     let timeouts = case.world.node_timeout.saturating_mul(rounds);
     let bound = timeouts.saturating_add(CLEANS_UP);
     own.filter(|key| !is_excused(case, key)).find_map(|key| {
         let delays = case.faults.delays(request.process, key.possible).saturating_mul(4);
         let bound = bound.saturating_add(delays);
-        // Once it is granted with the others, it is kept by right.
+        // Once the key is granted with the others, the client keeps it by right.
         let lease = case.leases.iter().find(|lease| lease.token == Some(key.token));
         let right = lease.map_or(Ns::MAX, |lease| lease.start.from);
         let kept = Span::new(key.certain.from, key.certain.to.min(right));
@@ -61,7 +63,8 @@ fn kept(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     })
 }
 
-/// Whether its owner could not delete it: it is dead, or was stopped, or cut off, or cannot know of it.
+/// Whether the owner could not delete the key: it is dead, was stopped or cut off, or cannot know
+/// of the key.
 fn is_excused(case: &Case<'_>, key: &Presence<'_>) -> bool {
     let there = key.possible;
     key.is_back

@@ -1,5 +1,5 @@
-//! One key on one master: its commands are gone through in the order in which they were sent, and
-//! each says something of what is there.
+//! One key on one master: goes through its commands in the order in which they were sent. Each
+//! command tells something about the state of the key.
 
 use crate::history::{Act, Ns, Outcome, Window};
 
@@ -9,14 +9,14 @@ use crate::judge::commands::Command;
 use crate::judge::faults::{Faults, Loss};
 use crate::judge::time::{self, Span};
 
-/// One key on one master, while its commands are gone through.
+/// The state of one key on one master between two commands.
 pub(super) struct OneKey<'w, 'a> {
     resource: Option<&'a str>,
     faults: &'w Faults<'a>,
     clocks: &'w Clocks,
-    /// What may be there now.
+    /// The tokens that may be there now.
     open: Vec<usize>,
-    /// Deletions that may still be under way: until when, of which token.
+    /// Deletions that may still be in progress: until when, and of which token.
     gone: Vec<(Ns, Option<&'a str>)>,
 }
 
@@ -47,7 +47,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
                 self.keep(keys, command, token.as_deref(), *ttl_ms);
             }
             Act::Delete { token, .. } => self.delete(keys, command, token.as_deref()),
-            // Left out where commands are sorted by keys.
+            // `commands.rs` leaves these commands out.
             Act::Certify { .. } => {}
             Act::Other { .. } => self.other(keys, command),
         }
@@ -87,7 +87,8 @@ impl<'w, 'a> OneKey<'w, 'a> {
         });
     }
 
-    /// How long a key lives that is given its TTL within a window: for certain, and at most.
+    /// The life of a key that gets its TTL within a window: how long it lives for certain, and at
+    /// most.
     fn life(&self, node: usize, set: Window, ttl_ms: Option<u64>) -> (Life, Ns, Ns) {
         let ttl = ttl_ms.map(time::of_ms);
         let expires = match ttl {
@@ -110,7 +111,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         (Life { set, ttl, expires, lost }, certain, possible)
     }
 
-    /// A key was set: so nothing was there.
+    /// A command set the key, so no key was there.
     fn replace(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
         for index in &self.open {
             let old = &mut keys.all[*index];
@@ -120,7 +121,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         }
     }
 
-    /// A master said that it prolonged a token, or created it.
+    /// A master replied that it prolonged a token, or created it.
     fn kept(keys: &mut Keys<'a>, command: &Command<'a>) {
         if let Some(delivered) = command.delivered {
             let was_there = command.result == Outcome::Done;
@@ -148,13 +149,14 @@ impl<'w, 'a> OneKey<'w, 'a> {
                 };
                 let kept = &mut keys.all[index];
                 if !kept.sure {
-                    // It is there, so it was set.
+                    // The key is there, so it was set.
                     kept.sure = true;
                     kept.certain.from = when.to;
                     kept.made.to = kept.made.to.min(when.to);
                 }
                 kept.certain.to = certain_to.max(kept.certain.from);
-                // Not every lock shortens the life of a key that it extends for a shorter time.
+                // Some locks do not shorten the life of a key when they extend it for a shorter
+                // time.
                 kept.possible.to = match kept.possible.to {
                     Ns::MAX => possible_to,
                     before => before.max(possible_to),
@@ -177,14 +179,14 @@ impl<'w, 'a> OneKey<'w, 'a> {
                     if token.is_some_and(|token| token != old.token) {
                         continue;
                     }
-                    // It can only have been prolonged while it was there.
+                    // The command can only have prolonged the key while it was there.
                     let until = when.to.min(old.possible.to).max(when.from);
                     let set = Window { from: when.from, to: until };
                     let (life, certain_to, possible_to) = self.life(command.node, set, ttl_ms);
                     old.certain.to = old.certain.to.min(certain_to).max(old.certain.from);
                     if possible_to > old.possible.to {
                         old.possible.to = possible_to;
-                        // The old life stands if it was not prolonged: keep the earlier start.
+                        // The old life stands if the key was not prolonged: keep the earlier start.
                         let from = old.life.expires.from.min(life.expires.from);
                         let expires = Window { from, to: life.expires.to };
                         old.life = Life { expires, set: old.life.set, ..life };
@@ -248,7 +250,8 @@ impl<'w, 'a> OneKey<'w, 'a> {
         }
     }
 
-    /// A deletion that its master forgot: the key may be there again, if its creation was not forgotten.
+    /// A deletion that its master forgot. The key may be there again, unless its creation was
+    /// forgotten, too.
     fn revive(&mut self, keys: &mut Keys<'a>, command: &Command<'a>, index: usize) {
         let old = &keys.all[index];
         let until = old.life.expires.to;
@@ -273,7 +276,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         keys.all.push(revived);
     }
 
-    /// Nobody knows what it did: what was there may be gone, or may stay for ever.
+    /// The effect is unknown: a key that was there may be gone, or may stay for ever.
     fn other(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
         let harmless = matches!(command.result, Outcome::Error | Outcome::Refused);
         if harmless || command.looks() {
@@ -287,7 +290,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         }
     }
 
-    /// A process did something from which it cannot be told what it knows of its token.
+    /// Records a command after which it is unknown what the process knows of its token.
     fn opaque(&self, keys: &mut Keys<'a>, command: &Command<'a>) {
         if let Some(resource) = self.resource {
             let opaque = keys.opaque.entry((command.process, resource)).or_default();
@@ -295,7 +298,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         }
     }
 
-    /// Which one a token is that was certainly there at some time within a window.
+    /// The presence of a token that was certainly there at some time within a window.
     fn which(&self, keys: &Keys<'a>, token: &str, when: Window) -> Option<usize> {
         let fits = |index: &&usize| {
             let presence = &keys.all[**index];
@@ -316,7 +319,7 @@ impl<'w, 'a> OneKey<'w, 'a> {
         }
     }
 
-    /// A command without a token hit whatever was there: was it another's?
+    /// A command without a token hit the key that was there: did it belong to another process?
     fn foreign(&self, keys: &mut Keys<'a>, command: &Command<'a>, deletes: bool) {
         let when = command.when;
         let mut own = false;

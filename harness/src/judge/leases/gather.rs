@@ -1,5 +1,5 @@
-//! The leases as they were handed out, extended, given back and lost: from the records, in their
-//! order. Where their holds end is found out in `leases.rs`.
+//! The leases as they were handed out, extended, released and lost: from the records, in their
+//! order. `leases.rs` computes where their holds end.
 
 use crate::judge::maps::Map;
 
@@ -10,11 +10,11 @@ use crate::judge::requests::{Answer, Request};
 use crate::judge::time::{self, Span};
 use crate::judge::world::World;
 
-/// Which records are about a lease, in the order of the records.
+/// A record about a lease, with the index of its request.
 enum Turn {
     Answered(usize),
     Released(usize),
-    /// An extension was asked for, and nobody says what became of it.
+    /// A client asked for an extension, and the result is unknown.
     Tried(usize),
 }
 
@@ -88,7 +88,7 @@ pub(super) fn gather<'a>(
                 }
             }
             Event::Lost { client, resource, at } => {
-                // It may be told of the lease before the last one.
+                // The notice may be about the lease before the last one.
                 let known = of_client.get(&(client.as_str(), resource.as_str()));
                 let known = known.map_or(&[][..], Vec::as_slice);
                 let begun = known.iter().rev().find(|lease| leases[**lease].start.from <= *at);
@@ -103,7 +103,7 @@ pub(super) fn gather<'a>(
 }
 
 impl<'a> Lease<'a> {
-    /// Its owner has another handle of it, and counts on the deadline that it was told with that.
+    /// The owner gets another handle, and counts on the deadline that came with it.
     fn reenter(&mut self, index: usize, request: &Request<'_>, answer: Answer<'a>) {
         self.others += 1;
         self.again.push(answer);
@@ -113,7 +113,7 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// A handle of it is released: only with the last one its owner counts on it no more.
+    /// The owner releases a handle. It counts on the lease until it releases the last one.
     fn give_back(&mut self, index: usize) {
         match self.others.checked_sub(1) {
             Some(left) => self.others = left,
@@ -123,8 +123,8 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// Who asks for less than it has counts on less from then on, whatever comes of it; that it does
-    /// so is not said.
+    /// A client that asks for a shorter TTL counts on less from then on, regardless of the result.
+    /// It does not report that it does so.
     fn may_shorten(&mut self, request: &Request<'_>) {
         let Some(ttl) = request.ttl_ms else { return };
         let now = self.extensions.last().map_or(self.deadline, |last| last.deadline);
@@ -141,7 +141,7 @@ fn promised(request: &Request<'_>, answer: Answer<'_>) -> Option<Window> {
         return Some(Window { from: deadline, to: deadline });
     }
     let valid = time::of_ms(answer.valid_ms?);
-    // What is left as the library returned counts from then on, if it is known when that was.
+    // The remaining validity counts from the return of the library, if that time is known.
     let from = answer.at.unwrap_or(request.asked).saturating_add(valid);
     let to = answer.at.unwrap_or(answer.ns).saturating_add(valid);
     Some(Window { from, to })
@@ -159,7 +159,7 @@ fn granted<'a>(
     let said = answer.token.filter(|token| keys.knows(token));
     let enough = world.lock_of(request.process).q;
     let token = said.or_else(|| keys.last_set(request.process, resource, during, enough));
-    // Nothing was set that is understood: then nothing can be said of its keys.
+    // No interpretable command set a key: then nothing can be concluded about its keys.
     let opaque = token.is_none() && keys.is_opaque(request.process, resource, during);
     let token = if opaque { None } else { token.or(answer.token) };
     let start = if let Some(at) = answer.at {
@@ -168,7 +168,7 @@ fn granted<'a>(
         Window { from: quorum(request, resource, token, answer.ns, world, keys), to: answer.ns }
     };
     let deadline = promised(request, answer).unwrap_or_else(|| {
-        // A lock without deadlines: its lease is good for one TTL, at most.
+        // A lock without deadlines: its lease is good for one TTL at most.
         let ttl = request.ttl_ms.map_or(time::of(world.scenario.lock.ttl.0), time::of_ms);
         Window { from: request.asked.saturating_add(ttl), to: answer.ns.saturating_add(ttl) }
     });
@@ -193,8 +193,8 @@ fn granted<'a>(
     }
 }
 
-/// When a client may first have counted on a lease without a stamp: it learnt then that a quorum
-/// had granted it.
+/// When a client without a stamp may first have counted on its lease: when it received the grants
+/// of a quorum.
 fn quorum(
     request: &Request<'_>,
     resource: &str,

@@ -1,4 +1,4 @@
-//! The keys that are in the way, and rightly so.
+//! The keys that are rightly in the way.
 
 use crate::judge::maps::Map;
 
@@ -11,12 +11,12 @@ use crate::judge::time::{MS, Span};
 
 use super::CLEANS_UP;
 
-/// How long after it went on a stopped client may need to clean up.
+/// How long a stopped client may need to clean up after it resumed.
 const WAKES_UP: Ns = 500 * MS;
 
 /// The keys that may be in the way, by master.
 pub(super) struct Blocks {
-    /// Places among all keys, sorted by when they may have been there first.
+    /// Indices among all keys, sorted by when each key may first have been there.
     of_node: Map<usize, Vec<usize>>,
     longest: Ns,
 }
@@ -34,8 +34,9 @@ impl Blocks {
         Self { of_node, longest }
     }
 
-    /// From when on a quorum of masters could have granted a request; none: not before it ended. With
-    /// `counting`, of masters whose counter was not at its end, if the lease wants a number.
+    /// From when on a quorum of masters could have granted a request; none: not before it ended.
+    /// With `counting`, a master whose counter was at its end does not count if the lease needs a
+    /// number.
     pub(super) fn until(
         &self,
         case: &Case<'_>,
@@ -67,8 +68,8 @@ impl Blocks {
         free.get(lock.q - 1).copied()
     }
 
-    /// Whether a master granted a request so late, without any fault, that the client may have given
-    /// up before: the machine is busy. Who asks but once cannot help that.
+    /// Whether a master granted a request so late, without any fault, that the client may have
+    /// given up before: the machine is busy. A client that makes only one attempt cannot help that.
     fn is_late(&self, case: &Case<'_>, node: usize, request: &Request<'_>, within: Span) -> bool {
         let patience = case.world.node_timeout / 5 * 4;
         let all = self.of_node.get(&node).map_or(&[][..], Vec::as_slice);
@@ -107,8 +108,12 @@ impl Blocks {
     }
 }
 
-/// Until when a key is rightly there: its owner is dead, stopped, cut off until a moment ago, cannot know
-/// that it was set again, has lost its lease and not released it, or is this client and about to delete it.
+/// Until when a key is rightly there, for one of these reasons:
+///
+/// - Its owner is dead, stopped, or was cut off until a moment ago.
+/// - Its owner cannot know that the key was set again.
+/// - Its owner has lost the lease and not released it.
+/// - Its owner is this client, which is about to delete the key.
 fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: Span) -> Option<Ns> {
     let helpless = key.is_back
         || case.death(key.process).is_some_and(|at| at.from <= within.to)
@@ -131,15 +136,16 @@ fn excused(case: &Case<'_>, key: &Presence<'_>, request: &Request<'_>, within: S
     (until >= within.from).then_some(until)
 }
 
-/// When the holder of a lost lease began to give it back; none: the key is of no lost lease. The keys of
-/// a lost lease stay until then, or until they expire: the holder may still be about to stop.
+/// When the holder of a lost lease began to release it; none: the key belongs to no lost lease. The
+/// keys of a lost lease stay until then, or until they expire: the holder may still be about to
+/// stop.
 fn released(case: &Case<'_>, key: &Presence<'_>) -> Option<Ns> {
     let lost = |lease: &&Lease<'_>| {
         lease.lost.is_some() && lease.process == key.process && lease.token == Some(key.token)
     };
     let lease = case.leases.iter().find(lost)?;
     let released = lease.release.map(|release| case.requests[release].asked);
-    // A client that is granted the same again has dropped the lost one.
+    // A client that is granted the same resource again has dropped the lost lease.
     let replaced = case.next_of_client(lease).map(|next| next.answer.ns);
     Some(released.into_iter().chain(replaced).min().unwrap_or(Ns::MAX))
 }

@@ -1,6 +1,6 @@
-//! Leases that could have been kept: an extension that failed though a quorum said yes to it, a lease
-//! that its watchdog let go though a majority could be reached all the time, and one that was not handed out
-//! again though its owner held it.
+//! Leases that could have been kept: an extension that failed although a quorum prolonged the keys;
+//! a lease that its watchdog let go although a majority was reachable all the time; and a re-entry
+//! that was refused although the client held the lease.
 
 use crate::history::{Ns, Phase};
 use crate::judge::Case;
@@ -24,7 +24,7 @@ fn bug(story: Vec<String>, from: Ns, to: Ns) -> Finding {
     Finding { layer, seen, story, causes, from, to }
 }
 
-/// An extension that failed, when a quorum had said yes in good time.
+/// An extension that failed although a quorum had agreed in good time.
 fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     let answer = request.answer.filter(|answer| !answer.ok)?;
     let failed = !matches!(answer.why, Some(Why::Unsupported | Why::Cancelled | Why::Error));
@@ -48,21 +48,22 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     });
     let (extends, others): (Vec<_>, Vec<_>) = of_lease.partition(|other| other.op == "extend");
     let asked = extends.iter().map(|other| other.asked);
-    // What was said to another round, of a request shortly before or of the watchdog, was not said
-    // to this one, and no record tells the two apart.
+    // A reply to another round, of a request shortly before or of the watchdog, is no reply to this
+    // one. No record distinguishes the two.
     let before = asked.clone().filter(|asked| *asked < request.asked).max();
     let patience = case.world.node_timeout.saturating_mul(2);
     let shortly = before.is_some_and(|asked| asked.saturating_add(patience) >= request.asked);
     if shortly || others.iter().any(|other| other.op == "keep_alive") {
         return None;
     }
-    // Whoever is told so late may have given up before, on a busy machine.
+    // A client that receives a reply this late may have given up before, on a busy machine.
     let late = request.asked.saturating_add(case.world.node_timeout / 2);
     let by = late.min(answer.at.unwrap_or(answer.ns));
     let through = Span::new(before.unwrap_or(request.asked), by);
     let kept = case.keys.kept(request.process, lease.token?, request.asked);
-    // Only those count of which the client knew that they had granted when it first extended: for
-    // a grant that was still under way then it may wait for the next round, or for ever.
+    // A master counts only if the client knew, when it first extended, that the master had granted.
+    // For a grant that was still in flight then, the client may wait for the next round, or for
+    // ever.
     let all = case.keys.kept(request.process, lease.token?, lease.asked);
     let first = all.iter().map(|kept| kept.sent).chain(asked).min().unwrap_or(request.asked);
     let knew = |node: usize| {
@@ -70,7 +71,7 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
         lease.keys(&case.keys).any(|key| key.node == node && learnt(key.delivered))
     };
     let yes = kept.iter().filter(|kept| kept.was_there && kept.delivered <= by);
-    // And what the network kept back since the round before may be the answer to that one.
+    // A reply that the network held back since the previous round may belong to that one.
     let clear = |node: usize| case.faults.reachable(request.process, node, through);
     let yes = yes.filter(|kept| knew(kept.node) && clear(kept.node));
     let nodes = count(yes.map(|kept| kept.node));
@@ -90,7 +91,8 @@ fn refused(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     })
 }
 
-/// An owner that acquired again what it held, for no longer, and was refused: no master is asked for that.
+/// A client that acquired its own lease again, for no longer, and was refused. Such a re-entry
+/// needs no master.
 fn shut_out(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     let answer = request.answer.filter(|answer| !answer.ok)?;
     let unable = matches!(answer.why, Some(Why::Unsupported | Why::Cancelled));
@@ -116,7 +118,8 @@ fn shut_out(case: &Case<'_>, request: &Request<'_>) -> Option<Finding> {
     })
 }
 
-/// A lease that was to be kept, and ended, though its keys were there and could be reached.
+/// A lease that was to be kept and ended, though its keys were there and the masters were
+/// reachable.
 fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     let lost = matches!(lease.ending, Ending::Deadline | Ending::Lost);
     if !lost || lease.phase != Phase::Run {
@@ -131,19 +134,19 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     })?;
     let end = lease.span().to;
     let ttl = ttl(case, lease);
-    // A watchdog does not ask again for what is less than a round may take and drift deducts, and it
-    // asks for whole milliseconds.
+    // A watchdog does not extend for less time than a round may take and drift deducts. It asks for
+    // whole milliseconds.
     let longest = time::of(case.world.scenario.longest_ttl());
     let least = case.world.node_timeout.saturating_add(case.world.deducted_from(longest));
     let least = least.saturating_add(MS);
     let most = keep.asked.saturating_add(shortest_keep(case, lease)?).saturating_sub(least);
     let next = case.next_of_client(lease).map_or(Ns::MAX, |next| next.asked);
     let over = case.world.began(Phase::Heal).unwrap_or(case.world.end);
-    // And at the end of the last moment there is no time for a round.
+    // At the last moment before the end there is no time for a round.
     if keep.asked.saturating_add(case.world.node_timeout) >= end {
         return None;
     }
-    // For one TTL before its end nothing kept it from being extended.
+    // For one TTL before its end, nothing kept the lease from being extended.
     let through = Span::new(end.saturating_sub(ttl), end);
     if end >= most.min(next).min(over) {
         return None;
@@ -152,18 +155,19 @@ fn let_go(case: &Case<'_>, lease: &Lease<'_>) -> Option<Finding> {
     if paused || case.death(lease.process).is_some_and(|at| at.from <= end) {
         return None;
     }
-    // The keys were there when it was time for that: what a master forgot cannot be extended.
+    // The keys were there when it was time to extend. A key that a master forgot cannot be
+    // extended.
     let middle = end.saturating_sub(ttl / 2);
     let nodes = lease
         .keys(&case.keys)
         .filter(|key| key.certain.from <= middle && key.certain.to >= middle)
         .filter(|key| case.faults.reachable(lease.process, key.node, through))
-        // Nor one that a clock has taken away meanwhile.
+        // A key that a clock has removed meanwhile cannot be extended either.
         .filter(|key| {
             let gain = case.clocks.gain(key.node, through.from.max(key.made.from), end);
             gain.is_none_or(|gain| gain.all <= case.world.deducted_from(ttl))
         })
-        // Nor one that was lost with the master's others.
+        // A key that was lost with the master's others cannot be extended either.
         .filter(|key| key.life.lost.is_none_or(|loss| loss.at.from > end))
         .map(|key| key.node);
     let nodes = count(nodes);
@@ -187,7 +191,7 @@ fn ttl(case: &Case<'_>, lease: &Lease<'_>) -> Ns {
     asked.map_or(time::of(case.world.scenario.lock.ttl.0), time::of_ms)
 }
 
-/// The shortest time for which a client's script keeps a resource: so long at least.
+/// The shortest time for which a client's script keeps a resource: a lower bound.
 fn shortest_keep(case: &Case<'_>, lease: &Lease<'_>) -> Option<Ns> {
     let client = case.world.scenario.clients.iter().find(|client| client.id == lease.client)?;
     let keeps = client.script.iter().filter_map(|step| match step {

@@ -1,4 +1,4 @@
-//! The queues of fair waiters: the positions of processes that are gone or unresponsive.
+//! The fair queues: the positions of processes that are gone or unresponsive.
 
 use redquorum_protocol::wire::{LAPSE_MS, TURN_MS};
 
@@ -10,12 +10,13 @@ use crate::judge::time::{self, Span};
 
 use super::LOOKS;
 
-/// Until when the position of a process that could not leave the queue may have been in the way of a request;
-/// none: no position was.
+/// Until when the position of a process that could not leave the queue may have been in the way of
+/// a request; none: no position was.
 ///
-/// A dead process has no connection, so the next wake-up passes it over; a master that has not noticed
-/// keeps its turn for a while. A process that is paused, or cannot reach a master, keeps its position there
-/// until it lapses. So does a command that arrives late and enters the queue again.
+/// A dead process has no connection, so the next wake-up passes it over; a master that has not
+/// noticed keeps its turn for a while. A process that is paused, or cannot reach a master, keeps
+/// its position there until it lapses. So does a command that arrives late and enters the queue
+/// again.
 pub(super) fn kept_until(
     case: &Case<'_>,
     request: &Request<'_>,
@@ -35,8 +36,8 @@ pub(super) fn kept_until(
     kept.map(|kept| kept.to.min(within.to)).max()
 }
 
-/// How long positions of a process stay from the instants on at which it could not leave the queues any
-/// more, or could again.
+/// How long positions of a process stay in the queues. A span begins at each instant from which on
+/// the process could no longer leave the queues, or could do so again.
 fn helpless<'c>(case: &'c Case<'_>, process: &'c str) -> impl Iterator<Item = Span> + use<'c> {
     let lock = case.world.lock_of(process);
     let ends = |strike: &Strike<'_>| [strike.at.to, strike.span().to];

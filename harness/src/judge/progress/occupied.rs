@@ -1,4 +1,4 @@
-//! Who else asked for a resource, held it or was releasing it, and when.
+//! The clients that asked for a resource, held it or released it, and when.
 
 use crate::judge::maps::Map;
 
@@ -7,22 +7,22 @@ use crate::judge::Case;
 use crate::judge::leases::Ending;
 use crate::judge::time::{self, Span};
 
-/// When a resource was asked for, held or being released, and by whom.
+/// When a resource was asked for, held or being released, and by which owners.
 #[derive(Default)]
 struct Occupied {
-    /// Sorted by their starts.
+    /// The spans with their owners, sorted by their starts.
     spans: Vec<(Span, usize)>,
-    /// Of all spans up to one, the two that last longest, of different owners.
+    /// For each span: of all spans up to it, the two that last longest, of different owners.
     longest: Vec<[(Ns, usize); 2]>,
 }
 
-/// What is in the way of whom.
+/// The obstacles to each request.
 pub(super) struct Occupants<'a> {
-    /// By resource; the owner is a client.
+    /// All occupants, by resource. The owner is a client.
     all: Map<&'a str, Occupied>,
-    /// By client and resource: what is in its own way; the owner is a request.
+    /// A client's own obstacles, by client and resource. The owner is a request.
     own: Map<(&'a str, &'a str), Occupied>,
-    /// By resource: who held it, or gave it back, or could not get it and went on asking.
+    /// By resource: the clients that held it, released it, or could not get it and went on asking.
     held: Map<&'a str, Occupied>,
     clients: Map<&'a str, usize>,
 }
@@ -39,12 +39,13 @@ impl<'a> Occupants<'a> {
             let died = case.death(request.process).map_or(Ns::MAX, |at| at.to);
             let to = request.answered().min(died.max(request.asked));
             let span = Span::new(request.asked, to.saturating_add(slack));
-            // A client that asks again when it was refused is not in its own way.
+            // A client that asks again after a refusal is not in its own way.
             let again = Span::new(request.asked, to.saturating_sub(1));
             let own = if request.is_acquire() { again } else { span };
             let number = occupants.add(request.client, resource, index, span, own);
-            // Who asks and cannot reach a majority has the others for as long as it waits for an
-            // answer, again and again: no bound is known after which another must get in between.
+            // A client that asks and cannot reach a majority holds keys on the other masters while
+            // it waits for an answer, again and again. No bound is known after which another client
+            // must get in between.
             let lock = case.world.lock_of(request.process);
             let reaches = |node: &&usize| case.faults.reachable(request.process, **node, span);
             let reached = lock.masters.iter().filter(reaches);
@@ -52,7 +53,7 @@ impl<'a> Occupants<'a> {
                 occupants.held.entry(resource).or_default().spans.push((span, number));
             }
         }
-        // What is not given back keeps others out for so much longer.
+        // A lease that is not released keeps others out for this much longer.
         let grace = grace(case);
         for lease in &case.leases {
             for hold in lease.holds.iter().filter(|hold| !hold.outer.is_empty()) {
@@ -84,8 +85,8 @@ impl<'a> Occupants<'a> {
         number
     }
 
-    /// Until when another client held a resource, or gave it back, or could not get it, within a span, or
-    /// what the client itself did is in the way of a request; none: nobody did, and nothing is.
+    /// Until when, within a span, another client held a resource, released it or could not get it,
+    /// or the client's own actions are in the way of the request; none: there is no such obstacle.
     pub(super) fn held_until(
         &self,
         client: &str,
@@ -96,7 +97,7 @@ impl<'a> Occupants<'a> {
         self.among(&self.held, client, resource, request, within)
     }
 
-    /// Until when something is in the way of a request within a span; none: nothing is.
+    /// Until when a request has an obstacle within a span; none: it has none.
     pub(super) fn until(
         &self,
         client: &str,
@@ -107,7 +108,7 @@ impl<'a> Occupants<'a> {
         self.among(&self.all, client, resource, request, within)
     }
 
-    /// Until when others are in the way, or what the client itself did is.
+    /// Until when other clients, or the client's own actions, are in the way.
     fn among(
         &self,
         all: &Map<&'a str, Occupied>,
@@ -123,8 +124,8 @@ impl<'a> Occupants<'a> {
     }
 }
 
-/// How long the keys of a lease may stay after its end that was not released: with what the lock allows
-/// for clocks. Nothing, where there is no grace.
+/// How long the keys of a lease may stay after its end if it was not released, with the lock's
+/// allowance for clocks. 0 without a grace.
 fn grace(case: &Case<'_>) -> Ns {
     let lock = &case.world.scenario.lock;
     if lock.grace.is_zero() {
@@ -152,9 +153,9 @@ impl Occupied {
         self.longest = longest.collect();
     }
 
-    /// Until when others than one owner are there within a span; none: nobody is.
+    /// Until when owners other than this one are present within a span; none: there are none.
     fn until(&self, within: Span, owner: usize) -> Option<Ns> {
-        // Who asks at the very moment at which it ended was not in its way.
+        // A span that begins only when the request ends was not in the way of the request.
         let begun = self.spans.partition_point(|(span, _)| span.from < within.to);
         let two = self.longest[begun.checked_sub(1)?];
         let other = if two[0].1 == owner { two[1] } else { two[0] };

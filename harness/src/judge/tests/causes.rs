@@ -1,11 +1,11 @@
-//! Why a rival got in: one test for each answer.
+//! Why a rival got in: one test for each cause.
 
 use super::*;
 
 const ME: Layer = Layer::MutualExclusion;
 
-/// c1 is granted by 1, 2, 3 at 10 ms and counts on it until `deadline`; then `between`; then c2 is
-/// granted by 3, 4, 5 at this time.
+/// Masters 1, 2, 3 grant the lease of c1 at 10 ms, and c1 counts on it until `deadline`. Then
+/// `between` runs. Then masters 3, 4, 5 grant the lease of c2 at `at`.
 fn rival(deadline: f64, at: f64, between: impl Fn(&mut Run)) -> Verdict {
     rival_of(Run::two(), deadline, at, between)
 }
@@ -74,14 +74,14 @@ fn a_restart_without_a_file() {
 fn keys_that_somebody_flushed_and_keys_that_were_evicted() {
     for (harm, cause) in [("flush", Cause::NodeFlush), ("evict", Cause::NodeEvict)] {
         let fault = format!("node.{harm} = {{ nodes = [3] }}");
-        // A file keeps nobody from deleting.
+        // Persistence to a file prevents no deletion.
         let run = Run::with("[cluster]\npersistence = \"aof-always\"");
         rival_of(run, 1988.0, 300.0, |run| {
             run.struck(100.0, 1, &fault, &[3], &[]);
         })
         .because(&[cause])
         .tells(ME, &format!("it lost its keys at 100 ms (fault 1, node.{harm})"));
-        // Before the key was there it explains nothing.
+        // A fault before the key was there explains nothing.
         let mut run = Run::two();
         run.struck(5.0, 1, &fault, &[3], &[]);
         rival_of(run, 1988.0, 300.0, |_| {}).because(&[Cause::Unknown]);
@@ -105,7 +105,7 @@ fn somebody_deleted_the_key() {
     .because(&[Cause::Bug])
     .tells(ME, "c2 deleted the key of c1 there at 100 ms")
     .tells(Layer::Hygiene, "c2 deleted on master 3 at 100 ms the key that c1 had set at 9.4 ms");
-    // A deletion that was sent and never answered.
+    // A deletion that was sent and got no reply.
     rival(1988.0, 300.0, |run| {
         run.delete("c1", 3, Some("t1"), 100.0, None, Said::Silent);
     })
@@ -123,12 +123,13 @@ fn a_lease_that_is_counted_on_for_too_long() {
 
 #[test]
 fn what_the_drift_allowance_covers_is_no_excuse() {
-    // Half a percent fast: gone at 1999; the allowance is 1 % and 2 ms, which it did not deduct.
+    // The clock is half a percent fast, so the key is gone at 1999. The allowance is 1 % and 2 ms,
+    // which this lock did not deduct.
     let verdict = rival(2009.0, 2005.0, |run| {
         run.clock(10.0, 3, 0.0, 1.005);
     });
     verdict.because(&[Cause::Bug]).tells(ME, "which the allowance of 22 ms covers");
-    // Two percent are too much for anybody.
+    // Two percent exceed the allowance.
     rival(1988.0, 1980.0, |run| {
         run.clock(10.0, 3, 0.0, 1.02);
     })
@@ -141,13 +142,14 @@ fn a_client_whose_own_clock_runs_slow() {
         let harm = format!("client.rate = {{ client = \"c1\", factor = {factor} }}");
         run.struck(10.0, 1, &harm, &[], &["c1"]);
     };
-    // What it stamps as 1988 ms comes at 2207.8 ms, and the key is gone by 2009.6.
+    // The client's stamp of 1988 ms means 2207.8 ms, and the key is gone by 2009.6.
     rival(1988.0, 2100.0, |run| slow(run, 0.9))
         .because(&[Cause::ClientRate])
         .tells(ME, "c1's clock runs at 0.9 times the rate since 10 ms (fault 1, client.rate)");
-    // Half a percent is covered by the allowance of 22 ms, which this lock did not deduct.
+    // The allowance of 22 ms covers half a percent, but this lock did not deduct it.
     rival(2009.0, 2015.0, |run| slow(run, 0.995)).because(&[Cause::Bug]);
-    // A master that gains a little, and a client that loses a little: together it is too much.
+    // A master's clock gains a little, and a client's clock loses a little: together it is too
+    // much.
     rival(1988.0, 1999.6, |run| {
         slow(run, 0.993);
         run.clock(10.0, 3, 0.0, 1.006);
@@ -196,7 +198,8 @@ fn several_causes_are_all_told() {
 
 #[test]
 fn a_master_that_was_not_prolonged_may_forget_while_the_quorum_is_robbed() {
-    // Extended on 1, 2, 3; 4 and 5 forget in their time; 3 steps.
+    // The lease is extended on masters 1, 2, 3; on 4 and 5 it expires in its time; the clock of 3
+    // steps.
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3, 4]);
     run.extend("c1", "t1", 1900.0, 3878.0, &[1, 2, 3]);
@@ -208,7 +211,7 @@ fn a_master_that_was_not_prolonged_may_forget_while_the_quorum_is_robbed() {
 
 #[test]
 fn a_clock_that_only_jumped_to_and_fro_briefly_keeps_keys_for_certain() {
-    // There and back within 10 ms: perhaps nobody looked.
+    // The clock steps and is set back within 10 ms: the master may not have checked in between.
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
     run.clock(100.0, 3, 3000.0, 1.0).clock(110.0, 3, 0.0, 1.0);

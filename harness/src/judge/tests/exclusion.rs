@@ -75,13 +75,13 @@ fn an_extension_moves_the_end() {
     run.extend("c1", "t1", 1000.0, 2978.0, &[1, 2, 3]);
     run.grant("c2", "t2", 2500.0, 4000.0, &[1, 2, 3]);
     assert_eq!(run.judge().seen(ME), Seen::Violated);
-    // One that came after the end leaves a gap.
+    // An extension after the end leaves a gap.
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 500.0, &[1, 2, 3]);
     run.grant("c2", "t2", 600.0, 800.0, &[3, 4, 5]);
     run.extend("c1", "t1", 900.0, 1500.0, &[1, 2, 3]);
     assert_eq!(run.judge().seen(ME), Seen::Safe);
-    // The watchdog's, too.
+    // An extension by the watchdog counts, too.
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
     let (client, resource) = ("c1".into(), "L".into());
@@ -92,8 +92,8 @@ fn an_extension_moves_the_end() {
 
 #[test]
 fn without_stamps_only_what_is_certain_counts() {
-    // c2 says nothing of its times: it counted on the lease from 620 to 900 for certain, perhaps
-    // from 610, where its third master had answered.
+    // c2 reports no times. It counted on the lease from 620 to 900 for certain, and perhaps from
+    // 610, when its third master had answered.
     let without = |deadline| {
         let mut run = Run::two();
         run.grant("c1", "t1", 10.0, deadline, &[1, 2, 3]);
@@ -161,7 +161,7 @@ proptest! {
         for (first, second, _) in &found {
             prop_assert!(first.inner.from < second.inner.to && second.inner.from < first.inner.to);
         }
-        // Every hold that overlaps an earlier one is reported, once.
+        // The checker reports every hold that overlaps an earlier one, once.
         let wanted: Vec<usize> = holds.iter().enumerate().filter(|(place, hold)| {
             holds[..*place].iter().any(|before| before.inner.meet(hold.inner).is_some())
         }).map(|(_, hold)| hold.lease).collect();

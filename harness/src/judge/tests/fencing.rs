@@ -2,7 +2,7 @@ use super::*;
 
 const FENCED: Layer = Layer::FencedResource;
 
-/// A grant with a fencing token, called 2 ms before.
+/// A grant with a fencing token, whose acquire was called 2 ms before.
 fn grant(run: &mut Run, client: &str, token: &str, at: f64, fence: u64) {
     run.fenced(client, token, at, at + 500.0, &[1, 2, 3], fence);
     run.release(client, token, at + 50.0, &[1, 2, 3]);

@@ -1,11 +1,11 @@
-//! Masters that kept a part of what they knew: which part is on record, and what follows from it.
+//! Masters that kept a part of their state: which part is on record, and the conclusions from it.
 
 use super::*;
 
 const ME: Layer = Layer::MutualExclusion;
 
-/// c1 is granted by 1, 2, 3 at 10 ms; at 100 ms master 3 suffers this, and has what it knew until then;
-/// c2 is granted by 3, 4, 5 at 300 ms.
+/// Masters 1, 2, 3 grant the lease of c1 at 10 ms. At 100 ms this fault strikes master 3, which
+/// keeps its state until `until`. Masters 3, 4, 5 grant the lease of c2 at 300 ms.
 fn rival(harm: &str, until: Option<Window>) -> Verdict {
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
@@ -94,7 +94,7 @@ fn a_release_that_was_lost_brings_keys_back_and_they_are_in_the_way() {
         }
         let harm = "node.power-loss = { nodes = [1, 2, 3] }";
         run.struck(600.0, 1, harm, &[1, 2, 3], &[]).cured(650.0, 1);
-        // When all links are up again, and before the keys have expired.
+        // This is after all links are up again, and before the keys have expired.
         run.refused("c2", 2003.0, 2005.0, 0, Why::Taken);
         run.phase(50_000.0, Phase::Heal).judge().seen(Layer::Progress)
     };

@@ -1,4 +1,4 @@
-//! Whatever a history says, the judge comes to a verdict, and does so soon.
+//! For any history, the judge reaches a verdict, and does so soon.
 
 use std::time::{Duration, Instant};
 
@@ -206,7 +206,7 @@ proptest! {
         let history = run.history();
         let verdict = judge(&history);
         prop_assert_eq!(verdict.observed.len(), Layer::ALL.len());
-        // And always to the same.
+        // The verdict is always the same.
         prop_assert_eq!(judge(&history), verdict);
     }
 }
@@ -241,13 +241,14 @@ fn ten_thousand_leases_are_judged_in_the_blink_of_an_eye() {
     let took = begun.elapsed();
     assert_eq!(verdict.outcome, Outcome::AsExpected, "{:?}", verdict.differences);
     assert_eq!(verdict.measures.grants, 10_000);
-    // Without optimisation, beside other work; optimised it is some ten times as fast.
+    // This is the bound without optimisation, beside other work. Optimised code is some ten times
+    // as fast.
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[test]
 fn a_lock_that_is_none_is_judged_soon_as_well() {
-    // Everybody is granted at once, refused at once, and leaves its keys, with one token for all.
+    // Every request is granted at once or refused at once. All keys stay, and all have one token.
     let mut run = Run::two();
     for round in 0..400 {
         let at = 2.0 + f64::from(round) * 2.0;

@@ -1,10 +1,10 @@
-//! Leases that their owners acquired again: they last until the last handle is released.
+//! Leases that their owners acquired again: they last until the release of the last handle.
 
 use super::*;
 
 const ME: Layer = Layer::MutualExclusion;
 
-/// Acquired again, with this deadline; it takes 0.1 ms, and no command.
+/// A re-entry with this deadline. It takes 0.1 ms and needs no command.
 fn again(run: &mut Run, at: f64, deadline: f64, handles: u64) {
     let id = run.ask_again(at - 0.1, "c1", "L");
     let (stamp, deadline, handles) = (Some(at), Some(deadline), Some(handles));
@@ -37,7 +37,7 @@ fn the_last_release_ends_it() {
     let verdict = run.ended(3000.0);
     verdict.only(&[]).because(&[]);
     assert_eq!(verdict.measures.grants, 2, "another handle is no other lease");
-    // Before the last one, the rival is too early.
+    // A rival that comes before the last release is too early.
     let mut run = twice();
     run.release("c1", "t1", 500.0, &[]);
     run.grant("c2", "t2", 550.0, 2538.0, &[3, 4, 5]);
@@ -61,7 +61,7 @@ fn a_handle_of_a_lease_that_is_over_is_handed_out_too_late() {
     assert_eq!(run.judge().seen(Layer::Validity), Seen::Safe);
     again(&mut run, 1990.0, 1988.0, 4);
     assert_eq!(run.judge().seen(Layer::Validity), Seen::Violated);
-    // A pause before the request excuses nothing: no word of a master was awaited.
+    // A pause before the request excuses nothing: the client awaited no reply of a master.
     let mut run = twice();
     run.struck(1000.0, 1, "client.pause = { client = \"c1\" }", &[], &["c1"]).cured(1980.0, 1);
     again(&mut run, 1990.0, 1988.0, 3);
@@ -81,9 +81,9 @@ fn an_owner_that_is_refused_what_it_holds_is_seen() {
         run.judge().seen(Layer::Progress)
     };
     assert_eq!(refused(200.0, 0.0), Seen::Violated);
-    // It has one handle still.
+    // The client still has one handle.
     assert_eq!(refused(400.5, 401.0), Seen::Violated);
-    // What it has given back, or lost, it asks for as anybody.
+    // A client has no right to a resource that it has released or lost: it competes like any other.
     assert_ne!(refused(402.0, 500.0), Seen::Violated);
     assert_ne!(refused(1987.5, 0.0), Seen::Violated);
 }

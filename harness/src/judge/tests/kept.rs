@@ -7,7 +7,7 @@ fn an_extension_that_a_quorum_did_must_not_fail() {
     for (nodes, delivered, seen) in [
         (&[1, 2, 3][..], 1000.0, Seen::Violated),
         (&[1, 2], 1000.0, Seen::Safe),
-        // So late that it may have been given up.
+        // The replies are so late that the client may have given up.
         (&[1, 2, 3], 1040.0, Seen::Safe),
     ] {
         let mut run = Run::two();
@@ -24,7 +24,7 @@ fn an_extension_that_a_quorum_did_must_not_fail() {
     }
 }
 
-/// A lease that is to be kept for 10 s, and is lost at its first deadline.
+/// A lease that is to be kept for 10 s and is lost at its first deadline.
 fn let_go() -> Run {
     let mut run = Run::of(&TWO.replace(
         "script = [\"acquire L\", \"release L\"]\n[[client]]",
@@ -57,7 +57,8 @@ fn a_lease_that_is_kept_alive_must_not_end_while_a_majority_can_be_reached() {
     run.lost("c1", 2078.0);
     assert_eq!(run.ended(5000.0).seen(PROGRESS), Seen::Safe);
 
-    // Its clock steps behind the last extension that a quorum did, and before the next.
+    // The clocks of three masters step after the last extension by a quorum, and before the next
+    // one.
     let mut run = let_go();
     for node in 1..=3 {
         let harm = format!("clock.step = {{ node = {node}, by = \"3s\" }}");
@@ -76,7 +77,7 @@ fn several_who_wait_for_what_nobody_has_must_not_wait_for_long() {
     for (granted, seen) in [(1200.0, Seen::Safe), (2100.0, Seen::Violated)] {
         let mut run = Run::two();
         run.grant("c1", "t0", 50.0, 2028.0, &[1, 2, 3, 4, 5]);
-        // It gives back what it needs to, and two others are not told.
+        // The release deletes the key on masters 1 and 2 only.
         run.release("c1", "t0", 60.0, &[1, 2]);
         let first = run.ask(400.0, "c1", "acquire", Some("L"), 5000);
         let second = run.ask(400.0, "c2", "acquire", Some("L"), 5000);

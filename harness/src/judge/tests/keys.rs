@@ -1,9 +1,9 @@
-//! The true holds, seen through hollow time: a lease of c1 on the masters 1, 2 and 3, believed from
-//! 10 ms to 1988 ms, in which something becomes of the key on master 3.
+//! The true holds, seen through hollow time: c1 has a lease on the masters 1, 2 and 3, and believes
+//! in it from 10 ms to 1988 ms. In that time, events affect the key on master 3.
 
 use super::*;
 
-/// From when on the lease is certainly not true.
+/// The time from which on the lease is certainly not true.
 fn hollow_from(mut run: Run, more: impl Fn(&mut Run)) -> Option<f64> {
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
     more(&mut run);
@@ -18,7 +18,7 @@ fn after(more: impl Fn(&mut Run)) -> Option<f64> {
 #[test]
 fn what_is_left_alone_stays() {
     assert_eq!(after(|_| {}), None);
-    // What failed, or was refused, changed nothing.
+    // A command that failed or was refused changed nothing.
     for result in [Said::Refused, Said::Error] {
         assert_eq!(
             after(|run| {
@@ -35,7 +35,7 @@ fn a_deletion_that_was_never_answered_may_not_have_happened() {
         run.delete("c1", 3, Some("t1"), 500.0, None, Said::Silent);
     };
     assert_eq!(after(silent), None);
-    // But it has, where the next says that there was nothing, or another could set the key.
+    // It did take effect if the next command finds nothing, or if another client could set the key.
     let missing = |run: &mut Run| {
         silent(run);
         run.delete("c1", 3, Some("t1"), 600.0, Some(601.0), Said::Refused);
@@ -62,7 +62,7 @@ fn a_deletion_without_a_token_takes_whatever_is_there() {
 
 #[test]
 fn a_set_that_was_never_answered_may_have_happened_soon_and_not_for_ever() {
-    // The third master never answered: the lease may be true with it.
+    // The third master never answered: with it, the lease may be true.
     let third = |more: &dyn Fn(&mut Run)| {
         let mut run = Run::two();
         run.grant("c1", "t1", 10.0, 4000.0, &[1, 2, 3]);
@@ -74,19 +74,19 @@ fn a_set_that_was_never_answered_may_have_happened_soon_and_not_for_ever() {
         more(&mut run);
         (ns(6000.0) - run.judge().measures.hollow_ns) as f64 / 1e6
     };
-    // Within a second, and then it lives for two.
+    // The extension takes effect within a second, and then the key lives for two.
     assert_eq!(third(&|_| {}), 3011.0);
-    // A later answer on the same connection settles it.
+    // A later answer on the same connection bounds that time.
     let answered = |run: &mut Run| {
         run.delete("c2", 4, Some("t2"), 400.0, Some(401.0), Said::Refused);
     };
     assert_eq!(third(&answered), 2402.0);
-    // A master that stands still may do it when it goes on.
+    // A paused master may execute the command when it resumes.
     let paused = |run: &mut Run| {
         run.struck(5.0, 1, "node.pause = { node = 4 }", &[4], &[]).cured(900.0, 1);
     };
     assert_eq!(third(&paused), 3901.5);
-    // One that dies does not.
+    // A master that dies does not execute it.
     let killed = |run: &mut Run| {
         run.struck(300.0, 1, "node.kill = { node = 4 }", &[4], &[]).cured(400.0, 1);
     };
@@ -128,24 +128,24 @@ fn clocks_end_keys_early_or_late() {
             run.clock(500.0, 3, ahead, rate);
         })
     };
-    // Set at some time until 500.2.
+    // The clock was set at some time until 500.2.
     assert_eq!(clock(3000.0, 1.0), Some(500.2));
-    // It shows 2010.6 at 1510.6.
+    // The clock shows 2010.6 at 1510.6.
     assert_eq!(clock(500.0, 1.0), Some(1510.6));
     assert_eq!(clock(-500.0, 1.0), None);
-    // Twice as fast since 500.2: 1510.4 more take half of that.
+    // The clock runs twice as fast since 500.2: 1510.4 more take half of that.
     assert_eq!(clock(0.0, 2.0), Some(1255.4));
     assert_eq!(clock(0.0, 0.5), None);
-    // What jumps ahead may not have been looked at just then.
+    // A master whose clock jumps ahead may not have checked at that time.
     let strobe = |run: &mut Run| {
         run.strobe(500.0, 3, 0.0, 1.0, 3000.0);
     };
     assert_eq!(after(strobe), None);
-    // What was ahead when the key was set says nothing.
+    // A clock that was ahead already when the key was set does not matter.
     let mut run = Run::two();
     run.clock(1.0, 3, 3000.0, 1.0);
     assert_eq!(hollow_from(run, |_| {}), None);
-    // Set right later: a step back, and the key lives longer.
+    // The clock is set right later: this is a step back, and the key lives longer.
     let mut run = Run::two();
     run.clock(1.0, 3, 3000.0, 1.0);
     let cured = |run: &mut Run| {
@@ -166,7 +166,7 @@ fn prefixes_of_drivers_are_seen_through() {
         run.granted(10.0, "c1", id, "t1", 1988.0);
         assert_eq!(run.judge().measures.margins, margins, "there is but one resource");
     }
-    // With two resources a key must end with the name.
+    // With two resources, a key must end with the name.
     let with = |key: &str| {
         let mut run = Run::of(&super::TWO.replace("\"acquire L\"", "\"acquire L\", \"acquire M\""));
         let id = run.ask(9.0, "c1", "acquire", Some("L"), 0);

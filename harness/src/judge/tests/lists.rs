@@ -1,11 +1,11 @@
-//! Clients that know masters of their own: a quorum is of a client's list, and a master that stands there
-//! twice is one master.
+//! Clients with master lists of their own: the quorum is that of a client's list, and a master that
+//! the list contains twice counts once.
 
 use super::*;
 
 const ME: Layer = Layer::MutualExclusion;
 
-/// Five masters, and two clients that know these.
+/// A run with five masters, and two clients that know these lists of masters.
 fn knowing(first: &str, second: &str) -> Run {
     let own = |text: String, id: &str, nodes: &str| {
         let id = format!("id = \"{id}\"");

@@ -1,4 +1,4 @@
-//! Liveness and hygiene: what is judged when all is over.
+//! Liveness and hygiene: the checks at the end of a run.
 
 use super::*;
 
@@ -9,21 +9,21 @@ const HYGIENE: Layer = Layer::Hygiene;
 fn each_process_that_lives_must_be_granted_after_the_healing() {
     let mut run = Run::two();
     assert_eq!(run.ended(100.0).seen(LIVENESS), Seen::Safe);
-    // One was never asked.
+    // A process was never asked.
     let verdict = Run::two().witnessed(100.0, &["c1"]).judge();
     verdict.tells(LIVENESS, "c2 was never asked");
     assert_eq!(verdict.seen(LIVENESS), Seen::Violated);
-    // One died.
+    // A process died.
     let mut run = Run::two();
     run.struck(50.0, 1, "client.kill = { client = \"c2\" }", &[], &["c2"]);
     assert_eq!(run.witnessed(100.0, &["c1"]).judge().seen(LIVENESS), Seen::Safe);
-    // One was refused, and one was refused first.
+    // A process was refused. Then it was refused first, and granted later.
     let mut run = Run::two();
     run.witnessed(100.0, &["c1"]).refused("c2", 150.0, 160.0, 0, Why::Taken);
     run.judge().tells(LIVENESS, "c2 asked for L after the healing, and was refused at 160 ms");
     run.grant("c2", "t2", 200.0, 2000.0, &[1, 2, 3]);
     assert_eq!(run.judge().seen(LIVENESS), Seen::Safe);
-    // One said nothing.
+    // A process did not answer.
     let mut run = Run::two();
     run.witnessed(100.0, &["c1"]).ask(150.0, "c2", "acquire", Some("L"), 0);
     run.judge().tells(LIVENESS, "had no answer");
@@ -73,12 +73,12 @@ fn a_key_that_is_left_is_a_leak_unless_it_is_one_of_the_books() {
         HYGIENE,
         "master 3 still has L at 615 ms, for 100 ms more: it was set by c1, token t1",
     );
-    // The last look counts: one before found it dirty.
+    // The last reply counts: an earlier one still had a key.
     run.keys(605.0, 3, Some(&[("L", "t1")]));
     assert_eq!(with(&run, Some(&[])).seen(HYGIENE), Seen::Safe);
 }
 
-/// c1's key is on master 1 from 10 to some 2010 (for certain, or perhaps); c2 hits the key.
+/// c1's key is on master 1 from 10 to some 2010 (for certain, or perhaps). Then c2 hits the key.
 fn hit(silent: bool, own: bool, act: &str, at: f64) -> Verdict {
     let mut run = Run::two();
     run.set("c1", 1, "t1", 10.0, if silent { None } else { Some(10.2) });
@@ -103,7 +103,7 @@ fn nobody_deletes_or_prolongs_anothers_key() {
         assert_eq!(hit(true, true, act, 500.0).seen(HYGIENE), Seen::Safe, "may be its own");
         assert_eq!(hit(false, false, act, 2500.0).seen(HYGIENE), Seen::Safe, "it is gone");
     }
-    // Perhaps expired, perhaps not: created between 10 and 10.2.
+    // The key may have expired or not: it was created between 10 and 10.2.
     assert_eq!(hit(false, false, "delete", 2010.0).seen(HYGIENE), Seen::Inconclusive);
 }
 

@@ -1,9 +1,9 @@
-//! Reality against expectation.
+//! The comparison with the expectation.
 
 use super::*;
 
-/// A run with this expectation in which c1 holds, and the clock of master 3 steps, or does not, so
-/// that c2 gets in, or does not.
+/// A run with this expectation in which c1 holds and the clock of master 3 steps. With `steps`, c2
+/// gets in; otherwise it is refused.
 fn run(expect: &str, steps: bool) -> Run {
     let fault = "[[fault]]\nat = \"100ms\"\nclock.step = { node = 3, by = \"3s\" }";
     let mut run = Run::with(&format!("[expect]\n{expect}\n{fault}"));
@@ -46,10 +46,10 @@ fn a_violation_that_was_not_expected_differs() {
 fn a_violation_that_did_not_show_is_not_seen() {
     let line = "mutual-exclusion: expected violated, observed safe";
     expect(&run(VIOLATED, false), Outcome::NotSeen, &[line]);
-    // Its causes are missing, of course.
+    // The causes of the violation are missing, too.
     let because = format!("{VIOLATED}\nbecause = [\"clock.step\"]");
     expect(&run(&because, false), Outcome::NotSeen, &[line]);
-    // A process that broke does not change that, a violation does.
+    // A broken process does not change the outcome; a violation does.
     let broken = Event::Broken { process: "c1".into(), why: "it left".into() };
     let mut blind = run(VIOLATED, false);
     blind.record(4000.0, broken);
@@ -66,7 +66,7 @@ fn another_cause_differs() {
     let restart = format!("{VIOLATED}\nbecause = [\"node.restart\"]");
     let line = "because: expected node.restart, which is no cause of what was observed";
     expect(&run(&restart, true), Outcome::Differs, &[line]);
-    // A bug is never among what is expected unless it is named.
+    // A bug is expected only if the scenario names it.
     let because = format!("{VIOLATED}\nvalidity = \"violated\"");
     let mut buggy = run(&because, true);
     buggy.grant("c1", "t9", 2200.0, 2199.0, &[1, 2, 4]);
@@ -81,7 +81,7 @@ fn another_cause_differs() {
 fn what_is_not_known_is_inconclusive_either_way() {
     for expected in ["safe", "violated"] {
         let mut vague = run(&format!("mutual-exclusion = \"{expected}\""), false);
-        // c2 stamps nothing: perhaps it had a lease from 1987, perhaps from 1990 on.
+        // c2 reports no stamps: it may have had a lease from 1987 on, or from 1990 on.
         let id = vague.ask(1986.0, "c2", "acquire", Some("L"), 0);
         for node in [3, 4, 5] {
             vague.set("c2", node, "t2", 1986.2, Some(1986.4));
@@ -156,7 +156,7 @@ fn a_process_must_not_send_more_commands_than_expected() {
         run.release("c1", "t1", 100.0, &[1, 2, 3]);
         run.grant("c2", "t2", 500.0, 1988.0, &[1, 2, 3]);
         run.release("c2", "t2", 600.0, &[1, 2, 3]);
-        // What a witness sends does not count.
+        // The commands of final acquires do not count.
         run.witnessed(3000.0, &["c1", "c2"]);
         run
     };
@@ -182,7 +182,7 @@ fn the_example_goes_as_it_says() {
     let verdict = run.judge();
     verdict.because(&[Cause::ClockStep]);
     assert_eq!(verdict.measures.margins, [1, 1]);
-    // The same with the fault that was meant for it, and no step: the harness is blind.
+    // The run has the intended fault, but no step: the harness is blind.
     run.records.retain(|record| !matches!(record.event, Event::Clock { .. }));
     let line = "because: expected clock.step, which is no cause of what was observed";
     let second = "because: observed unknown, which was not expected";

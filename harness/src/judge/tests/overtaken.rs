@@ -1,11 +1,11 @@
-//! Who came later, and first.
+//! Requests that came later and were granted first.
 
 use super::outcome::expect;
 use super::*;
 use crate::scenario::Overtaken;
 
-/// c2 waits from 10 ms on, stands in line 100 ms later, and is granted at this time. c1 asks at these times, and has
-/// the resource for 50 ms each time.
+/// c2 waits from 10 ms on, is in the fair queue 100 ms later, and is granted at `at`. c1 asks at
+/// the times in `asks`, and has the resource for 50 ms each time.
 fn waiting(expected: &str, asks: &[f64], at: f64) -> Run {
     let mut run = Run::with(&format!("[expect]\novertaken = {{ {expected} }}"));
     let id = run.ask(10.0, "c2", "acquire", Some("L"), 5000);
@@ -24,7 +24,7 @@ fn waiting(expected: &str, asks: &[f64], at: f64) -> Run {
 
 #[test]
 fn who_comes_later_must_not_come_first() {
-    // It asked before c2 stood in line.
+    // c1 asked before c2 was in the queue.
     expect(&waiting("c2 = 0", &[0.0, 109.0], 200.0), Outcome::AsExpected, &[]);
     let asks = [0.0, 109.0, 200.0, 300.0, 1100.0];
     expect(&waiting("c2 = 2", &asks, 400.0), Outcome::AsExpected, &[]);
@@ -39,7 +39,7 @@ fn who_is_to_be_overtaken_and_is_not_shows_nothing() {
     expect(&waiting("c2 = \"some\"", &[0.0, 200.0], 300.0), Outcome::AsExpected, &[]);
     let line = "overtaken: c2 never was, expected some who came later first";
     expect(&waiting("c2 = \"some\"", &[0.0], 200.0), Outcome::NotSeen, &[line]);
-    // Nor does one that did not wait.
+    // A request that does not wait is never in the queue.
     let line = "overtaken: c1 never stood in line";
     expect(&waiting("c1 = 0", &[0.0], 200.0), Outcome::NotSeen, &[line]);
 }
@@ -64,7 +64,8 @@ fn a_client_competes_from_when_those_of_its_process_before_it_are_over() {
         run.witnessed(3000.0, &["c1", "c3"]);
         run.judge().differences.iter().any(|line| line.starts_with("overtaken: c2 asked"))
     };
-    // It stands in line 100 ms after the lease of the one before it, which was given back at 300 ms.
+    // The request is in the queue 100 ms after the end of the previous lease, which was released at
+    // 300 ms.
     assert!(!of_one(390.0));
     assert!(of_one(410.0));
 }

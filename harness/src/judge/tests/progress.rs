@@ -25,7 +25,7 @@ fn refusals_that_were_wanted_are_none() {
         run.refused("c1", 10.0, 20.0, 0, why);
         assert_eq!(run.judge().seen(PROGRESS), Seen::Safe);
     }
-    // Nor do the witnesses count here.
+    // Final acquires do not count.
     let mut run = Run::two();
     run.phase(5.0, Phase::Witness).refused("c1", 10.0, 20.0, 0, Why::Taken);
     assert_eq!(run.judge().seen(PROGRESS), Seen::Safe);
@@ -53,7 +53,7 @@ fn keys_of_a_lost_lease_are_in_the_way_until_it_is_released() {
         let mut run = Run::two();
         run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]).lost("c1", 500.0);
         if let Some(released) = released {
-            // Deletes nothing.
+            // This release deletes nothing.
             run.release("c1", "t1", released, &[]);
         }
         refused_at(&mut run, at)
@@ -113,7 +113,7 @@ fn who_waits_is_granted_soon_after_the_way_is_free() {
 
 #[test]
 fn who_waits_may_have_to_look_where_keys_are_lost_and_no_master_says_so() {
-    // All keys are lost at 600; then c2 has a second to look, and 700 as ever.
+    // All keys are lost at 600; then c2 has a second to look, and 700 as usual.
     for (at, seen) in [(2250.0, Seen::Safe), (2450.0, Seen::Violated)] {
         let mut run = Run::two();
         run.grant("c1", "t1", 10.0, 4000.0, &[1, 2, 3]);
@@ -130,8 +130,8 @@ fn who_waits_may_have_to_look_where_keys_are_lost_and_no_master_says_so() {
 
 #[test]
 fn who_waits_may_have_to_look_where_a_key_expires_that_was_set_meanwhile() {
-    // c1's keys are set at 150, expire at 2150, and it dies. Who asked before may have seen another's keys, and
-    // sleep for those.
+    // c1 dies. Its keys are set at 150 and expire at 2150. A client that asked before may have seen
+    // another client's keys, and may sleep until those expire.
     for (asked, at, seen) in [
         (100.0, 3800.0, Seen::Safe),
         (100.0, 4000.0, Seen::Violated),
@@ -166,7 +166,7 @@ fn without_a_majority_nothing_is_asked() {
         Seen::Violated,
         "three masters are enough"
     );
-    // After a cure the links need a while, longer where they broke.
+    // After a fault is healed, the links need a while; broken links need longer.
     let kill = "node.kill = { nodes = [1, 2, 3] }";
     assert_eq!(with(kill, &three, &[], Some(900.0), 2000.0), Seen::Safe);
     assert_eq!(with(kill, &three, &[], Some(900.0), 2200.0), Seen::Violated);
@@ -176,14 +176,14 @@ fn without_a_majority_nothing_is_asked() {
     let restart = "node.restart = { nodes = [1, 2, 3] }";
     assert_eq!(with(restart, &three, &[], None, 1200.0), Seen::Safe);
     assert_eq!(with(restart, &three, &[], None, 1400.0), Seen::Violated);
-    // The network's faults hit who is named.
+    // Network faults hit only the named clients.
     let cut = "net.cut = { client = \"c2\", nodes = [1, 2, 3] }";
     assert_eq!(with(cut, &three, &["c2"], None, 200.0), Seen::Safe);
     let cut = "net.cut = { client = \"c1\", nodes = [1, 2, 3] }";
     assert_eq!(with(cut, &three, &["c1"], None, 200.0), Seen::Violated);
     let cut = "net.duplicate = { client = \"c2\", nodes = [1, 2, 3] }";
     assert_eq!(with(cut, &three, &["c2"], None, 200.0), Seen::Violated);
-    // A delay is one if it is long enough for timeouts.
+    // A delay matters if it is long enough for timeouts.
     let slow = "node.slow = { nodes = [1, 2, 3], by = \"30ms\" }";
     assert_eq!(with(slow, &three, &[], None, 200.0), Seen::Safe);
     let slow = "node.slow = { nodes = [1, 2, 3], by = \"20ms\" }";
@@ -214,7 +214,7 @@ fn keys_of_the_dead_are_in_the_way_and_those_of_the_careless_are_not() {
     assert_eq!(left(Some((pause, 100.0)), 1800.0), Seen::Safe);
     let cut = "net.cut = { client = \"c1\" }";
     assert_eq!(left(Some((cut, 100.0)), 1800.0), Seen::Safe);
-    // Only so many: three masters are free.
+    // There are too few keys to be in the way: three masters are free.
     let mut run = Run::two();
     run.set("c1", 1, "t1", 9.0, None).set("c1", 2, "t1", 9.0, None);
     run.struck(1.0, 1, kill, &[], &["c1"]);
@@ -227,7 +227,7 @@ fn unreachable_and_blocked_masters_count_together() {
     run.grant("c1", "t1", 10.0, 300.0, &[1, 2, 3]);
     run.struck(100.0, 1, "client.kill = { client = \"c1\" }", &[], &["c1"]);
     run.struck(100.0, 2, "node.kill = { nodes = [4] }", &[4], &[]);
-    // Only master 1 forgot.
+    // Only master 1 forgot the key.
     run.delete("c2", 1, None, 110.0, Some(110.2), Said::Done);
     assert_eq!(refused_at(&mut run, 500.0), Seen::Safe);
 }
@@ -244,7 +244,7 @@ fn a_request_that_is_never_answered_fails_where_there_was_time() {
 
 #[test]
 fn who_asks_again_is_not_in_its_own_way_but_its_keys_may_be() {
-    // The leak of another is seen by who asks over and over, too.
+    // A client that asks repeatedly also detects another client's leak.
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 300.0, &[1, 2, 3]);
     for round in 0..10 {
@@ -254,7 +254,7 @@ fn who_asks_again_is_not_in_its_own_way_but_its_keys_may_be() {
     let verdict = run.judge();
     let found = verdict.findings.iter().filter(|finding| finding.layer == PROGRESS).count();
     assert_eq!(found, 7, "those that asked after 450 ms: {verdict:#?}");
-    // What it set and could not clean up yet excuses the next refusal, for a moment.
+    // Keys that the client set and could not clean up yet excuse the next refusal, for a moment.
     let again = |at| {
         let mut run = Run::two();
         let id = run.ask(100.0, "c2", "acquire", Some("L"), 0);
@@ -318,7 +318,8 @@ fn counters_at_their_end_are_the_cause_where_too_few_others_are_left() {
         assert_eq!(verdict.seen(PROGRESS), Seen::Violated);
         verdict.because(&[Cause::NodeCounter]).tells(PROGRESS, "to their end on masters 1, 2, 3");
     }
-    // Enough are left; it is another resource; it is only far ahead; leases have no tokens.
+    // In turn: enough masters are left; it is another resource; the counter is only far ahead;
+    // leases have no tokens.
     for verdict in [
         refused(fenced, &[1, 2], "L", "end"),
         refused(fenced, &[1, 2, 3], "M", "end"),
@@ -336,11 +337,12 @@ fn who_looks_at_clocks_may_distrust_those_that_stepped_and_no_others() {
     for (more, nodes, by, seen) in [
         (guarded, &[1, 2, 3][..], "2s", Seen::Safe),
         (guarded, &[1, 2, 3], "251ms", Seen::Safe),
-        // Nobody may notice; enough are left; nobody looks.
+        // In turn: the client may not notice the step; enough masters are left; the client does not
+        // look.
         (guarded, &[1, 2, 3], "250ms", Seen::Violated),
         (guarded, &[1, 2], "2s", Seen::Violated),
         ("[lock]\nguard = \"2s\"", &[1, 2, 3], "2s", Seen::Violated),
-        // All others are ahead of it.
+        // All other clocks are ahead of this one.
         (guarded, &[1], "-2s", Seen::Safe),
         (guarded, &[1], "-250ms", Seen::Violated),
     ] {
@@ -351,7 +353,8 @@ fn who_looks_at_clocks_may_distrust_those_that_stepped_and_no_others() {
     }
 }
 
-/// A lease that is lost, dropped or dies keeps others out for its grace, and no longer; a release for nothing.
+/// A lease that is lost, dropped, or ends with its client's death keeps others out for its grace,
+/// and no longer. After a release, there is no grace.
 #[test]
 fn a_grace_is_in_the_way_of_others_unless_the_lease_was_released() {
     let held = |more: &str, release: Option<f64>, at| {
@@ -363,7 +366,7 @@ fn a_grace_is_in_the_way_of_others_unless_the_lease_was_released() {
         refused_at(&mut run, at)
     };
     let grace = "[lock]\ngrace = \"1s\"";
-    // 1 s, 1 % of 3 s and 2 ms, and what a clean-up may take.
+    // These are 1 s, 1 % of 3 s and 2 ms, and the time for a clean-up.
     assert_eq!(held(grace, None, 3150.0), Seen::Safe);
     assert_eq!(held(grace, None, 3172.0), Seen::Violated);
     assert_eq!(held("", None, 2150.0), Seen::Violated);
@@ -382,12 +385,12 @@ fn a_guard_may_refuse_who_shares_a_master_with_another_list_and_only_that_one() 
     };
     let guard = "[lock]\nguard = \"2s\"";
     assert_eq!(refused(guard, "c2", "1,2,3", "3,4,5"), Seen::Safe);
-    // The masters that both know have the marker of the first.
+    // The masters that both clients know have the marker of the first one.
     assert_eq!(refused(guard, "c1", "1,2,3", "3,4,5"), Seen::Violated);
     assert_eq!(refused(guard, "c2", "1,2", "3,4,5"), Seen::Violated, "no master in common");
     assert_eq!(refused(guard, "c2", "1,2,3", "3,2,1"), Seen::Violated, "the same");
     assert_eq!(refused("", "c2", "1,2,3", "3,4,5"), Seen::Violated, "no guard");
-    // New masters are marked by whoever comes first.
+    // The first client that comes marks new masters.
     let new = "[lock]\nguard = \"100ms\"\nttl = \"100ms\"\nblessed = false";
     assert_eq!(refused(new, "c1", "1,2,3", "3,4,5"), Seen::Safe);
 }
@@ -406,7 +409,8 @@ fn a_waiter_that_dies_is_in_the_way_for_one_turn() {
         run.phase(50_000.0, Phase::Heal).judge().seen(PROGRESS)
     };
     let fair = "[lock]\nfair = true";
-    // A turn of three seconds, one second until the next look, and what an acquire may take.
+    // These are a turn of three seconds, one second until the next look, and the time for an
+    // acquire.
     assert_eq!(behind(fair, 4800.0), Seen::Safe);
     assert_eq!(behind(fair, 4802.0), Seen::Violated);
     assert_eq!(behind("", 4000.0), Seen::Violated);

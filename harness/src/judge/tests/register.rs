@@ -2,8 +2,8 @@ use super::*;
 
 const REGISTER: Layer = Layer::UnfencedResource;
 
-/// c1 has a lease from 10 to 1988, reads at 20 and writes at `late`; c2 has one from 2100 to 2300
-/// and writes in between.
+/// c1 has a lease from 10 to 1988, reads at 20 and writes at `late`. c2 has a lease from 2100 to
+/// 2300 and writes in between.
 fn stale(late: f64, pause: Option<(f64, f64)>) -> Verdict {
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
@@ -52,7 +52,7 @@ fn a_write_after_the_end_by_a_client_that_was_stopped() {
 #[test]
 fn a_write_after_the_end_by_a_client_that_was_awake() {
     stale(2500.0, None).because(&[Cause::LateWrite]).tells(REGISTER, "512 ms after the end");
-    // A pause that was over in good time is no excuse.
+    // A pause that ended in good time is no excuse.
     stale(2500.0, Some((100.0, 200.0))).because(&[Cause::LateWrite]);
 }
 
@@ -72,7 +72,7 @@ fn a_look_before_the_write_counts() {
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
     run.read(20.0, "c1", 0);
-    // Stopped between its look and the word of it: the look was in time.
+    // The client was stopped between its check and the answer: the check was in time.
     let id = run.ask(1900.0, "c1", "step", Some("L"), 0);
     run.struck(1901.0, 1, "client.pause = { client = \"c1\" }", &[], &["c1"]).cured(2400.0, 1);
     run.answer(2401.0, "c1", id, Answer { at: Some(1900.5), ..Answer::default() });
@@ -106,8 +106,8 @@ fn who_had_no_lease_at_all_is_not_explained() {
     run.judge().because(&[Cause::Unknown]);
 }
 
-/// c1 has a lease from 10 to 1988, and its write is sent at `sent` and comes at 3000; c2 has been
-/// there in between.
+/// c1 has a lease from 10 to 1988. It sends its write at `sent`, and the write arrives at 3000. c2
+/// has a lease in between.
 fn under_way(sent: f64, struck: Option<f64>) -> Verdict {
     let mut run = Run::two();
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
@@ -164,7 +164,7 @@ id = "c3"
 script = ["acquire L", "read R", "write R", "release L"]
 "#;
     let mut run = Run::of(text);
-    // The first lasts longest as the others begin, so each of them is found together with it.
+    // The first hold lasts longest when the others begin, so the check pairs each of them with it.
     run.grant("c1", "t1", 10.0, 1988.0, &[5]).grant("c2", "t2", 500.0, 1900.0, &[1]);
     run.read(510.0, "c2", 0).grant("c3", "t3", 1000.0, 2900.0, &[2, 3, 4]);
     run.read(1010.0, "c3", 0).write(1020.0, "c3", 0, 1).write(1500.0, "c2", 0, 2);

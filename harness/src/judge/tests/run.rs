@@ -1,8 +1,8 @@
-//! Histories written by hand.
+//! A builder of histories for tests.
 
 use super::*;
 
-/// A history in the making. Records are put in order at the end.
+/// A history under construction. The records are sorted at the end.
 pub(super) struct Run {
     pub(super) scenario: Scenario,
     pub(super) records: Vec<Record>,
@@ -14,7 +14,7 @@ impl Run {
         Self::of(TWO)
     }
 
-    /// Two clients, and some more lines of TOML in front.
+    /// A run with two clients, and with these lines of TOML in front of them.
     pub(super) fn with(more: &str) -> Self {
         Self::of(
             &TWO.replace("[[client]]\nid = \"c1\"", &format!("{more}\n[[client]]\nid = \"c1\"")),
@@ -37,7 +37,7 @@ impl Run {
         self.record(0.0, Event::Ready { process: process.into(), can: can.to_vec() })
     }
 
-    /// Asks; the number of the request.
+    /// Sends a request, and returns its number.
     pub(super) fn ask(
         &mut self,
         ms: f64,
@@ -49,7 +49,7 @@ impl Run {
         self.ask_as((ms, client, op), resource, (false, Some(2000), wait))
     }
 
-    /// Asks for what the client holds, for no longer.
+    /// Sends a re-entry for the lease that the client holds, for no longer.
     pub(super) fn ask_again(&mut self, ms: f64, client: &str, resource: &str) -> u64 {
         self.ask_as((ms, client, "acquire"), Some(resource), (true, None, 0))
     }
@@ -105,7 +105,7 @@ impl Run {
         )
     }
 
-    /// An acquire that is granted by these masters: asked 1 ms before, keys set 0.5 ms before.
+    /// An acquire that these masters grant: asked 1 ms before, keys set 0.5 ms before.
     pub(super) fn grant(
         &mut self,
         client: &str,
@@ -118,7 +118,7 @@ impl Run {
         self.granted(at, client, id, token, deadline)
     }
 
-    /// The same with a fencing token.
+    /// Like [`Run::grant`], with a fencing token.
     pub(super) fn fenced(
         &mut self,
         client: &str,
@@ -134,7 +134,7 @@ impl Run {
         self.answer(at, client, id, answer)
     }
 
-    /// An acquire for which these masters set the key, and that is not answered yet.
+    /// An acquire for which these masters set the key, and which is not answered yet.
     fn voted(&mut self, client: &str, token: &str, at: f64, nodes: &[usize]) -> u64 {
         let id = self.ask(at - 1.0, client, "acquire", Some("L"), 0);
         for node in nodes {
@@ -187,7 +187,7 @@ impl Run {
         self.answer(at, client, id, answer);
     }
 
-    /// A release that is called at this time, and deletes on these masters.
+    /// A release that is called at this time, and deletes the key on these masters.
     pub(super) fn release(
         &mut self,
         client: &str,
@@ -235,7 +235,7 @@ impl Run {
         )
     }
 
-    /// A key is set; without a reply: perhaps.
+    /// A command sets a key; without a reply, it may not have done so.
     pub(super) fn set(
         &mut self,
         process: &str,
@@ -262,7 +262,7 @@ impl Run {
         self.command(process, node, act, sent, replied, result)
     }
 
-    /// A fault strikes: written as in TOML, `node.kill = { nodes = [1] }`.
+    /// A fault strikes. It is written as in TOML: `node.kill = { nodes = [1] }`.
     pub(super) fn struck(
         &mut self,
         at: f64,
@@ -332,7 +332,7 @@ impl Run {
         self.touch(at, client, Way::Write, seen, version)
     }
 
-    /// A touch of a register, with a fencing token or without.
+    /// An access to a register, with a fencing token or without.
     pub(super) fn shown(
         &mut self,
         at: f64,
@@ -394,7 +394,7 @@ impl Run {
         self.record(at, Event::Keys { node, keys })
     }
 
-    /// Everything is healed, each process that is named acquires once more, nothing is left.
+    /// Everything is healed, each named process acquires once more, and no key is left.
     pub(super) fn witnessed(&mut self, at: f64, processes: &[&str]) -> &mut Self {
         self.phase(at, Phase::Heal).phase(at + 10.0, Phase::Witness);
         for (index, process) in processes.iter().enumerate() {
@@ -429,13 +429,13 @@ impl Run {
         judge(&self.history())
     }
 
-    /// Heals, lets both clients bear witness at this time, and judges.
+    /// Heals, lets both clients make their final acquires at this time, and judges.
     pub(super) fn ended(&mut self, at: f64) -> Verdict {
         self.witnessed(at, &["c1", "c2"]).judge()
     }
 }
 
-/// What a client answers.
+/// The answer of a client.
 pub(super) struct Answer<'a> {
     pub(super) ok: bool,
     pub(super) token: Option<&'a str>,

@@ -4,7 +4,7 @@ const PROGRESS: Layer = Layer::Progress;
 const HYGIENE: Layer = Layer::Hygiene;
 
 impl Run {
-    /// Asks for L and M: the numbers of the two requests.
+    /// Asks for L and M, and returns the numbers of the two requests.
     fn ask_both(&mut self, ms: f64, client: &str, wait: u64) -> [u64; 2] {
         [("L", "M"), ("M", "L")].map(|(resource, other)| {
             let id = self.ask(ms, client, "acquire", Some(resource), wait);
@@ -54,12 +54,13 @@ fn who_waits_for_several_must_get_them_soon_after_the_last_is_free() {
     }
 }
 
-/// Whether something was kept. (What is left at the end is not known in these histories.)
+/// Whether the check reports a key that was kept. The keys left at the end are not known in these
+/// histories.
 fn is_seen(verdict: &Verdict) -> bool {
     verdict.seen(HYGIENE) == Seen::Violated
 }
 
-/// c2 asks for both, sets L, and deletes it at this time; it is refused at the second.
+/// c2 asks for both resources, sets L, and deletes it at `deleted`. It is refused at `refused`.
 fn kept(deleted: f64, refused: f64, faults: impl FnOnce(&mut Run)) -> Verdict {
     let mut run = Run::two();
     let ids = run.ask_both(100.0, "c2", 5000);
@@ -74,7 +75,7 @@ fn kept(deleted: f64, refused: f64, faults: impl FnOnce(&mut Run)) -> Verdict {
 
 #[test]
 fn who_keeps_some_of_several_while_it_waits_or_after_a_refusal_is_seen() {
-    // Three timeouts of a master, and 100 ms more.
+    // The bound is three node timeouts and 100 ms more.
     for (deleted, refused, seen) in
         [(101.0, 102.0, false), (350.0, 351.0, false), (352.0, 4_000.0, true), (352.0, 102.0, true)]
     {
@@ -106,7 +107,7 @@ fn what_is_granted_is_not_kept_without_right() {
     }
     run.granted(101.0, "c2", ids[0], "t2", 2_050.0);
     assert!(!is_seen(&run.judge()));
-    // But before.
+    // Before the grant, the keys are not kept by right.
     let mut run = Run::two();
     let ids = run.ask_both(100.0, "c2", 5000);
     for node in [1, 2, 3] {

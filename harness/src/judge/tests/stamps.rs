@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn stamps_of_another_clock_are_told_and_prove_nothing() {
-    // Two leases at the same time, but by their stamps a day later.
+    // Two leases at the same time, but with stamps a day apart.
     let mut run = Run::two();
     let day = 86_400_000.0;
     for (client, token, at, nodes) in

@@ -46,7 +46,7 @@ fn an_extend_that_counts_a_minority_is_a_bug() {
     run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
     run.extend("c1", "t1", 1000.0, 2978.0, &[1, 2]);
     run.judge().because(&[Cause::Bug]).tells(VALIDITY, "master 3");
-    // A quorum is enough, and the others may forget.
+    // A quorum is enough, and on the other masters the key may expire.
     let mut run = Run::two();
     run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3, 4, 5]);
     run.extend("c1", "t1", 1000.0, 2978.0, &[1, 2, 3]);
@@ -58,7 +58,7 @@ fn a_lease_that_is_not_true_from_the_instant_of_a_step_is_so_by_design() {
     let mut run = Run::two();
     run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
     run.struck(500.0, 1, "clock.step = { node = 1, by = \"3s\" }", &[1], &[]);
-    // As the simulation knows it: to the nanosecond.
+    // The simulation records the setting exactly, to the nanosecond.
     let (ahead, rate, since) = (ns(3000.0), 1.0, window(500.0, 500.0));
     let (strobe_by, strobe_every) = (0, 0);
     run.record(500.0, Event::Clock { node: 1, since, ahead, rate, strobe_by, strobe_every });
@@ -83,7 +83,7 @@ fn a_lease_that_its_owner_deleted_and_goes_on_believing_is_a_bug() {
     run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
     run.delete("c1", 2, Some("t1"), 200.0, Some(200.3), Said::Done);
     run.judge().because(&[Cause::Bug]).tells(VALIDITY, "c1 deleted the key of c1 there at 200 ms");
-    // What is deleted on the way to the word of its loss is not.
+    // A key that the client deletes shortly before its loss notice does not count.
     run.lost("c1", 210.0);
     assert_eq!(run.judge().seen(VALIDITY), Seen::Safe);
 }
@@ -103,7 +103,7 @@ fn a_master_that_forgot_is_no_bug() {
     let verdict = run.judge();
     assert_eq!(verdict.seen(VALIDITY), Seen::Safe);
     assert_eq!(verdict.measures.hollow_ns, ns(2078.0 - 200.5));
-    // With a file it forgets nothing.
+    // With persistence to a file, the master forgets nothing.
     let mut run = Run::with("[cluster]\npersistence = \"aof-everysec\"");
     run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
     run.struck(200.0, 1, "node.restart = { node = 1 }", &[1], &[]);
@@ -141,7 +141,7 @@ fn told(lost: Option<f64>, pause: Option<(f64, f64)>) -> Verdict {
     let mut run = Run::two();
     run.ready("c1", &[Can::Lost]).ready("c2", &[]);
     run.grant("c1", "t1", 10.0, 1988.0, &[1, 2, 3]);
-    // This one cannot tell of losses.
+    // This client cannot report losses.
     run.grant("c2", "t2", 2100.0, 2200.0, &[1, 2, 3]);
     if let Some(at) = lost {
         run.lost("c1", at);
@@ -208,7 +208,7 @@ fn a_client_without_stamps_is_late_if_its_quorum_was() {
     }
 }
 
-/// An extension makes the key anew on these masters.
+/// An extension creates the key anew on these masters.
 fn anew(run: &mut Run, nodes: &[usize], at: f64) {
     for node in nodes {
         let act = Act::Keep { key: "L".into(), token: Some("t1".into()), ttl_ms: Some(2000) };
@@ -218,7 +218,8 @@ fn anew(run: &mut Run, nodes: &[usize], at: f64) {
 
 #[test]
 fn an_extension_over_a_gap_that_the_client_was_told_of_is_a_bug() {
-    // The fourth is made anew before the first is gone, or after that, or the fifth is there too.
+    // In turn: the fourth key is created anew after the first is gone; before that; not at all;
+    // before that, with the fifth.
     for (made, others, seen) in [
         (1000.0, &[4][..], Seen::Violated),
         (150.0, &[4], Seen::Safe),
@@ -246,7 +247,8 @@ fn an_extension_over_a_gap_that_the_client_was_told_of_is_a_bug() {
 
 #[test]
 fn an_extension_over_a_gap_that_the_client_was_not_told_of_is_no_bug() {
-    // What is made anew when the key would have expired anyway, and what is told too late.
+    // In turn: the key is created anew when the old one would have expired anyway; the reply comes
+    // too late.
     for (made, extended) in [(2200.0, 2300.0), (1200.0, 1210.0)] {
         let mut run = Run::two();
         run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);

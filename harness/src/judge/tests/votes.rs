@@ -30,7 +30,7 @@ fn an_extension_takes_a_quorum_that_still_has_the_key() {
         run.extend("c1", "t1", 1000.0, 2078.0, nodes);
         assert_eq!(run.judge().seen(VALIDITY), seen, "{nodes:?}");
     }
-    // A key that had to be created anew is no yes.
+    // A key that had to be created anew is not a vote for an extension.
     let mut run = Run::two();
     run.grant("c1", "t1", 100.0, 2078.0, &[1, 2, 3]);
     run.extend("c1", "t1", 1000.0, 2078.0, &[1, 2]);

@@ -1,9 +1,9 @@
-//! What can happen in a state, and what comes of it.
+//! The events that can happen in a state, and the state that follows.
 
 use super::super::Broken;
 use super::{MASTERS, Number, Phase, QUORUM, Scheme, Scope, Slot, State, UNFENCED, holder};
 
-/// One thing that happens. Clients, attempts and masters are counted from 0.
+/// An event. Clients, attempts and masters are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
@@ -11,39 +11,39 @@ pub enum Event {
     Ask(u8, u8),
     /// A master executes a grant of an attempt.
     Grant {
-        /// Whose.
+        /// The client of the attempt.
         client: u8,
-        /// Which.
+        /// The attempt.
         attempt: u8,
-        /// Where.
+        /// The master.
         master: u8,
-        /// Whether it will be executed again.
+        /// Whether it will be executed once more.
         again: bool,
     },
-    /// A master executes what an attempt of a client asks for: a token.
+    /// A master executes a client's request for a token.
     Certify(u8, u8, u8),
     /// A master executes an extension, which creates the key if it is gone.
     Repair(u8, u8, u8),
-    /// A client goes for a token, with the numbers of these masters, a bit each: those that it has
-    /// heard of.
+    /// A client selects a token, from the numbers of these masters, one bit each: the masters whose
+    /// replies it has read.
     Choose(u8, u8),
-    /// A client takes the token that it has.
+    /// A client takes its token.
     Take(u8),
     /// A client extends its lease.
     Extend(u8),
     /// A client hands its lease to another user.
     HandOver(u8),
-    /// A client gives up, or gives back.
+    /// A client cancels or releases.
     GiveUp(u8),
-    /// A key goes.
+    /// A key expires.
     Expire(u8),
-    /// Somebody who knows nothing of tokens gets a key.
+    /// A client without tokens gets a key.
     Unfenced(u8),
     /// A master forgets its counter.
     Forget(u8),
 }
 
-/// All that can happen.
+/// Lists all events that can happen.
 pub(super) fn list(scope: &Scope, scheme: Scheme, state: &State, out: &mut impl FnMut(Event)) {
     for (client, who) in (0..).zip(state.clients).take(scope.clients) {
         let has = numbers(state, usize::from(client), who.phase);
@@ -119,7 +119,7 @@ fn numbers(state: &State, client: usize, phase: Phase) -> [Number; MASTERS] {
     })
 }
 
-/// The ways in which a quorum or more of the answers may have been heard.
+/// The sets of replies that the client may have read: a quorum or more of them.
 fn subsets(has: &[Number; MASTERS], out: &mut impl FnMut(u8)) {
     let there =
         (0..MASTERS).filter(|master| has[*master] > 0).fold(0, |all, master| all | 1 << master);
@@ -134,7 +134,7 @@ const fn round(phase: Phase) -> u8 {
     }
 }
 
-/// The token that a client may take, if it may take one.
+/// The token that a client may take, if there is one.
 fn token(scheme: Scheme, phase: Phase, has: &[Number; MASTERS]) -> Option<Number> {
     let seen = || has.iter().copied().filter(|number| *number > 0);
     let agree = |token: Number| seen().filter(|number| *number == token).count() >= QUORUM;
@@ -148,7 +148,7 @@ fn token(scheme: Scheme, phase: Phase, has: &[Number; MASTERS]) -> Option<Number
     }
 }
 
-/// What comes of an event.
+/// Returns the state after an event.
 pub(super) fn happen(
     scope: &Scope,
     scheme: Scheme,
@@ -251,7 +251,8 @@ pub(super) fn happen(
     Ok(next)
 }
 
-/// Sets a key where none is, and counts, unless this creation does not count. What the counter is then.
+/// Creates a key where there is none, and increments the counter, unless the scheme does not count
+/// this creation. Returns the value of the counter.
 fn create(
     scope: &Scope,
     scheme: Scheme,
@@ -267,7 +268,7 @@ fn create(
         let counted = (of.counter + 1).max(hint);
         if counted >= scope.end {
             if scheme != Scheme::StaysAtTheEnd {
-                // Refused, and nothing is set.
+                // The master refuses, and sets no key.
                 return None;
             }
             of.counter = scope.end;
@@ -279,8 +280,9 @@ fn create(
     Some(of.counter)
 }
 
-/// Asks all masters for a token. A question of an earlier round that is still under way is dropped: it
-/// asked for no more, so that it would change nothing before this one, and its answer counts for nothing.
+/// Asks all masters for a token. A request of an earlier round that is still under way is dropped.
+/// It asked for no larger number, so it changes nothing before this one, and its reply does not
+/// count.
 fn ask_for(next: &mut State, client: usize, token: Number, round: u8) {
     next.clients[client].phase = Phase::Certifying(token, round);
     for slot in next.now_mut(client) {
@@ -288,8 +290,8 @@ fn ask_for(next: &mut State, client: usize, token: Number, round: u8) {
     }
 }
 
-/// A token is handed out: nobody had it before, and whoever had one before this was asked for had a
-/// smaller one.
+/// Issues a token. No client may have had it before, and every token that was issued before this
+/// request must be smaller.
 fn take(scheme: Scheme, next: &mut State, client: usize) -> Result<(), Broken> {
     let who = next.clients[client];
     let has = numbers(next, client, who.phase);

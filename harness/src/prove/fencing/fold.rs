@@ -1,5 +1,5 @@
-//! Which states are the same: masters are interchangeable, and so are clients; and what can never
-//! matter again is forgotten.
+//! Canonicalizes states: masters are interchangeable, and so are clients; and facts that can never
+//! matter again are dropped.
 
 use super::super::wide::Wide;
 use super::{
@@ -7,11 +7,11 @@ use super::{
     UNFENCED, holder,
 };
 
-/// A master, with all that is between it and the clients in an order of the clients: a word for it and
-/// one for each client.
+/// A master, with all messages between it and the clients, in an order of the clients: one word for
+/// the master and one for each client.
 type Seat = [u64; 1 + CLIENTS];
 
-/// What tells a state from others.
+/// Identifies a state.
 pub(super) fn key(scope: &Scope, scheme: Scheme, state: &State) -> u128 {
     if !scope.fold {
         return in_order(state, [0, 1, 2], false);
@@ -75,7 +75,7 @@ fn renamed(key: Holder, order: [usize; CLIENTS]) -> Holder {
     holder(place, attempt + 1)
 }
 
-/// A state without what can never matter again.
+/// A state without facts that can never matter again.
 fn needed(scope: &Scope, scheme: Scheme, mut state: State) -> State {
     for client in 0..scope.clients {
         for attempt in 0..scope.attempts {
@@ -84,11 +84,11 @@ fn needed(scope: &Scope, scheme: Scheme, mut state: State) -> State {
                 let slot = &mut state.slots[client][attempt][master];
                 let key = &mut state.masters[master].key;
                 let ours = *key == holder(client, attempt + 1);
-                // It is asked for where the key is gone, and cannot come back.
+                // The request comes where the key is gone and cannot come back.
                 if !ours && !slot.grant && !slot.repair && scheme != Scheme::AnyMajority {
                     slot.certify = 0;
                 }
-                // A key whose owner will never speak of it again is anybody's.
+                // A key that its owner never mentions again may belong to any client.
                 if ours && !current && slot.certify == 0 {
                     *key = UNFENCED;
                 }

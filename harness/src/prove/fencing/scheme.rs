@@ -1,33 +1,33 @@
-//! The protocol of fencing tokens, and those that look like it and are wrong.
+//! The protocol of fencing tokens, and similar schemes that are wrong.
 
 use super::{Number, QUORUM};
 
-/// How tokens are made.
+/// How tokens are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scheme {
-    /// As it shall be.
+    /// The correct protocol.
     Certified,
-    /// The largest of the numbers with which a quorum granted is the token.
+    /// The token is the largest of the numbers with which a quorum granted.
     LargestGrant,
-    /// Their median is.
+    /// The token is the median of these numbers.
     MedianGrant,
-    /// The token is written back to any majority, whoever's key is there.
+    /// The token is written back to any majority, without a check of the key's owner.
     AnyMajority,
-    /// A key that is created by an extension does not count.
+    /// A key that an extension creates does not increment the counter.
     RepairWithoutBump,
-    /// Who is handed a lease by another gets the other's token.
+    /// A client that takes a lease over gets the token of the client before it.
     OldTokenHandedOver,
-    /// A counter at its end stays there, instead of refusing: what doubles do at 2⁵³.
+    /// A counter at its largest value stays there instead of refusing. Doubles do this at 2⁵³.
     StaysAtTheEnd,
     /// The largest number seen is certified, instead of the q-th smallest.
     CertifiesLargest,
-    /// Nothing is wrong but the masters, one of which forgets its counter: what is assumed not to be.
+    /// The scheme is correct, but one master forgets its counter, which violates the assumptions.
     ForgetsCounters,
 }
 
 impl Scheme {
-    /// All of them, the right one first.
+    /// All of them, the correct one first.
     pub const ALL: [Self; 9] = [
         Self::Certified,
         Self::LargestGrant,
@@ -55,7 +55,7 @@ impl Scheme {
         }
     }
 
-    /// What it does, half a sentence.
+    /// What it does, in half a sentence.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Certified => "what this project does",
@@ -70,12 +70,12 @@ impl Scheme {
         }
     }
 
-    /// Whether a quorum of grants is enough, whatever their numbers.
+    /// Whether a quorum of grants is enough, with any numbers.
     pub(super) const fn asks_once(self) -> bool {
         matches!(self, Self::LargestGrant | Self::MedianGrant)
     }
 
-    /// The token to go for, of the numbers seen, which are at least a quorum.
+    /// The token to ask for, from the numbers of at least a quorum.
     pub(super) fn pick(self, numbers: &mut [Number]) -> Number {
         numbers.sort_unstable();
         let place = match self {

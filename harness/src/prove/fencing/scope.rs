@@ -3,19 +3,19 @@
 use super::super::counted;
 use super::{MASTERS, Number, Scheme};
 
-/// How much may happen. Masters are three.
+/// The bounds. There are always three masters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scope {
-    /// What is far-reaching in it.
+    /// The name: the bound that is wide in it.
     pub name: &'static str,
-    /// How many clients, two or three.
+    /// The number of clients, two or three.
     pub clients: usize,
-    /// How often each may ask, once or twice.
+    /// How often each client may ask, once or twice.
     pub attempts: usize,
-    /// What the clock of a client may say when it asks; 0 stands for one that is far behind.
+    /// The possible readings of a client's clock when it asks; 0 stands for one that is far behind.
     pub hints: &'static [Number],
-    /// How many rounds may be needed for one token.
+    /// The largest number of rounds for one token.
     pub rounds: u8,
     /// How often a lease may be handed over.
     pub hand_overs: u8,
@@ -25,11 +25,11 @@ pub struct Scope {
     pub copies: u8,
     /// How often a client without tokens may have a key.
     pub unfenced: u8,
-    /// How often a master may forget its counter: that is outside of what is assumed.
+    /// How often a master may forget its counter, which is outside the assumptions.
     pub forgets: u8,
-    /// The end of the numbers.
+    /// The largest number.
     pub end: Number,
-    /// Whether states that differ in the order of masters and clients only count as one.
+    /// Whether states that differ only in the order of masters and clients count as one.
     pub fold: bool,
 }
 
@@ -50,7 +50,7 @@ impl Scope {
         fold: true,
     };
 
-    /// All runs of `redquorum-chaos prove fencing`: in each, something else goes far.
+    /// All runs of `redquorum-chaos prove fencing`. Each has another wide bound.
     pub const ALL: [Self; 5] = [
         Self { name: "leases handed over", rounds: 2, hand_overs: 1, ..Self::BASE },
         Self { name: "keys repaired", rounds: 2, extensions: 1, ..Self::BASE },
@@ -59,7 +59,7 @@ impl Scope {
         Self { name: "at the end of the numbers", end: 3, hand_overs: 1, ..Self::BASE },
     ];
 
-    /// Where a scheme shows that it is wrong; the right one has [`Scope::ALL`].
+    /// The bounds in which a wrong scheme shows its error. The correct one has [`Scope::ALL`].
     pub const fn against(scheme: Scheme) -> Self {
         match scheme {
             Scheme::RepairWithoutBump => Self { hand_overs: 1, extensions: 1, ..Self::BASE },

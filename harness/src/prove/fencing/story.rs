@@ -1,8 +1,8 @@
-//! States and events in words. Clients are A, B and C, masters are counted from 1.
+//! Descriptions of states and events. Clients are A, B and C, masters are counted from 1.
 
 use super::{ATTEMPTS, Event, Holder, NOBODY, Phase, Scope, State, UNFENCED};
 
-/// An event, and what came of it.
+/// An event and its effect.
 pub(super) fn tell(state: &State, event: Event, after: Option<&State>) -> String {
     let counter = |master: u8, of: &State| of.masters[usize::from(master)].counter;
     let key = |master: u8| name(state.masters[usize::from(master)].key);
@@ -73,7 +73,7 @@ pub(super) fn tell(state: &State, event: Event, after: Option<&State>) -> String
     }
 }
 
-/// A state, a line a master and a client.
+/// A state, with one line for each master and each client.
 pub(super) fn show(scope: &Scope, state: &State) -> Vec<String> {
     let masters = (1..).zip(state.masters).map(|(number, of)| {
         format!("master {number}: counter {}, key of {}", of.counter, name(of.key))
@@ -83,7 +83,7 @@ pub(super) fn show(scope: &Scope, state: &State) -> Vec<String> {
     masters.chain(clients).collect()
 }
 
-/// Said of a message whose client has given it up.
+/// A note on a message whose client has given it up.
 fn late(state: &State, client: u8, attempt: u8) -> &'static str {
     let who = state.clients[usize::from(client)];
     if attempt + 1 == who.attempt && who.phase != Phase::Idle { "" } else { ", late" }

@@ -1,8 +1,8 @@
-//! The protocol holds within small bounds, and what is known to be wrong is refuted.
+//! Tests that the protocol holds within small bounds, and that the wrong schemes are refuted.
 
 use super::*;
 
-/// More than any of the scopes here has.
+/// More states than any scope in these tests has.
 const MOST: usize = 1_000_000;
 
 #[test]
@@ -16,7 +16,7 @@ fn tokens_are_unique_and_grow() {
     }
 }
 
-/// But for repairs without a bump, which take a million states: `prove fencing` has them.
+/// Except repairs without an increment, which take a million states: `prove fencing` covers them.
 #[test]
 fn what_is_known_to_be_wrong_is_refuted() {
     for scheme in Scheme::ALL {
@@ -31,8 +31,8 @@ fn what_is_known_to_be_wrong_is_refuted() {
     }
 }
 
-/// The fold takes states for one that differ in more than an order: so what is found, and by how few
-/// steps, must be the same without it.
+/// The canonical form merges states that differ in more than an order. So the exploration must find
+/// the same errors, in as few steps, without it.
 #[test]
 fn what_is_folded_is_the_same() {
     let unfolded = |scope| Scope { fold: false, ..scope };

@@ -1,60 +1,60 @@
-//! Drivers that go wrong, each in one way, around the machines that are shipped: they show that the
-//! rules see it.
+//! Mutants of the driver around the shipped machines, each with one error. They show that the rules
+//! detect it.
 
-/// One way to go wrong. The machines know nothing of it.
+/// An error of the driver. The machines are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blunder {
-    /// Nothing is wrong.
+    /// No error.
     None,
-    /// When a connection dies, the clean-ups that wait on it are taken for answered.
+    /// When a connection dies, its unanswered clean-ups count as complete.
     TakesSilenceForPaid,
-    /// A clean-up is not handed to the links of masters that have not answered.
+    /// A clean-up is not passed to the links of masters that have not replied.
     LeavesTheSilent,
     /// Old connections are not killed.
     KillsNobody,
-    /// What a lost connection may have lost of `SET`s is sent again on the next.
+    /// After a lost connection, `SET`s that may have been lost are sent again on the next one.
     SendsAgain,
-    /// All attempts of a client have one token.
+    /// All attempts of a client have the same token.
     OneToken,
-    /// A clean-up is written ahead of what waits on its connection.
+    /// A clean-up is written ahead of the commands that wait on its connection.
     CleansUpFirst,
-    /// An unknown vote is taken for a grant.
+    /// An unknown vote counts as a grant.
     TakesSilenceForGranted,
-    /// A claim comes for its lease with the clock of when it asked for it.
+    /// A claim collects its lease with the time at which it asked for it.
     CollectsLate,
-    /// No drift is deducted from the TTL. Said the other way round: keys go an instant before the
-    /// deadline.
+    /// No drift is deducted from the TTL. The model reverses this: keys expire one instant before
+    /// the deadline.
     NoDrift,
     /// A loss is undone.
     RevivesLost,
     /// A lease is extended by less than its holder asked for.
     ExtendsByLess,
-    /// The answer to an earlier round of extending counts for the one under way.
+    /// The reply to an earlier round of extending counts for the current one.
     MixesRounds,
-    /// A loss cleans up nothing.
+    /// A loss triggers no clean-up.
     LeavesTheLost,
-    /// A link that could not connect, or pay, does not try again.
+    /// A link that failed to connect, or to complete a clean-up, does not try again.
     NeverTriesAgain,
-    /// Answers are left unread.
+    /// Replies stay unread.
     NeverReads,
-    /// A claim is not told of the wake-ups of its waiter.
+    /// A claim does not receive the wake-ups of its waiter.
     DropsWakeUps,
-    /// A claim that looks at a master is not told that the resource is free.
+    /// A claim that looks at a master does not receive the reply that the resource is free.
     DropsLooks,
     /// No clean-up wakes a waiter.
     WakesNobody,
-    /// Every clean-up does, also that of an attempt that failed.
+    /// Every clean-up wakes a waiter, also that of a failed attempt.
     AlwaysWakes,
     /// A waiter that leaves the queue wakes no other.
     LeavesInSilence,
-    /// Masters do not pass over waiters whose connections are gone.
+    /// Masters do not skip waiters whose connections are gone.
     PassesOverNobody,
     /// No waiter leaves the queues.
     NeverLeaves,
 }
 
 impl Blunder {
-    /// All of them, but for [`Blunder::None`].
+    /// All of them except [`Blunder::None`].
     pub const ALL: [Self; 22] = [
         Self::TakesSilenceForPaid,
         Self::LeavesTheSilent,

@@ -1,4 +1,4 @@
-//! A client: its claim, its clock, and what it counts on.
+//! A client: its claim, its clock, and the keys that it relies on.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::{Blunder, is_over};
 
 /// One step of a claim's clock.
 pub(super) const TICK: Duration = Duration::from_millis(1);
-/// Where clocks start: late enough that no instant is taken for a set of masters.
+/// The initial time of clocks: so late that no instant can be mistaken for a set of masters.
 const START: Time = Time::from_millis(1_000_000);
 
-/// The terms of all leases, in ticks: six of TTL, one of drift, two for a round. So a round may end
-/// well before the deadline, at it, or past it.
+/// The options of all leases, in ticks: a TTL of six, a drift of one, two for a round. So a round
+/// may end well before the deadline, at it, or past it.
 pub(super) fn terms(masters: usize) -> Terms {
     let drift = Drift { ppm: 0, fixed: TICK };
     Terms::new(masters, TICK * 6, drift, TICK * 2).expect("they fit each other")
@@ -27,24 +27,25 @@ pub(super) fn terms(masters: usize) -> Terms {
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub(super) claim: Claim,
-    /// How many claims it has started.
+    /// The number of claims that it has started.
     pub(super) claims: u8,
-    /// How many tokens it has drawn: the latest has that number.
+    /// The number of tokens that it has drawn, which is the number of the latest.
     pub(super) tokens: u8,
-    /// Its latest attempt, and how many masters were asked in it.
+    /// Its latest attempt, and the number of masters that it asked.
     pub(super) asked: (u32, u8),
-    /// The tokens of attempts that were refused, by their votes, one bit each.
+    /// The tokens of attempts that the votes refused, one bit each.
     pub(super) refused: u8,
-    /// The links know its waiter.
+    /// Whether the links have registered its waiter.
     pub(super) listens: bool,
     pub(super) clock: Time,
-    /// Until when masters keep the latest token's key, at least: by the attempt, and by each round.
+    /// The earliest time at which masters may drop the latest token's key: by the attempt, and by
+    /// each round.
     pub(super) kept: Vec<Time>,
     /// Whether the watchdog was started.
     pub(super) watched: bool,
-    /// The loss of its lease, and the deadline then, as it was declared.
+    /// The loss of its lease as it was declared, with the deadline at that time.
     pub(super) lost: Option<(Loss, Time)>,
-    /// Its process is dead.
+    /// Whether its process is dead.
     pub(super) dead: bool,
 }
 
@@ -65,9 +66,9 @@ impl Caller {
         }
     }
 
-    /// How a claim starts: with all masters asked.
+    /// How a claim starts: it asks all masters.
     pub(super) fn patience(scope: &Scope) -> Patience {
-        // With wake-ups long enough for one look at a master.
+        // With wake-ups, the sleep is long enough for one look at a master.
         let wait = match (scope.waits, scope.wakes) {
             (false, _) => Duration::ZERO,
             (true, false) => TICK * 100,
@@ -76,15 +77,15 @@ impl Caller {
         Patience { wait, explain: false, wake_ups: scope.wakes, ..Patience::default() }
     }
 
-    /// The token that it counts on, or tries for: its attempt is undecided or won, or its lease is
-    /// neither given back nor lost. Told from the votes, not from what the claim has cleaned up.
+    /// The token that it relies on, or tries for: its attempt is undecided or won, or its lease is
+    /// neither released nor lost. Derived from the votes, not from the clean-ups of the claim.
     pub(super) fn live(&self) -> Option<u8> {
         match &self.claim {
             Claim::Acquiring(acquire) => {
                 let ballot = acquire.ballot();
                 let granted = ballot.which(|answer| *answer == Answer::Created);
                 let quorum = redquorum_protocol::quorum(ballot.votes().len());
-                // Whoever was asked alone, and refused, has refused for all.
+                // If only one master was asked, its refusal counts for all.
                 let alone = self.asked.1 == 1 && ballot.votes().len() > 1;
                 let refuses = |answer: &Answer| matches!(answer, Answer::Taken(_));
                 let refused = alone && !ballot.which(refuses).is_empty();
@@ -98,15 +99,15 @@ impl Caller {
         }
     }
 
-    /// Whether it waits for another attempt, and until when it sleeps, unless it is woken. A pause since
-    /// masters left its attempts unanswered is no such sleep: nothing but time ends it.
+    /// The time until which it sleeps without a wake-up, if it waits for another attempt. A pause
+    /// after masters left its attempts unanswered is no such sleep: only time ends it.
     pub(super) fn sleeps(&self) -> Option<Duration> {
         let Claim::Acquiring(acquire) = &self.claim else { return None };
         let waits = acquire.failure().is_none() && !acquire.is_won() && self.live().is_none();
         (waits && !acquire.backs_off()).then(|| acquire.next_wake().since(self.clock))
     }
 
-    /// Remembers the token of an attempt that its votes refuse.
+    /// Records the token of an attempt that the votes refuse.
     pub(super) fn note_refused(&mut self) {
         let Claim::Acquiring(acquire) = &self.claim else { return };
         let ballot = acquire.ballot();
@@ -126,7 +127,7 @@ impl Caller {
         }
     }
 
-    /// Whether a key of this token, which this round made live, may expire.
+    /// Whether a key with this token, which this round created or extended, may expire.
     pub(super) fn may_expire(&self, of: u8, round: u8, blunder: Blunder) -> bool {
         if self.dead || self.live() != Some(of) {
             return true;
@@ -135,15 +136,15 @@ impl Caller {
         self.kept.get(usize::from(round)).is_none_or(|kept| self.clock.plus(early) >= *kept)
     }
 
-    /// The next instant at which something changes for it by the mere passing of time. When a timer
-    /// is due is no such instant: until it fires, nothing is different.
+    /// The next instant at which time alone changes something for it. The due time of a timer is no
+    /// such instant: nothing changes until the timer fires.
     pub(super) fn next_tick(&self, scope: &Scope) -> Option<Time> {
         self.live()?;
         let mut instants = self.kept.clone();
         if let Claim::Holding(hold) = &self.claim {
             instants.push(hold.deadline());
             if scope.rounds > 0 {
-                // Late enough that a round ends past the deadline.
+                // Late enough for a round to end past the deadline.
                 let late = hold.deadline().since(Time::ZERO).saturating_sub(TICK);
                 instants.push(Time::ZERO.plus(late));
             }
@@ -157,7 +158,7 @@ impl Caller {
         (next != Time::NEVER).then(|| next.max(self.clock))
     }
 
-    /// It is done with its claim: all that was known of it is forgotten.
+    /// Drops a finished claim, with all data about it.
     pub(super) fn tidy(&mut self) {
         let over = match &self.claim {
             Claim::Acquiring(acquire) => acquire.failure().is_some(),
@@ -173,12 +174,12 @@ impl Caller {
         }
     }
 
-    /// Its hashes, for each order of the masters: its clock is the origin of all instants.
+    /// Its hashes, for each order of the masters. Its clock is the origin of all instants.
     pub(super) fn hashes(&self, folded: bool) -> [u128; ORDERS] {
         use std::hash::Hash;
         let mut fold = Fold::at(self.clock);
         self.claim.hash(&mut fold);
-        // None of it is a list right behind an instant, which would pass for a ballot.
+        // None of these values is a list directly after an instant, which would look like a ballot.
         (self.claims, self.tokens, self.watched, self.dead).hash(&mut fold);
         (self.asked, self.refused, self.listens).hash(&mut fold);
         self.kept.hash(&mut fold);
@@ -187,7 +188,7 @@ impl Caller {
     }
 }
 
-/// What a claim cannot decide by itself: here nothing is left to chance.
+/// The external decisions of a claim. Here none of them is random.
 pub(super) struct Numbered {
     pub(super) tokens: u8,
     pub(super) blunder: Blunder,
@@ -212,7 +213,7 @@ impl Dice for Numbered {
     }
 }
 
-/// The round of extending that a step is, or 0.
+/// The number of the extension round of a step, or 0.
 pub(super) fn round_of(step: Step) -> u8 {
     match step {
         Step::Extend(round) => u8::try_from(round).expect("rounds are bounded"),

@@ -1,4 +1,4 @@
-//! What can happen in a state.
+//! The events that can happen in a state.
 
 use redquorum_protocol::{Call, Claim};
 
@@ -9,75 +9,75 @@ use super::master::{Key, Reply, Request, STRANGER};
 use super::side::Side;
 use super::{Blunder, Machines, Scope, Spent, State, Withheld, is_over};
 
-/// One thing that happens. Clients and masters are counted from 0.
+/// An event. Clients and masters are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Something of a client: the number of one of its moves.
+    /// An event of a client: the index of one of its moves.
     Move(u8, u16),
     /// The key of a master expires.
     Expire(u8),
-    /// The other holder gives a master back.
+    /// The other holder releases the key on a master.
     GiveBack(u8),
-    /// In the queue of a master a position lapses.
+    /// A position in a master's queue lapses.
     Lapse(u8, u8),
 }
 
-/// What happens to a client, or between it and a master.
+/// An event of a client, or between a client and a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// The client does something, or its clock moves.
+    /// The client acts, or its clock moves.
     Act(Act),
-    /// Something happens between it and this master.
+    /// An event between the client and this master.
     Between(u8, Thing),
 }
 
-/// What a client does.
+/// An action of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
     /// It starts a claim.
     Acquire,
-    /// It comes for the lease that was won.
+    /// It collects the lease that it won.
     Collect,
     /// It extends its lease.
     Extend,
     /// It starts the watchdog.
     Watch,
-    /// It gives the lease back.
+    /// It releases the lease.
     Release,
     /// It drops the future or the lease.
     Drop,
-    /// A timer of its claim fires: the clock is there by then, or further on.
+    /// A timer of its claim fires. The clock is at its due time or later.
     Wake,
-    /// Its clock moves to the next instant that counts.
+    /// Its clock moves to the next instant that matters.
     Tick,
     /// Its process dies.
     Die,
 }
 
-/// What happens between a client and a master.
+/// An event between a client and a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thing {
     /// The master executes the next command of this connection.
     Execute(u8),
-    /// The same, but it answers with an error.
+    /// The master replies to the next command of this connection with an error.
     Refuse(u8),
-    /// The same, but it has lost its scripts.
+    /// The master executes the next command of this connection, but has lost its scripts.
     Unload(u8),
-    /// The client reads the next answer or wake-up.
+    /// The client reads the next reply or wake-up.
     Hear,
     /// A wake-up is lost.
     Miss,
-    /// A new connection is greeted.
+    /// The handshake of a new connection succeeds.
     Connect,
-    /// A timer of the link fires: it tries again to connect, or to pay.
+    /// A timer of the link fires: it tries again to connect, or to complete a clean-up.
     Retry,
-    /// The link takes the connection for stalled.
+    /// The link treats the connection as stalled.
     Stall,
     /// The connection breaks.
     Cut,
-    /// The try to connect fails.
+    /// An attempt to connect fails.
     FailToConnect,
-    /// What is left in the socket of this connection, which its client has given up, is lost.
+    /// The unread data in the socket of this connection, which its client has given up, is lost.
     Lose(u8),
 }
 
@@ -153,12 +153,13 @@ impl Machines {
         }
     }
 
-    /// An event before which nothing else need be tried, since all else may as well come after it.
+    /// An event that can go alone, because every other event may as well come after it.
     ///
-    /// Of a client whose claim is over, and none of whose connections can break any more, that is the
-    /// reading of an answer, and the execution of a clean-up whose key is not there and cannot come any
-    /// more, and which leaves queues as they are. Either changes that client alone, in the same way whenever it happens, and prevents
-    /// nothing; and a rule that is broken while it waits is broken just as well when it has happened.
+    /// It exists for a client whose claim is over, and none of whose connections can break any
+    /// more. It is either the reading of a reply, or the execution of a clean-up whose key is not
+    /// there and cannot come any more, and which leaves queues unchanged. Either one changes only
+    /// that client, in the same way at any time, and prevents no other event. A rule that is broken
+    /// before it is also broken after it.
     fn only(&self, state: &State) -> Option<Event> {
         let Spent { cuts, stalls, errors, words, .. } = state.spent;
         let (scope, spent) = (&self.scope, cuts + stalls + errors + words);
@@ -190,7 +191,7 @@ fn small(number: usize) -> u8 {
     u8::try_from(number).expect("there are few")
 }
 
-/// What a deed costs.
+/// The bound that a deed uses up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cost {
     Nothing,
@@ -201,10 +202,10 @@ pub(super) enum Cost {
     Word,
 }
 
-/// A deed that is possible, whether it must come, and what it costs.
+/// A possible deed, whether it must happen, and its cost.
 pub(super) type Possible = (Fate, Deed, Cost);
 
-/// All that can happen to a client, and what the bounds keep from it.
+/// Lists all events that can happen to a client, and counts those that the bounds prevent.
 pub(super) fn possible(
     caller: &Caller,
     sides: &[&Side],
@@ -222,12 +223,12 @@ pub(super) fn possible(
             out.push((fate, Deed::Act(act), cost));
         });
     }
-    // What is due first, each in the order in which it was listed.
+    // Due events come first. Within each group the order of the list stays.
     out.sort_by_key(|(fate, ..)| *fate == Fate::Free);
     out
 }
 
-/// What moves between a client and a master.
+/// The messages that move between a client and a master.
 fn messages(side: &Side, blunder: Blunder, list: &mut impl FnMut(Fate, Thing, Cost)) {
     for (number, wire) in (0..).zip(&side.wires) {
         if wire.open && !wire.replies.is_empty() {
@@ -250,7 +251,7 @@ fn messages(side: &Side, blunder: Blunder, list: &mut impl FnMut(Fate, Thing, Co
     }
 }
 
-/// What can go wrong between them.
+/// The faults between them.
 fn faults(side: &Side, list: &mut impl FnMut(Fate, Thing, Cost)) {
     if side.wires.iter().any(|wire| wire.open) {
         list(Fate::Free, Thing::Cut, Cost::Cut);
@@ -280,7 +281,7 @@ fn faults(side: &Side, list: &mut impl FnMut(Fate, Thing, Cost)) {
     }
 }
 
-/// What a client can do.
+/// The possible actions of a client.
 fn acts(
     caller: &Caller,
     scope: &Scope,

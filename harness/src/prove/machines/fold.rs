@@ -1,22 +1,28 @@
-//! Which states are the same: those that differ only in where clocks stand, or in the order of the
-//! masters or of the clients.
+//! Canonicalizes states: states are equal if they differ only in the time of clocks, or in the
+//! order of the masters or of the clients.
 //!
-//! The machines cannot be rewritten from outside, but they can be hashed. [`Fold`] listens to what a
-//! claim says to a hasher, and knows by their form the few things that depend on clock and order: an
-//! instant is a large number of 64 bits, a set of masters a small one, and the votes of a ballot are a
-//! list of as many as there are masters right behind the instant at which it was opened. (In a model
-//! whose durations are below a second, no other number of 64 bits is more than 0, but what masters say is
-//! left of a key.) It says them again for each order of the masters, with instants counted from the
-//! claim's own clock.
+//! The machines cannot be rewritten from outside, but they can be hashed. [`Fold`] receives the
+//! words that a claim writes to a hasher. It recognizes by their form the few words that depend on
+//! clock and order:
 //!
-//! A claim that is woken asks the first master first and looks at one after the other, so that masters are
-//! not alike to it; and what is left of keys is said, and positions. In such runs masters stay in their order, in which
-//! every word is said as it is; clocks and clients are folded as ever.
+//! * an instant is a large number of 64 bits;
+//! * a set of masters is a small number of 64 bits;
+//! * the votes of a ballot are a list of as many as there are masters, directly after the instant
+//!   at which the ballot opened.
 //!
-//! That instants so far back that no timer or deadline can follow from them are all alike, and that how
-//! long a vote took is left out, is safe: neither decides anything. That the rest is right is tested:
-//! each claim must have as many ballots as it has, and exploring without folding must find the same
-//! states, once for each order.
+//! (In a model whose durations are below a second, no other number of 64 bits is more than 0,
+//! except the remaining time of a key in replies.) It writes these words again for each order of
+//! the masters, with instants counted from the claim's own clock.
+//!
+//! A claim that is woken asks the first master first, and then looks at one master after the other,
+//! so masters are not alike to it. Its words also contain the remaining time of keys, and
+//! positions. In such runs masters keep their order, in which every word is written unchanged.
+//! Clocks and clients are still canonicalized.
+//!
+//! Two simplifications are safe because they decide nothing. Instants so far back that no timer or
+//! deadline can follow from them are all alike, and the time that a vote took is left out. Tests
+//! check the rest: the hasher must find as many ballots as each claim has, and an exploration
+//! without canonical forms must find the same states, once for each order.
 
 use std::hash::Hasher;
 
@@ -27,16 +33,17 @@ use super::local::Local;
 use super::master::STRANGER;
 use super::{MASTERS, Machines, Scope, Spent, State};
 
-/// Orders of three masters.
+/// The number of orders of three masters.
 pub(super) const ORDERS: usize = 6;
 
-/// Which master stands first, second and third.
+/// The master at the first, second and third position.
 const ORDER: [[usize; MASTERS]; ORDERS] =
     [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
 
-/// From here on a number is an instant.
+/// A number from here on is an instant.
 const INSTANTS: u64 = 1 << 32;
-/// Older than that, in nanoseconds, instants are alike: longer than anything that is added to one.
+/// Instants older than this, in nanoseconds, are alike. It is longer than any duration that is
+/// added to an instant.
 const OLD: u64 = 1_000_000_000;
 
 /// See the [module](self).
@@ -44,17 +51,17 @@ const OLD: u64 = 1_000_000_000;
 pub(super) struct Fold {
     now: Time,
     words: Vec<u64>,
-    /// Which words are sets of masters.
+    /// The indices of words that are sets of masters.
     sets: Vec<usize>,
-    /// Which words are the votes of which master, for each ballot.
+    /// The indices of the words of each master's vote, for each ballot.
     ballots: Vec<Ballot>,
-    /// The word before this one was an instant.
+    /// Whether the previous word was an instant.
     after_instant: bool,
-    /// Votes of the last ballot that are still to come.
+    /// The number of votes of the last ballot that are still to come.
     awaited: usize,
 }
 
-/// Where each vote begins, and where the last ends.
+/// The start of each vote, and the end of the last.
 #[derive(Debug, Default)]
 struct Ballot {
     starts: Vec<usize>,
@@ -78,13 +85,13 @@ impl Fold {
         self.words.push(word);
     }
 
-    /// How many ballots were heard.
+    /// The number of ballots that the hasher found.
     #[cfg(test)]
     pub(super) const fn ballots(&self) -> usize {
         self.ballots.len()
     }
 
-    /// The hashes of what was said, for each order of the masters; the same for all where none is folded.
+    /// The hashes of the words, for each order of the masters. All are equal if no order is folded.
     pub(super) fn hashes(&self, folded: bool) -> [u128; ORDERS] {
         if folded { ORDER.map(|order| self.hash(order)) } else { [self.hash(ORDER[0]); ORDERS] }
     }
@@ -115,7 +122,7 @@ impl Fold {
     }
 }
 
-/// A set of masters, in another order. In their own order any number stays what it is.
+/// A set of masters, in another order. In their own order any number stays unchanged.
 fn reordered(set: u64, order: [usize; MASTERS]) -> u64 {
     let masters: u64 = (0..MASTERS).map(|place| (set >> order[place] & 1) << place).sum();
     set >> MASTERS << MASTERS | masters
@@ -138,7 +145,7 @@ impl Hasher for Fold {
         if self.awaited == 0 {
             return self.say(word.into());
         }
-        // The nanoseconds that a vote took end it.
+        // The nanoseconds that a vote took end the vote.
         self.say(0);
         self.awaited -= 1;
         let next = self.words.len();
@@ -161,7 +168,7 @@ impl Hasher for Fold {
     }
 
     fn write_isize(&mut self, word: isize) {
-        // Which variant of an enum: never the length of a list.
+        // The variant of an enum. It is never the length of a list.
         self.say(word.cast_unsigned() as u64);
     }
 
@@ -180,13 +187,13 @@ impl Hasher for Fold {
 }
 
 impl Machines {
-    /// What tells a state from others: the least hash of all orders, if these are folded.
+    /// Identifies a state: the least hash of all orders, if these are folded.
     pub(super) fn folded(&self, state: &State) -> u128 {
         if !self.scope.fold {
             return self.hash(state, 0, 0);
         }
         let Scope { masters, clients, wakes, .. } = self.scope;
-        // Only those are reordered that are there, and none where claims tell them apart.
+        // Reorders only the masters that exist, and none where claims distinguish them.
         let movable = if wakes { 0 } else { masters };
         let stays = |order: &[usize]| (movable..MASTERS).all(|master| order[master] == master);
         let orders = (0..ORDERS).filter(|number| stays(&ORDER[*number]));
@@ -197,7 +204,7 @@ impl Machines {
             .expect("there is an order")
     }
 
-    /// The hashes of all of a client, for each order of the masters.
+    /// The hashes of a whole client, for each order of the masters.
     pub(super) fn hashes_of(&self, local: Local) -> [u128; ORDERS] {
         let caller = self.callers.hashes(local.caller);
         let sides = local.sides.map(|side| self.sides.hashes(side)[0]);
@@ -209,7 +216,7 @@ impl Machines {
         })
     }
 
-    /// The hash of a state, where this client is the first and masters stand in this order.
+    /// The hash of a state with this client first and the masters in this order.
     fn hash(&self, state: &State, first: usize, number: usize) -> u128 {
         let mut wide = Wide::new();
         for place in 0..self.scope.clients {

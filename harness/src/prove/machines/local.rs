@@ -1,5 +1,5 @@
-//! Local: all of one client. What can come of it is worked out once, whatever the rest of the world
-//! looks like: masters and other clients show only in what a master answers.
+//! Local: the whole of one client. Its successors are computed once, for any state of the rest:
+//! masters and other clients show only in the replies of a master.
 
 use std::time::Duration;
 
@@ -19,42 +19,42 @@ pub(super) struct Local {
     pub(super) sides: [u32; MASTERS],
 }
 
-/// What is known of a local.
+/// The derived facts of a local.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     /// The token that it believes in.
     pub(super) believed: Option<u8>,
-    /// The tokens that may be on each master, one bit each: their clean-up is owed, or will be.
+    /// The tokens that may be on each master, one bit each: their clean-up is pending, or will be.
     pub(super) covered: [u8; MASTERS],
-    /// Tokens whose keys may expire, by the round that made them live.
+    /// Tokens whose keys may expire, by the round that created or extended them.
     pub(super) may_expire: [u8; 8],
     /// Tokens of attempts that it knows to have failed, one bit each.
     pub(super) refused: u8,
-    /// For how long it sleeps, if it waits and is not woken.
+    /// How long it sleeps, if it waits and no wake-up comes.
     pub(super) sleeps: Option<Duration>,
-    /// Masters with which nothing is under way, one bit each.
+    /// Masters with no message under way, one bit each.
     pub(super) quiet: u8,
-    /// Something is under way between it and a master.
+    /// Whether a message is under way between it and a master.
     pub(super) pending: bool,
-    /// A wake-up was sent to it, and it has not read it.
+    /// Whether a wake-up was sent to it that it has not read.
     pub(super) has_wake_up: bool,
-    /// What becomes of it when a master wakes its waiter, once this was worked out.
+    /// The local after a master wakes its waiter, once computed.
     pub(super) told: [u32; MASTERS],
-    /// Its process is dead.
+    /// Whether its process is dead.
     pub(super) dead: bool,
-    /// Its claim is over.
+    /// Whether its claim is over.
     pub(super) over: bool,
-    /// Nothing is owed to any master.
+    /// Whether no clean-up is pending for any master.
     pub(super) owes_nothing: bool,
-    /// A rule that it breaks by itself.
+    /// A rule that it breaks on its own.
     pub(super) broken: Option<Broken>,
-    /// What can happen to it, once somebody asked: what is due first.
+    /// Its possible moves, once computed: due moves first.
     pub(super) moves: Option<Box<[Move]>>,
-    /// What the bounds keep from happening.
+    /// How often the bounds prevent an event.
     pub(super) withheld: Withheld,
 }
 
-/// Something that can happen to a local, and what comes of it.
+/// A possible event of a local, and its result.
 #[derive(Clone, Debug)]
 pub(super) struct Move {
     pub(super) fate: Fate,
@@ -63,17 +63,17 @@ pub(super) struct Move {
     pub(super) then: Then,
 }
 
-/// What comes of a move.
+/// The result of a move.
 #[derive(Clone, Debug)]
 pub(super) enum Then {
-    /// It becomes another.
+    /// Another local.
     Becomes(Result<u32, Broken>),
-    /// It depends on what the master answers; of the answers that were met it is known.
+    /// It depends on the reply of the master. The list has the results for the replies seen so far.
     Asks(Request, Vec<(Reply, Result<u32, Broken>)>),
 }
 
 impl Known {
-    /// Whether it attempts, holds a lease or soon does something.
+    /// Whether it attempts, holds a lease, or acts soon.
     pub(super) fn goes_on(&self) -> bool {
         let sleeps = self.sleeps.is_some_and(|sleeps| sleeps > TICK);
         self.pending || !self.over && !sleeps
@@ -144,7 +144,7 @@ impl Machines {
         }
     }
 
-    /// Works out what can happen to a local.
+    /// Computes the possible events of a local.
     pub(super) fn work_out(&mut self, number: u32) {
         if self.known[number as usize].moves.is_some() {
             return;
@@ -169,7 +169,7 @@ impl Machines {
         (known.moves, known.withheld) = (Some(moves.into()), withheld);
     }
 
-    /// Whether it is an attempt beyond the bounds, brought about by what was heard.
+    /// Whether the result is an attempt beyond the bounds, caused by a message.
     fn exceeds(&self, then: &Then) -> bool {
         let Then::Becomes(Ok(after)) = then else { return false };
         let caller = self.callers.get(self.locals.get(*after).caller);
@@ -184,7 +184,7 @@ impl Machines {
         Then::Asks(side.wires[usize::from(wire)].requests[0], Vec::new())
     }
 
-    /// What comes of a move of a local for which a master has answered this.
+    /// The result of a move of a local with this reply of a master.
     pub(super) fn after(&mut self, number: u32, index: usize, reply: Reply) -> Result<u32, Broken> {
         let Move { deed, then, .. } = &self.known[number as usize].moves()[index];
         let (deed, Then::Asks(_, after)) = (*deed, then) else { unreachable!("a master is asked") };

@@ -1,4 +1,4 @@
-//! A master: one key that is there or not, the queue of waiters for it, and the commands on both.
+//! A master: one key that is there or not, the queue of its waiters, and the commands on both.
 
 use std::time::Duration;
 
@@ -11,22 +11,22 @@ use super::{CLIENTS, Scope};
 /// The key of the one resource, as a master has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    /// Whose it is. Tokens are numbered for each client, so both together are its value.
+    /// Its client. Tokens are numbered for each client, so both together are the key's value.
     pub(super) client: u8,
     /// The token.
     pub(super) token: u8,
-    /// The latest round that made it live longer; 0: the attempt itself.
+    /// The latest round that extended it; 0: the attempt itself.
     pub(super) round: u8,
 }
 
-/// The holder of the key that is neither of the clients; see [`Start::Others`](super::Start::Others).
+/// The key of a holder that is neither of the clients; see [`Start::Others`](super::Start::Others).
 pub(super) const STRANGER: Key = Key { client: 2, token: 64, round: 0 };
 
-/// A waiter as a master's queue has it. Each client has one ticket, so its number stands for it.
+/// A waiter in a master's queue. Each client has one ticket, so its number identifies the waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiter {
     pub(super) client: u8,
-    /// Whether it names an inbox. One that the master cannot wake names none.
+    /// Whether it names an inbox. A waiter that the master cannot wake names none.
     pub(super) inbox: bool,
 }
 
@@ -44,7 +44,7 @@ impl Queue {
         u8::try_from(ahead).expect("there are few")
     }
 
-    /// Gives a waiter the last position, or keeps the one that it has.
+    /// Gives a waiter the last position, or keeps its current one.
     fn stand(&mut self, waiter: Waiter) {
         if self.iter().all(|other| other != waiter) {
             let last = self.0.iter_mut().find(|place| place.is_none());
@@ -65,8 +65,8 @@ impl Queue {
         }
     }
 
-    /// The client whose waiter is woken: the first that is reached. Those before it are dropped, if it `passes`
-    /// over them.
+    /// The client whose waiter is woken: the first that a message reaches. The waiters before it
+    /// are dropped, if the master `passes` over them.
     fn wake(&mut self, reaches: &impl Fn(u8) -> bool, passes: bool) -> Option<u8> {
         while let Some(first) = self.0[0] {
             if !first.inbox || !passes || reaches(first.client) {
@@ -78,7 +78,7 @@ impl Queue {
     }
 }
 
-/// A command on its way.
+/// A command under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Request {
     Set(u8),
@@ -87,36 +87,36 @@ pub(super) enum Request {
         round: u8,
         repair: bool,
     },
-    /// Compare-and-delete; which waiter is woken; and whether its client leaves the queue, and by an inbox. If
-    /// another key is there, whose it is.
+    /// Compare-and-delete, with the waiter to wake, and whether its client leaves the queue, and by
+    /// an inbox. If another key is there, the reply names its holder.
     Delete(u8, Call, Option<bool>),
-    /// A position in the queue, by an inbox or not; `again` after some time, for a look.
+    /// Enqueue, with an inbox or not; `again` after some time, to look at the key.
     Stand {
         inbox: bool,
         again: bool,
     },
-    /// Out of the queue, and whether the first waiter is woken if the resource is free.
+    /// Leave the queue, and whether to wake the first waiter if the resource is free.
     StepOut {
         inbox: bool,
         wake: bool,
     },
-    /// The number of the connection is its client id, too.
+    /// The number of the connection is also its client id.
     Kill(u64),
     Load(redquorum_protocol::wire::Script),
     Ping,
     Hello,
     Subscribe,
-    /// A `SET` that a blunder sends once more, past the link: its answer is nobody's.
+    /// A `SET` that a mutant sends once more, around the link. No request matches its reply.
     Again(u8),
 }
 
 impl Request {
-    /// Whether it takes its client out of the queue.
+    /// Whether it removes its client from the queue.
     pub(super) const fn leaves(self) -> bool {
         matches!(self, Self::Delete(_, _, Some(_)) | Self::StepOut { .. })
     }
 
-    /// The token of the key that it may make.
+    /// The token of the key that it may create.
     pub(super) const fn creates(self) -> Option<u8> {
         match self {
             Self::Set(token) | Self::Again(token) | Self::Keep { token, repair: true, .. } => {
@@ -127,7 +127,7 @@ impl Request {
     }
 }
 
-/// An answer on its way.
+/// A reply under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reply {
     Created,
@@ -135,37 +135,40 @@ pub(super) enum Reply {
     Deleted,
     Absent,
     Taken,
-    /// To a compare-and-delete, where somebody waits: another key is there, of another client or not.
+    /// The reply to a compare-and-delete of a waiting claim: another key is there, of another
+    /// client or not.
     Held {
         foreign: bool,
         token: u8,
     },
-    /// How many waiters are before this one, and which key is there, of another client or not.
+    /// The number of waiters ahead of this one, and the key that is there, of another client or
+    /// not.
     Place {
         ahead: u8,
         held: Option<(bool, u8)>,
     },
     Alive,
     Error,
-    /// An error, to the kill of an old connection.
+    /// An error in reply to the kill of an old connection.
     NotKilled,
     NoScript,
-    /// No answer: the message that wakes the client's waiter.
+    /// No reply: the push message that wakes the client's waiter.
     Freed,
 }
 
 impl Reply {
-    /// The answer that it is, if it is one; `left` is what masters say is left of others' keys.
+    /// The answer for the link, if it is a reply; `left` is the remaining time of other clients'
+    /// keys.
     pub(super) fn answer(self, left: Duration) -> Option<Answer> {
         Some(match self {
             Self::Created => Answer::Created,
             Self::Kept => Answer::Kept,
             Self::Deleted => Answer::Deleted,
             Self::Absent => Answer::Absent,
-            // Whose it is comes with the clean-up, if at all.
+            // The holder comes with the clean-up, if at all.
             Self::Taken => Answer::Taken(Holder::NotAsked),
             Self::Held { foreign, token } => Answer::Taken(holder(foreign, token, left)),
-            // A waiter that is not fair makes nothing of the number.
+            // A waiter that is not fair ignores the number.
             Self::Place { ahead, held } => Answer::Place {
                 number: 1,
                 ahead: ahead.into(),
@@ -180,31 +183,31 @@ impl Reply {
 }
 
 fn holder(foreign: bool, number: u8, left: Duration) -> Holder {
-    // Clients number their tokens, and no two see each other's as their own.
+    // Clients number their own tokens. No client must see another's token as its own.
     let token = token(number | u8::from(foreign) << 7);
     Holder::Lease { token, left_ms: u64::try_from(left.as_millis()).expect("it is short") }
 }
 
-/// What masters say is left of a key: where wake-ups are lost, so much that a waiter looks at a
-/// master before it is over; else the TTL.
+/// The remaining time of a key as masters report it. Where wake-ups are lost, it is so long that a
+/// waiter looks at a master before it is over; otherwise it is the TTL.
 pub(super) fn left(scope: &Scope) -> Duration {
     if scope.loses_wake_ups() { TICK * 600 } else { TICK * 6 }
 }
 
-/// A master as it executes a command.
+/// A master that executes a command.
 pub(super) struct Master<'s, R> {
     pub(super) key: &'s mut Option<Key>,
     pub(super) queue: &'s mut Queue,
-    /// Whether claims wait: then a clean-up that frees nothing is answered with the holder.
+    /// Whether claims wait. Then the reply to a clean-up that frees nothing names the holder.
     pub(super) waits: bool,
     /// Whether a message to this client's inbox reaches a connection.
     pub(super) reaches: R,
-    /// Whether it passes over waiters that no message reaches.
+    /// Whether it skips waiters that no message reaches.
     pub(super) passes: bool,
 }
 
 impl<R: Fn(u8) -> bool> Master<'_, R> {
-    /// Executes a command of a client: what it answers, and which client it wakes.
+    /// Executes a command of a client. Returns the reply, and the client that it wakes.
     pub(super) fn execute(&mut self, client: u8, request: Request) -> (Reply, Option<u8>) {
         let mut woken = None;
         let reply = match request {
@@ -264,7 +267,7 @@ impl<R: Fn(u8) -> bool> Master<'_, R> {
             (Request::Delete(..), Some(there)) if self.waits => {
                 Reply::Held { foreign: there.client != client, token: there.token }
             }
-            // Whether another's key is there instead decides nothing for either.
+            // Another client's key in its place decides nothing for either.
             (Request::Keep { .. } | Request::Delete(..), _) => Reply::Absent,
             _ => Reply::Alive,
         }

@@ -1,11 +1,12 @@
-//! The parts of states, each kept once and known by a number: a state is a handful of numbers.
+//! A pool of the parts of states. Each part is kept once and has a number, so that a state is a few
+//! numbers.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::fold::ORDERS;
 
-/// See the [module](self). Beside each part, its hashes: one for each order of the masters.
+/// See the [module](self). Each part has its hashes beside it: one for each order of the masters.
 #[derive(Debug)]
 pub(super) struct Pool<T> {
     parts: Vec<(T, [u128; ORDERS])>,
@@ -30,13 +31,13 @@ impl<T> Pool<T> {
         &self.parts[number as usize].1
     }
 
-    /// The number of this part. Parts whose first hash is the same are one.
+    /// The number of this part. Parts with the same first hash are equal.
     pub(super) fn enter(&mut self, part: T, hashes: impl Fn(&T) -> [u128; ORDERS]) -> u32 {
         let of = hashes(&part);
         self.enter_with(of, || part)
     }
 
-    /// The same, where the hashes are known before the part is made.
+    /// The number of a part whose hashes are known before the part is built.
     pub(super) fn enter_with(&mut self, of: [u128; ORDERS], part: impl FnOnce() -> T) -> u32 {
         *self.numbers.entry(of[0]).or_insert_with(|| {
             self.parts.push((part(), of));
@@ -45,7 +46,7 @@ impl<T> Pool<T> {
     }
 }
 
-/// The hash of what is a hash already.
+/// A hasher for values that are hashes already.
 #[derive(Clone, Debug, Default)]
 struct Itself(u64);
 

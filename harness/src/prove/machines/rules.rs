@@ -1,4 +1,4 @@
-//! What must hold: in every state, at every step, and in every end.
+//! The rules: in every state, at every step, and in every end.
 
 use redquorum_protocol::{Claim, Extension, quorum};
 
@@ -8,30 +8,33 @@ use super::master::{Key, Queue, Reply, Request, STRANGER};
 use super::side::{Entries, Side};
 use super::{Machines, Spent, State};
 
-/// Debts are paid: once nothing is due any more, nothing is owed and no key is left.
+/// Clean-ups complete: once no event is due any more, no clean-up is pending and no key is left.
 pub(super) const DEBTS_ARE_PAID: &str = "debts are paid";
-/// No key outlives its debt: what may be on a master, or may still come there, is in the ledger.
+/// No key outlives its clean-up: each key that is on a master, or may still be created there, is in
+/// the ledger.
 pub(super) const NO_KEY_OUTLIVES_ITS_DEBT: &str = "no key outlives its debt";
 /// R4: a token is never `SET` on a master twice.
 pub(super) const A_TOKEN_IS_SET_ONCE: &str = "a token is set once";
-/// R5: a clean-up stands behind what it cleans up, or behind the kill of it.
+/// R5: a clean-up comes behind the command that it cleans up, or behind the kill of that
+/// connection.
 pub(super) const A_CLEAN_UP_COMES_BEHIND: &str = "a clean-up comes behind what it cleans up";
 /// R7: after a loss the lease is never held again, and its deadline does not move.
 pub(super) const LOST_IS_FINAL: &str = "lost is final";
-/// R6: a deadline moves only with a round that succeeded, and only onwards.
+/// R6: a deadline moves only after a round that succeeded, and only forward.
 pub(super) const A_DEADLINE_MOVES_BY_SUCCESS: &str =
     "a deadline moves only by a round that succeeded";
-/// R1: no lease is handed out at or past its deadline.
+/// R1: no lease is returned at or past its deadline.
 pub(super) const HANDED_OUT_IN_TIME: &str = "a lease is handed out before its deadline";
-/// Whoever believes in a lease is right: a quorum of masters has its key.
+/// If a client believes in a lease, a quorum of masters has its key.
 pub(super) const A_BELIEVED_HOLD_IS_TRUE: &str = "a believed hold is a true one";
-/// No waiter is forgotten: once a quorum of masters was given back, and nothing is under way between these and
-/// a waiter, it sleeps no longer than for a pause, or another client goes on. Where a wake-up was lost, that
-/// holds from its next look on.
+/// No waiter is forgotten. Once a quorum of masters was released, and no message is under way
+/// between these and a waiter, it sleeps no longer than for a pause, or another client goes on. If
+/// a wake-up was lost, that holds from its next look on.
 pub(super) const NO_WAITER_IS_FORGOTTEN: &str = "no waiter is forgotten";
-/// An attempt that its votes refused wakes no waiter: else two waiters would wake each other for ever.
+/// An attempt that its votes refused wakes no waiter. Otherwise two waiters would wake each other
+/// for ever.
 pub(super) const A_FAILURE_WAKES_NOBODY: &str = "an attempt that failed wakes nobody";
-/// In the end no queue has a position of a client that is done, unless something was lost.
+/// At an end no queue has a position of a client that is done, unless a message was lost.
 pub(super) const NO_POSITION_STAYS: &str = "no position stays behind";
 /// Two clients never believe in a lease at once.
 pub(super) const MUTUAL_EXCLUSION: &str = "believed holds do not overlap";
@@ -44,7 +47,7 @@ pub(super) fn handed_out_late() -> Broken {
     Broken { rule: HANDED_OUT_IN_TIME, why: "its deadline has come already".into() }
 }
 
-/// Looks at what one input did to a lease.
+/// Checks the effect of one input on a lease.
 pub(super) fn check_hold(before: &Claim, caller: &Caller) -> Option<Broken> {
     let (Claim::Holding(before), Claim::Holding(after)) = (before, &caller.claim) else {
         return None;
@@ -64,7 +67,7 @@ pub(super) fn check_hold(before: &Claim, caller: &Caller) -> Option<Broken> {
 }
 
 impl Machines {
-    /// What one client must keep, whatever masters have.
+    /// Checks the rules of one client, independent of the masters.
     pub(super) fn check_local(
         &self,
         caller: &Caller,
@@ -161,7 +164,7 @@ impl Machines {
         Ok(())
     }
 
-    /// Nothing is due any more.
+    /// Checks a state in which no event is due any more.
     pub(super) fn check_settled(&self, state: &State) -> Result<(), Broken> {
         for client in 0..self.scope.clients {
             let (c, known) = (client + 1, self.known(state, client));
@@ -192,10 +195,11 @@ impl Machines {
 }
 
 impl Side {
-    /// Whether everything that may make a key stands ahead of the clean-up that is under way for it.
+    /// Checks that every command that may create a key comes before the clean-up that is under way
+    /// for it.
     fn check_order(&self) -> Result<(), String> {
         for (at, wire) in self.wires.iter().enumerate() {
-            // Whatever is answered behind a kill that failed is not believed.
+            // Replies behind a kill that failed do not count.
             let kill_failed = wire.replies.contains(&Reply::NotKilled);
             for (place, request) in wire.requests.iter().enumerate() {
                 let Request::Delete(token, ..) = request else { continue };

@@ -1,78 +1,80 @@
-//! The bounds of a run, and the runs that are made.
+//! The bounds of a run, and the list of runs.
 
 use std::fmt;
 
 use super::super::counted;
 use super::event::Cost;
 
-/// How far a run goes. What is not bounded here is not bounded at all: messages, timers, ends of
-/// claims and expiries come in every order.
+/// The bounds. Everything without a bound here is unlimited: messages, timers, ends of claims and
+/// expiries come in every order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// A name for it.
     pub name: &'static str,
-    /// Masters, three at most.
+    /// The number of masters, three at most.
     pub masters: usize,
-    /// Clients, two at most, each a process with one claim at a time.
+    /// The number of clients, two at most. Each is a process with one claim at a time.
     pub clients: usize,
-    /// Claims that each client may start.
+    /// The number of claims that each client may start.
     pub claims: u8,
-    /// Attempts of each client, of all its claims together.
+    /// The number of attempts of each client, in all its claims together.
     pub attempts: u8,
-    /// Whether a claim tries again by itself.
+    /// Whether a claim retries by itself.
     pub waits: bool,
     /// Whether it waits in the masters' queues and is woken.
     pub wakes: bool,
-    /// Whether connections are subscribed from the start, as those of a process that has waited before.
+    /// Whether connections are subscribed from the start, as in a process that has waited before.
     pub subscribed: bool,
-    /// Whether masters keep waiters that they cannot wake, as if these had asked within the last second. Else they
-    /// drop them.
+    /// Whether masters keep waiters that they cannot wake, as if these had asked within the last
+    /// second. Otherwise masters drop them.
     pub fresh: bool,
-    /// What was done before.
+    /// What happened before the start.
     pub start: Start,
-    /// Whether somebody waits for the answer to a release. Else its future is dropped at once.
+    /// Whether the caller waits for the reply to a release. Otherwise it drops the future at once.
     pub release: bool,
-    /// Rounds of extending of each client's lease.
+    /// The number of extension rounds of each client's lease.
     pub rounds: u8,
     /// Whether the watchdog may be started.
     pub watchdog: bool,
-    /// Connections, and tries to connect, that break, all together.
+    /// The number of connections, and of attempts to connect, that break in total.
     pub cuts: u8,
-    /// Links that take a slow connection for a stalled one.
+    /// The number of links that treat a slow connection as stalled.
     pub stalls: u8,
-    /// Commands that a master answers with an error, or with `NOSCRIPT`.
+    /// The number of commands that a master answers with an error, or with `NOSCRIPT`.
     pub errors: u8,
-    /// Client processes that die.
+    /// The number of client processes that die.
     pub deaths: u8,
-    /// Wake-ups that are lost.
+    /// The number of wake-ups that are lost.
     pub words: u8,
-    /// Positions in queues that lapse while their clients live.
+    /// The number of queue positions that lapse while their clients live.
     pub lapses: u8,
-    /// Whether clocks of claims move: else no claim times out and no lease comes to its deadline.
+    /// Whether clocks of claims move. Otherwise no claim times out and no lease reaches its
+    /// deadline.
     pub clocks: bool,
-    /// Whether the first client's clock stands still all the same: its lease ends by what it does.
+    /// Whether the first client's clock stands still all the same. Its lease then ends only by its
+    /// actions.
     pub still: bool,
-    /// Whether states that differ in the order of masters or of clients count as one.
+    /// Whether states that differ only in the order of masters or of clients count as one.
     pub fold: bool,
-    /// Whether events before which nothing else need be tried are taken alone.
+    /// Whether an event is taken alone if no other event needs to be tried before it.
     pub reduce: bool,
 }
 
-/// Where a run starts. What it took to come there was explored in other runs.
+/// Where a run starts. Other runs explore the way to this start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Nothing was asked yet.
+    /// No client has asked yet.
     Nothing,
     /// The first client holds the lease.
     Held,
     /// The first client holds the lease, and the second waits for it.
     Awaited,
-    /// Another process holds the lease, and both clients wait for it: each may be first in any queue. The
-    /// other process gives back one master after the other.
+    /// Another process holds the lease, and both clients wait for it; each may be first in any
+    /// queue. The other process releases one master after the other.
     Others,
 }
 
-/// What was spent of the bounds, on the way to a state.
+/// The part of the bounds that is used up on the way to a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Spent {
     /// See [`Scope::cuts`].
@@ -90,7 +92,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Spends what a deed costs.
+    /// Deducts the cost of a deed.
     pub(super) const fn spend(&mut self, cost: Cost) {
         match cost {
             Cost::Nothing => {}
@@ -103,7 +105,7 @@ impl Spent {
     }
 }
 
-/// How often each bound has kept something from happening.
+/// How often each bound has prevented an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Withheld {
     /// A claim that was not started.
@@ -112,11 +114,11 @@ pub struct Withheld {
     pub attempts: u64,
     /// A round of extending.
     pub rounds: u64,
-    /// A connection, or a try, that did not break.
+    /// A connection, or an attempt to connect, that did not break.
     pub cuts: u64,
     /// A link that did not stall.
     pub stalls: u64,
-    /// A command that met no error.
+    /// A command without an error.
     pub errors: u64,
     /// A process that did not die.
     pub deaths: u64,
@@ -127,7 +129,7 @@ pub struct Withheld {
 }
 
 impl Withheld {
-    /// Adds what bounds keep from one client in one state.
+    /// Adds the counts for one client in one state.
     pub(super) const fn add(&mut self, other: Self) {
         self.claims += other.claims;
         self.attempts += other.attempts;
@@ -136,7 +138,7 @@ impl Withheld {
 }
 
 impl Scope {
-    /// Whether a deed can be paid for. If not, that is counted.
+    /// Whether the bounds allow a deed. If not, it is counted.
     pub(super) const fn affords(&self, spent: Spent, cost: Cost, withheld: &mut Withheld) -> bool {
         let (spent, bound, withheld) = match cost {
             Cost::Nothing => return true,
@@ -157,7 +159,7 @@ impl Scope {
         self.words > 0 || self.lapses > 0 || self.deaths > 0 && matches!(self.start, Start::Others)
     }
 
-    /// No bound is passed, and nothing goes wrong: the base of the others.
+    /// No bound is exceeded, and no fault happens: the base of the others.
     pub const CALM: Self = Self {
         name: "calm",
         masters: 3,
@@ -194,7 +196,7 @@ impl Scope {
         Self { name: "two waiters", masters: 1, clocks: false, cuts: 1, deaths: 1, ..Self::WAIT },
     ];
 
-    /// All runs of `redquorum-chaos prove`: in each, something else goes far.
+    /// All runs of `redquorum-chaos prove`. Each has another wide bound.
     pub const ALL: [Self; 21] = [
         Self { name: "rivals", clocks: true, ..Self::CALM },
         Self { name: "rivals cut off", cuts: 1, ..Self::CALM },
@@ -284,7 +286,7 @@ impl Scope {
             clocks: false,
             ..Self::WAKES
         },
-        // With clocks, two attempts of each are out of reach: more than 40 million states.
+        // With clocks, two attempts of each client are out of reach: more than 40 million states.
         Self { name: "two waiters", masters: 1, clocks: false, cuts: 1, deaths: 1, ..Self::WAIT },
         Self {
             name: "two waiters whose clocks move",
@@ -305,10 +307,10 @@ impl Scope {
         Self { name: "two waiters on two masters", masters: 2, clocks: false, ..Self::WAIT },
     ];
 
-    /// Claims that wait in queues, and are woken.
+    /// The base for claims that wait in queues and are woken.
     pub(super) const WAKES: Self =
         Self { attempts: 2, waits: true, wakes: true, clocks: true, ..Self::CALM };
-    /// The same, behind another process.
+    /// The base for claims that wait behind another process.
     pub(super) const WAIT: Self = Self { start: Start::Others, ..Self::WAKES };
     const ALONE: Self = Self { clients: 1, ..Self::CALM };
     const DEEP: Self = Self { clocks: true, ..Self::CALM };

@@ -13,16 +13,16 @@ use redquorum_protocol::{
 use super::Blunder;
 use super::master::{Reply, Request};
 
-/// What a link gets back with an answer: the number of the claim, what was asked, and the token.
+/// The tag that a link returns with a reply: the number of the claim, the step, and the token.
 pub(super) type Tag = (u8, Step);
 
-/// The instant at which all links stand. Late enough that nothing before it is cut off at zero.
+/// The fixed time of all links. It is so late that no earlier instant is cut off at zero.
 pub(super) const NOW: Time = Time::from_millis(1_000_000);
-/// Later than the timers that wait for the next try, so that these fire alone.
+/// Later than the retry timers, so that these fire alone.
 const STALL: Duration = Duration::from_millis(500);
 const RETRY: Duration = Duration::from_millis(50);
 
-/// The inbox of each client: masters tell clients apart by their connections.
+/// The inbox of each client. Masters distinguish clients by their connections.
 const INBOX: u64 = 1;
 /// The ticket of each client: it waits in one claim only.
 pub(super) const TICKET: Ticket = Ticket::new(0);
@@ -30,34 +30,34 @@ pub(super) const TICKET: Ticket = Ticket::new(0);
 /// See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Side {
-    /// None, once its process is dead.
+    /// None after its process died.
     pub(super) link: Option<Link<Tag>>,
-    /// The connection that is being made.
+    /// The connection that is being opened.
     pub(super) dialling: Option<u64>,
-    /// Those that the master knows, the oldest first.
+    /// The connections that the master knows, the oldest first.
     pub(super) wires: Vec<Wire>,
     /// Tokens for which a `SET` was written, one bit each.
     pub(super) set: u8,
-    /// The first token for which a second one was.
+    /// The first token for which a second `SET` was written.
     pub(super) twice: Option<u8>,
 }
 
 /// A connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Wire {
-    /// Its number; its client id on the master, too.
+    /// Its number, which is also its client id on the master.
     pub(super) epoch: u64,
-    /// Whether the client still has it. If not, what it wrote may be executed all the same.
+    /// Whether the client still has it. If not, the master may still execute what the client wrote.
     pub(super) open: bool,
-    /// Written, not executed.
+    /// Commands written, not executed.
     pub(super) requests: VecDeque<Request>,
-    /// Answered, or pushed, and not read.
+    /// Replies and push messages that are not read.
     pub(super) replies: VecDeque<Reply>,
     /// Whether it is subscribed to the client's inbox.
     pub(super) listens: bool,
 }
 
-/// What a link is asked to do by a claim.
+/// A request of a claim to a link.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
     Ask { ask: Ask, round: u8 },
@@ -66,35 +66,35 @@ pub(super) enum Order {
     StepOut { ticket: Ticket, call: bool },
 }
 
-/// What claims are told.
+/// The notifications for claims.
 pub(super) type Told = Vec<Said>;
 
-/// One thing that a claim is told.
+/// A notification for a claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Said {
     Answer(Tag, Answer),
     Word(Word),
 }
 
-/// What the ledger has.
+/// The contents of the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entries {
     /// Tokens that are wanted, one bit each.
     pub(super) claimed: u8,
-    /// Tokens whose clean-up is owed.
+    /// Tokens whose clean-up is pending, one bit each.
     pub(super) owed: u8,
-    /// How many there are, by its own count.
+    /// The number of entries by the ledger's own count.
     pub(super) count: usize,
 }
 
-/// What a ledger says of a token.
+/// The entry of a token in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
-    /// Nothing is owed for it.
+    /// No clean-up is pending for it.
     None,
-    /// It is wanted, and will be owed.
+    /// It is wanted; its clean-up will be pending.
     Claimed,
-    /// Its clean-up is owed.
+    /// Its clean-up is pending.
     Owed,
 }
 
@@ -117,7 +117,7 @@ fn run_id() -> RunId {
 }
 
 impl Wire {
-    /// Its client lets it go.
+    /// The client drops the connection.
     fn leave(&mut self) {
         (self.open, self.listens) = (false, false);
         self.replies.clear();
@@ -125,7 +125,7 @@ impl Wire {
 }
 
 impl Side {
-    /// Connected, and subscribed or not; nothing else was asked yet.
+    /// A connected side, subscribed or not, before any other request.
     pub(super) fn connected(subscribed: bool) -> Self {
         let bounds = Bounds {
             stall: STALL,
@@ -150,7 +150,7 @@ impl Side {
         side
     }
 
-    /// A claim wants something.
+    /// Passes a claim's request to the link.
     pub(super) fn order(&mut self, order: Order, tag: Tag, blunder: Blunder, told: &mut Told) {
         let (input, round) = match order {
             Order::Ask { ask, round } => (LinkInput::Send { key: key(), ask, tag }, round),
@@ -165,12 +165,12 @@ impl Side {
         self.handle(NOW, input, round, blunder, told);
     }
 
-    /// A claim waits for the resource.
+    /// Registers the waiter of a claim.
     pub(super) fn listen(&mut self, ticket: Ticket, blunder: Blunder, told: &mut Told) {
         self.handle(NOW, LinkInput::Listen { key: key(), ticket }, 0, blunder, told);
     }
 
-    /// It waits no longer.
+    /// Removes the waiter.
     pub(super) fn unlisten(&mut self, blunder: Blunder) {
         self.handle(NOW, LinkInput::Unlisten(TICKET), 0, blunder, &mut Vec::new());
     }
@@ -260,7 +260,8 @@ impl Side {
         self.set |= 1 << token;
     }
 
-    /// The client lets a connection go. What it wrote may be executed, but nobody hears of it.
+    /// The client drops a connection. The master may still execute what it wrote, but the client
+    /// does not read the replies.
     fn close(&mut self, epoch: u64) {
         if let Some(wire) = self.wires.iter_mut().find(|wire| wire.epoch == epoch) {
             wire.leave();
@@ -268,12 +269,12 @@ impl Side {
         self.forget();
     }
 
-    /// A connection that nobody has and that holds nothing is no more.
+    /// Removes a connection that neither end uses and that holds no data.
     fn forget(&mut self) {
         self.wires.retain(|wire| wire.open || !wire.requests.is_empty());
     }
 
-    /// The connection that is being made is greeted.
+    /// The handshake of the new connection succeeds.
     pub(super) fn connect(&mut self, blunder: Blunder, told: &mut Told) {
         let Some(epoch) = self.dialling.take() else { return };
         let unheard = self.unheard_sets();
@@ -300,13 +301,13 @@ impl Side {
         requests.filter_map(of).collect()
     }
 
-    /// The try to connect fails.
+    /// The attempt to connect fails.
     pub(super) fn fail_to_connect(&mut self, blunder: Blunder, told: &mut Told) {
         let Some(epoch) = self.dialling.take() else { return };
         self.closed(epoch, blunder, told);
     }
 
-    /// The connection that the client has breaks.
+    /// The client's connection breaks.
     pub(super) fn cut(&mut self, blunder: Blunder, told: &mut Told) {
         let Some(epoch) = self.wires.iter().find(|wire| wire.open).map(|wire| wire.epoch) else {
             return;
@@ -323,7 +324,7 @@ impl Side {
         self.handle(NOW, input, 0, blunder, told);
     }
 
-    /// Of a connection that broke between two clean-ups, the second is taken for paid as well.
+    /// If a connection breaks between two clean-ups, the second also counts as complete.
     fn take_silence_for_paid(&mut self, epoch: u64, told: &mut Told) {
         let Some(wire) = self.wires.iter().find(|wire| wire.epoch == epoch) else { return };
         let heard = wire.replies.iter().filter_map(|reply| reply.answer(Duration::ZERO));
@@ -337,14 +338,14 @@ impl Side {
         }
     }
 
-    /// The wake-up that is the next to be read is lost.
+    /// The next wake-up to be read is lost.
     pub(super) fn miss(&mut self) {
         if let Some(wire) = self.wires.iter_mut().find(|wire| wire.open) {
             wire.replies.pop_front();
         }
     }
 
-    /// The client reads the next answer.
+    /// The client reads the next reply.
     pub(super) fn hear(&mut self, left: Duration, blunder: Blunder, told: &mut Told) {
         if blunder == Blunder::NeverReads {
             return;
@@ -359,7 +360,7 @@ impl Side {
         self.handle(NOW, input, 0, blunder, told);
     }
 
-    /// When its next timer is due, and whether that takes the connection for stalled.
+    /// The due time of its next timer, and whether that timer treats the connection as stalled.
     pub(super) fn timer(&self) -> Option<(Time, bool)> {
         let due = self.link.as_ref()?.next_wake();
         (due != Time::NEVER).then_some((due, due >= NOW.plus(STALL)))
@@ -372,7 +373,7 @@ impl Side {
         }
     }
 
-    /// The master has taken the next command of a connection from its buffer, and answers it.
+    /// The master removes the next command of a connection from its buffer, and replies to it.
     pub(super) fn reply(&mut self, wire: usize, reply: Reply) {
         let Some(request) = self.wires[wire].requests.pop_front() else { return };
         let reply = match (request, reply) {
@@ -391,7 +392,7 @@ impl Side {
         if let Request::Kill(id) = request
             && reply == Reply::Alive
         {
-            // With all that was not executed.
+            // With all commands that were not executed.
             self.wires.retain(|other| other.epoch != id);
         }
         self.forget();
@@ -404,18 +405,18 @@ impl Side {
         }
     }
 
-    /// Whether anything is under way between the client and the master.
+    /// Whether any message is under way between the client and the master.
     pub(super) fn is_pending(&self) -> bool {
         let busy = |wire: &Wire| !wire.requests.is_empty() || !wire.replies.is_empty();
         self.dialling.is_some() || self.wires.iter().any(busy)
     }
 
-    /// Whether a wake-up was sent and not read.
+    /// Whether a wake-up was sent that is not read.
     pub(super) fn has_wake_up(&self) -> bool {
         self.wires.iter().any(|wire| wire.replies.contains(&Reply::Freed))
     }
 
-    /// Whether the client has a connection, and nothing is under way.
+    /// Whether the client has a connection with no message under way.
     pub(super) fn is_quiet(&self) -> bool {
         let quiet = |wire: &Wire| wire.requests.is_empty() && wire.replies.is_empty();
         self.dialling.is_none()
@@ -423,7 +424,8 @@ impl Side {
             && self.wires.iter().all(quiet)
     }
 
-    /// The tokens whose clean-ups are to wake a waiter, of what is written and not executed.
+    /// The tokens of the clean-ups that wake a waiter, among the commands that are written and not
+    /// executed.
     pub(super) fn calls(&self) -> impl Iterator<Item = u8> {
         let requests = self.wires.iter().flat_map(|wire| &wire.requests);
         requests.filter_map(|request| match request {
@@ -437,7 +439,7 @@ impl Side {
         self.wires.iter().any(|wire| wire.listens)
     }
 
-    /// What was written to a connection that is gone is lost.
+    /// The data that was written to a connection that is gone is lost.
     pub(super) fn lose(&mut self, wire: usize) {
         self.wires[wire].requests.clear();
         self.forget();
@@ -450,13 +452,13 @@ impl Side {
         self.forget();
     }
 
-    /// Whether a key with this token may still come to be.
+    /// Whether a key with this token may still be created.
     pub(super) fn may_create(&self, token: u8) -> bool {
         let mut requests = self.wires.iter().flat_map(|wire| &wire.requests);
         requests.any(|request| request.creates() == Some(token))
     }
 
-    /// What the ledger has, of so many tokens.
+    /// The contents of the ledger, for this many tokens.
     pub(super) fn entries(&self, tokens: u8) -> Entries {
         let count = self.link.as_ref().map_or(0, |link| link.owed() + link.claimed());
         let mut entries = Entries { claimed: 0, owed: 0, count };
@@ -470,7 +472,8 @@ impl Side {
         entries
     }
 
-    /// What the ledger says of a token. A copy of the link is asked, since the ledger is its own.
+    /// The ledger's entry for a token. The method asks a copy of the link, because only the link
+    /// can read its ledger.
     pub(super) fn entry(&self, of: u8) -> Entry {
         let Some(link) = &self.link else { return Entry::None };
         let says = |input| {
@@ -481,13 +484,13 @@ impl Side {
             out.pop()
         };
         let (token, tag) = (token(of), (0, Step::Release));
-        // It is done with what it has never heard of, and does not ask about it.
+        // For a token that it does not know, the link reports completion without a request.
         let call = Call::Nobody;
         let settle = LinkInput::Settle { key: key(), token, call, leave: None, tag };
         if says(settle) == Some(LinkEffect::Tell(tag, Answer::Unknown(Cause::ShutDown))) {
             return Entry::None;
         }
-        // Nothing is sent for a token that was given up.
+        // The link sends nothing for a token that was given up.
         let ask = Ask::Keep { token, ttl_ms: 1, repair: false, fence: None };
         let send = LinkInput::Send { key: key(), ask, tag };
         if says(send) == Some(LinkEffect::Tell(tag, Answer::Unknown(Cause::GivenUp))) {

@@ -1,4 +1,4 @@
-//! States and events in words.
+//! Descriptions of states and events.
 
 use redquorum_protocol::{Call, Claim};
 
@@ -33,7 +33,7 @@ impl Machines {
         if changes.is_empty() { what } else { format!("{what}: {}", changes.join(", ")) }
     }
 
-    /// What became of a client's claim.
+    /// The change of a client's claim.
     fn change(&self, before: &State, after: &State, client: usize) -> Option<String> {
         let (was, is) = (self.stands(before, client), self.stands(after, client));
         (was != is).then(|| format!("c{} {is}", client + 1))

@@ -1,4 +1,4 @@
-//! What the model finds, and that it would find what is wrong.
+//! Tests that the model holds, and that it detects the mutants.
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -6,10 +6,10 @@ use std::hash::Hash;
 use super::rules::*;
 use super::*;
 
-/// More states than any run of these tests has.
+/// More states than any run in these tests has.
 const MOST: usize = 1_000_000;
 
-/// One client that can do everything with one lease.
+/// One client with every action on one lease.
 const ONE: Scope = Scope {
     name: "one",
     clients: 1,
@@ -23,7 +23,7 @@ const ONE: Scope = Scope {
 /// One client holds the lease, and the other waits for it.
 const WAITER: Scope = Scope { masters: 1, start: Start::Awaited, ..Scope::WAKES };
 
-/// Both wait for the lease of another process.
+/// Both clients wait for the lease of another process.
 const WAITERS: Scope = Scope { masters: 1, still: true, ..Scope::WAIT };
 
 fn holds(scope: Scope) -> Explored {
@@ -41,7 +41,7 @@ fn all_rules_hold_in_small_bounds() {
     }
 }
 
-/// Which rule each blunder breaks, and in which bounds it shows.
+/// The rule that each mutant breaks, and the bounds in which it shows.
 #[test]
 fn each_blunder_breaks_the_rule_that_is_there_for_it() {
     let cut = Scope { cuts: 1, ..ONE };
@@ -87,16 +87,17 @@ fn each_blunder_breaks_the_rule_that_is_there_for_it() {
     assert!(Blunder::ALL.iter().all(|blunder| seen.contains(blunder)));
 }
 
-/// Explores as something else sees it.
+/// A variant of the model for a test.
 struct Seen<'m> {
     machines: &'m mut Machines,
     eye: Eye,
 }
 
 enum Eye {
-    /// Does not fold, and notes which states folding would take for one.
+    /// Explores every state, and records the canonical ones.
     Unfolded(HashSet<u128>),
-    /// Looks for nothing but overlaps: with one, a hold is hollow, and that would be seen first.
+    /// Checks only for overlaps. An overlap implies a hollow hold, which would otherwise be found
+    /// first.
     OnlyOverlaps,
 }
 
@@ -192,7 +193,7 @@ fn what_is_taken_alone_leaves_out_no_end() {
     }
 }
 
-/// The form of a claim's hash is known well enough: each ballot of a claim is heard as one.
+/// The hasher recognizes the form of a claim's hash: it finds each ballot of a claim as one.
 #[test]
 fn a_hash_has_as_many_ballots_as_its_claim() {
     let lease =
@@ -207,7 +208,7 @@ fn a_hash_has_as_many_ballots_as_its_claim() {
             caller.claim.hash(&mut fold);
             let (kind, least, most) = match &caller.claim {
                 Claim::Acquiring(_) => (0, 1, 1),
-                // With the round before, if the holder asked for that.
+                // With the round before, if the holder asked for it.
                 Claim::Holding(_) => (1, 1, 2),
                 Claim::Releasing(_) => (2, 1, 1),
                 Claim::Ended => continue,

@@ -1,7 +1,8 @@
-//! What comes of an event: the driver around the machines, as the Tokio shell is one.
+//! The driver around the machines, as the Tokio shell is one: computes the state after an event.
 //!
-//! As in the shell, the effects of a claim are carried out in their order, what a link says at once
-//! of its own order is told the claim before the next, and what the claim makes of that comes last.
+//! As in the shell, the driver executes the effects of a claim in their order. A notification that
+//! a link returns at once goes to the claim before the next effect, and the resulting effects come
+//! last.
 
 use redquorum_protocol::{
     Answer, Call, Claim, Effect, Input, NodeId, Step, Ticket, Time, Word, quorum,
@@ -19,7 +20,7 @@ use super::{Blunder, CLIENTS, MASTERS, Machines, Scope, State};
 /// All clients, one bit each.
 const ALL: u8 = (1 << CLIENTS) - 1;
 
-/// What one event changes on one client's side.
+/// The changes of one event on one client's side.
 struct Turn<'m> {
     scope: &'m Scope,
     blunder: Blunder,
@@ -32,7 +33,7 @@ struct Turn<'m> {
 }
 
 impl Machines {
-    /// What comes of an event.
+    /// The state after an event.
     pub(super) fn happen(&mut self, from: &State, event: Event) -> Result<State, Broken> {
         let mut state = *from;
         let (client, index) = match event {
@@ -65,12 +66,12 @@ impl Machines {
         match deed {
             Deed::Between(_, Thing::Miss) => state.lossy = ALL,
             Deed::Between(..) | Deed::Act(Act::Die) if *cost != Cost::Nothing => {
-                // It may have had the turn, and it may have been about to wake another waiter.
+                // It may have had its turn, and it may have been about to wake another waiter.
                 if known.has_wake_up || known.goes_on() {
                     state.lossy |= ALL ^ 1 << client;
                 }
                 if let Deed::Between(master, Thing::Cut) = deed {
-                    // With the answer to its look.
+                    // With the reply to its look.
                     state.looked[usize::from(client)] &= !(1 << *master);
                 }
             }
@@ -94,7 +95,7 @@ impl Machines {
         Ok(state)
     }
 
-    /// A master as it is in a state.
+    /// A master in its state.
     fn master<'s>(&self, state: &'s mut State, at: usize) -> Master<'s, impl Fn(u8) -> bool> {
         let sides = state.locals.map(|local| self.locals.get(local).sides[at]);
         let subscribed = sides.map(|side| self.sides.get(side).0.is_called());
@@ -107,7 +108,7 @@ impl Machines {
         }
     }
 
-    /// A master wakes the waiter of this client, if of any.
+    /// A master wakes the waiter of this client, if there is one.
     fn wake(&mut self, state: &mut State, master: usize, woken: Option<u8>) {
         let Some(client) = woken.map(usize::from) else { return };
         if !self.side(state, client, master).0.is_called() {
@@ -129,7 +130,8 @@ impl Machines {
         };
     }
 
-    /// What an old connection has left may take a waiter out of a queue that it has entered again since.
+    /// A command that an old connection has left may remove a waiter from a queue that it has
+    /// entered again since.
     fn note_leftover(
         &self,
         state: &mut State,
@@ -144,7 +146,7 @@ impl Machines {
         }
     }
 
-    /// A client that waits looks at a master, once a quorum was given back.
+    /// Records that a waiting client looks at a master, after a quorum was released.
     fn note_look(
         &self,
         state: &mut State,
@@ -160,7 +162,7 @@ impl Machines {
         }
     }
 
-    /// What a command shows where claims wait: which keys were given back.
+    /// Records the keys that a command released, where claims wait.
     fn note(
         &self,
         state: &mut State,
@@ -189,7 +191,7 @@ impl Machines {
         }
     }
 
-    /// What becomes of a local when this master wakes its waiter.
+    /// The local after this master wakes its waiter.
     fn told(&mut self, number: u32, master: usize) -> u32 {
         let mut local = *self.locals.get(number);
         let mut side = self.sides.get(local.sides[master]).0.clone();
@@ -198,7 +200,7 @@ impl Machines {
         self.enter_local(local)
     }
 
-    /// What a deed makes of a local, with what a master answers to a command if it executes one.
+    /// The local after a deed, with the reply of a master if the deed executes a command.
     pub(super) fn turn(
         &mut self,
         mut local: Local,
@@ -305,7 +307,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives the claim one input and carries out what it says.
+    /// Passes one input to the claim and executes its effects.
     fn claim(&mut self, input: Input) {
         let mut effects = Vec::new();
         self.tell_claim(input, &mut effects);
@@ -391,8 +393,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The links forget the waiter of a claim that does not wait. A claim that has won leaves the queues later,
-    /// with its release.
+    /// The links drop the waiter of a claim that does not wait. A claim that has won leaves the
+    /// queues later, with its release.
     fn unlisten(&mut self) {
         let waits =
             matches!(&self.caller.claim, Claim::Acquiring(acquire) if acquire.failure().is_none());
@@ -403,10 +405,10 @@ impl Turn<'_> {
         (0..self.scope.masters).for_each(|master| self.side(master).unlisten(blunder));
     }
 
-    /// Which waiter a clean-up wakes.
+    /// The waiter that a clean-up wakes.
     fn calls(&self, call: Call) -> Call {
         match self.blunder {
-            // Without queues it makes no difference, and states that differ in it are one.
+            // Without queues it makes no difference, and states that differ only in it are equal.
             _ if !self.scope.wakes => Call::Nobody,
             Blunder::WakesNobody => Call::Nobody,
             Blunder::AlwaysWakes => Call::Next,
@@ -414,10 +416,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Masters keep the key for as long as this round asks for, at least.
+    /// Records until when masters keep the key for this round, at least.
     fn note_kept(&mut self, round: u8) {
         let until = match &self.caller.claim {
-            // Also of the masters that are asked after the first.
+            // Also for the masters that are asked after the first.
             Claim::Acquiring(acquire) => acquire.deadline(),
             _ => self.caller.clock.plus(terms(self.scope.masters).validity()),
         };
@@ -442,7 +444,7 @@ impl Turn<'_> {
         silent && self.blunder == Blunder::LeavesTheSilent
     }
 
-    /// What a claim is told of an answer or a word, if it is one for this claim.
+    /// The input for a claim from a reply or push message, if it belongs to this claim.
     fn heard(&self, node: NodeId, said: Said) -> Option<Input> {
         let ((claim, step), answer) = match said {
             Said::Answer(tag, answer) => (tag, answer),

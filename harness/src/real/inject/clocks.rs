@@ -1,5 +1,5 @@
-//! Faults of wall clocks: those of masters, whose history the judge must know exactly, and those of
-//! clients.
+//! Faults of wall clocks, of masters and of clients. The judge must know the exact history of the
+//! masters' clocks.
 
 use redquorum_rig::ClockChange;
 
@@ -44,7 +44,7 @@ impl Injector {
     }
 }
 
-/// What a fault does to a clock.
+/// The change that a fault makes to a clock.
 fn change(harm: &ClockHarm) -> ClockChange {
     match harm {
         ClockHarm::Step { by, .. } => ClockChange::Step { nanos: by.nanos() },

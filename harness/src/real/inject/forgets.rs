@@ -1,7 +1,7 @@
-//! Losses of power, and replicas that lag and take over. Called by `inject.rs` alone.
+//! Power losses, and lagging replicas that take over. Only `inject.rs` calls this module.
 //!
-//! What a master has kept is told to the run, so that the judge need not guess: all that it had
-//! executed before an instant, and nothing after.
+//! The run records which commands a master has kept, so that the judge need not guess: all that it
+//! had executed before an instant, and nothing after it.
 
 use std::sync::Mutex;
 
@@ -12,8 +12,9 @@ use crate::director::Input;
 use crate::history::{Event, Ns, Window};
 use crate::mutex::unpoisoned;
 
-/// How long before the disk sets to work a master has decided to sync: what it executes meanwhile may
-/// be in the file or not. A hand-over between two threads, on a machine that may be busy.
+/// A master may decide to sync up to this long before the disk starts to sync. Writes within this
+/// time may be in the file or not. The time covers a hand-over between two threads on a busy
+/// machine.
 const HAND_OVER: Ns = 250_000_000;
 
 impl Injector {

@@ -1,5 +1,6 @@
-//! The memory of masters: bounded, so that they are full; cleared, by a command and by eviction; and counters that somebody sets.
-//! Called by `inject.rs` alone. A master that does not answer is told of: nothing was done to it.
+//! Faults in the memory of masters: a bound that makes them full, a command that clears them,
+//! eviction, and counters that a fault sets. Only `inject.rs` calls this module. If a master does
+//! not answer, the fault is reported as not carried out on it.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -10,22 +11,22 @@ use redquorum_rig::{Cluster, Reply};
 use crate::scenario::Ahead;
 use crate::talk::FENCING_MEMORY;
 
-/// How long an eviction may take: milliseconds, where keys are few.
+/// Timeout of an eviction, which takes milliseconds if there are few keys.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks at how far it is.
+/// Poll interval during an eviction.
 const POLL: Duration = Duration::from_millis(1);
 
-/// One byte: less than any server needs for itself, so that all that may go must.
+/// One byte: less than any server needs for itself, so that it evicts every key that it may.
 const NONE_LEFT: &[u8] = b"1";
 /// No bound.
 const NO_BOUND: &[u8] = b"0";
 
-/// Nothing that takes more is accepted any more.
+/// Lets the master refuse every write that needs more memory.
 pub(super) fn fill(rig: &dyn Cluster, node: usize) -> Result<(), String> {
     set(rig, node, b"maxmemory", NONE_LEFT)
 }
 
-/// There is room again.
+/// Removes the bound.
 pub(super) fn free(rig: &dyn Cluster, node: usize) -> Result<(), String> {
     set(rig, node, b"maxmemory", NO_BOUND)
 }
@@ -35,8 +36,8 @@ pub(super) fn flush(rig: &dyn Cluster, node: usize) -> Result<(), String> {
     ok(rig, node, &[b"FLUSHALL"])
 }
 
-/// Sets the fencing counter of a resource, by the master's own clock: past the proxies, as somebody
-/// would who has the wrong command line open. It never goes back.
+/// Sets the fencing counter of a resource, by the master's own clock. Bypasses the proxies, like an
+/// operator who types into the wrong terminal. The counter never goes back.
 const COUNT: &[u8] = b"\
 local time = redis.call('TIME')
 local number = tonumber(ARGV[2]) or time[1] * 1000000 + time[2] + ARGV[1]
@@ -62,13 +63,14 @@ pub(super) fn count(
     ok(rig, node, &[b"EVAL", COUNT, b"1", &key, args[0], args[1], args[2]])
 }
 
-/// Makes it evict every key that has a TTL, and puts back what its memory was bound to. Whether all are
-/// gone is read in its counts of keys: no key is looked at, since a look lets keys expire.
+/// Lets a master evict every key that has a TTL, then restores its memory bound and policy. The
+/// master's key counts show whether all are gone. No key is looked at, since a look lets keys
+/// expire.
 pub(super) fn evict(rig: &dyn Cluster, node: usize) -> Result<(), String> {
     let before = [b"maxmemory-policy".as_slice(), b"maxmemory"].map(|name| get(rig, node, name));
     let [policy, bound] = before;
     let (policy, bound) = (policy?, bound?);
-    // Under a policy for the bound alone nothing is refused before something is evicted.
+    // Set the policy before the bound, so that the master evicts and refuses nothing.
     let evicted = set(rig, node, b"maxmemory-policy", b"volatile-ttl")
         .and_then(|()| set(rig, node, b"maxmemory", NONE_LEFT))
         .and_then(|()| gone(rig, node));
@@ -77,11 +79,11 @@ pub(super) fn evict(rig: &dyn Cluster, node: usize) -> Result<(), String> {
     evicted
 }
 
-/// Waits until no key is left that has a TTL.
+/// Waits until no key with a TTL is left.
 fn gone(rig: &dyn Cluster, node: usize) -> Result<(), String> {
     let until = Instant::now() + PATIENCE;
     loop {
-        // Any command lets it evict what its memory has no room for.
+        // On any command, Redis evicts the keys for which it has no memory.
         let info = info(rig, node, b"keyspace")?;
         let left = mortal(&info);
         if left == 0 {

@@ -1,4 +1,4 @@
-//! Faults of the network as rules of its proxies, and the gates that hold a message back until its
+//! Faults of the network as rules of the proxies, and gates. A gate holds a message back until its
 //! fault has struck.
 
 use std::sync::Arc;
@@ -27,12 +27,13 @@ impl Injector {
             from: number,
             ..Rule::all(network::Harm::Hold)
         };
-        // Locked over both, or the network could knock before the gate is known.
+        // The lock covers both steps. Otherwise the network could report a message at a gate that
+        // is not known yet.
         let mut gates = unpoisoned(&self.gates);
         gates.insert(self.network.strike(rule), fault);
     }
 
-    /// Opens it.
+    /// Opens the gate of a fault.
     pub(in crate::real) fn open(&mut self, fault: usize) {
         let mut gates = unpoisoned(&self.gates);
         let rule = gates.iter().find(|(_, gated)| **gated == fault).map(|(rule, _)| *rule);
@@ -43,7 +44,7 @@ impl Injector {
         }
     }
 
-    /// Strikes a rule; of the links of all clients, or of those that the fault is about.
+    /// Puts a rule into force, for the links of all clients or of those that the fault affects.
     pub(super) fn net(&mut self, fault: usize, rule: Rule, of_clients: bool) {
         let Some(there) = self.there.get_mut(&fault) else { return };
         let clients = of_clients.then(|| there.processes.iter().map(Name::to_string).collect());
@@ -84,7 +85,7 @@ impl Injector {
         }
     }
 
-    /// Requests of a class and their replies; none: everything.
+    /// Matches requests of a class and their replies. `None` matches everything.
     fn matches(&self, class: Class) -> Option<Arc<network::Matches>> {
         if class == Class::Any {
             return None;

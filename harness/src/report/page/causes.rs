@@ -1,4 +1,4 @@
-//! The causes of violations, in a sentence each.
+//! One sentence for each cause of violations.
 
 use crate::scenario::Cause;
 

@@ -1,4 +1,4 @@
-//! The parts of a drawing: lanes of bars and marks over one time axis. Horizontal places are
+//! The parts of a drawing: lanes of bars and marks over one time axis. Horizontal positions are
 //! percentages of the axis, so that zooming only changes the width of the drawing.
 
 use serde::Serialize;
@@ -21,24 +21,24 @@ pub(super) struct Scale {
 pub(super) struct Chart {
     pub(super) lanes: Vec<Lane>,
     pub(super) ticks: Vec<Tick>,
-    /// Where two clients believed at once that they hold.
+    /// The periods in which two clients believed at once that they hold the resource.
     pub(super) overlaps: Vec<Bar>,
-    /// When faults struck: a vertical line.
+    /// A vertical line for each fault.
     pub(super) strikes: Vec<Tick>,
     pub(super) height: u32,
-    /// For the script: milliseconds.
+    /// In milliseconds, for the script of the page.
     pub(super) from: f64,
     pub(super) to: f64,
 }
 
-/// A place on the axis.
+/// A position on the axis.
 #[derive(Debug, Serialize)]
 pub(super) struct Tick {
     pub(super) x: String,
     pub(super) text: String,
 }
 
-/// A row of captions at the left, and what is drawn beside it.
+/// A row with captions at the left, and its bars and marks.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Lane {
     pub(super) label: String,
@@ -58,7 +58,7 @@ pub(super) struct Caption {
     pub(super) text: String,
 }
 
-/// Something that lasts.
+/// A bar: a state or an action with a duration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Bar {
     pub(super) x: String,
@@ -70,7 +70,7 @@ pub(super) struct Bar {
     pub(super) title: String,
 }
 
-/// Something that takes no time.
+/// A mark: an event without a duration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Mark {
     pub(super) x: String,
@@ -78,7 +78,7 @@ pub(super) struct Mark {
     pub(super) class: String,
     pub(super) symbol: &'static str,
     pub(super) text: String,
-    /// Whether the text is at its left.
+    /// Whether the text is to the left of the mark.
     pub(super) left: bool,
     pub(super) title: String,
 }
@@ -89,23 +89,25 @@ impl Scale {
         Self { from, to: to.max(from.saturating_add(1_000_000)) }
     }
 
-    /// How far along the axis an instant is, from 0 to 1. What is outside is at the end.
+    /// The position of an instant on the axis, from 0 to 1. An instant outside the axis goes to the
+    /// nearer end.
     #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
     pub(super) fn part(self, at: Ns) -> f64 {
         let at = at.clamp(self.from, self.to);
         at.saturating_sub(self.from) as f64 / self.to.saturating_sub(self.from) as f64
     }
 
-    /// A place as SVG has it.
+    /// A position in SVG notation.
     pub(super) fn x(self, at: Ns) -> String {
         percent(self.part(at))
     }
 
-    /// A bar over a window, with a text if there is room for it.
+    /// A bar over a window. It carries a text if there is room for it.
     pub(super) fn bar(self, window: Window, y: u32, h: u32, class: &str, text: &str) -> Bar {
         let (from, to) = (self.part(window.from), self.part(window.to));
         let width = to - from;
-        // The drawing clips a text that is too long, and shows it zoomed. The first word must fit.
+        // The drawing clips a text that is too long, and shows it after zooming in. The first word
+        // must fit.
         let first = text.split(' ').scan(0, |end, word| {
             *end += word.chars().count() + 1;
             Some(*end)
@@ -116,7 +118,7 @@ impl Scale {
         Bar { x: percent(from), w: percent(width), y, h, class, text, title: String::new() }
     }
 
-    /// A window as its ends are told. An end that is not on the axis is not known, or comes later.
+    /// The text of a window's two ends. An end outside the axis is unknown, or comes later.
     pub(super) fn told(self, window: Window) -> String {
         if window.to >= Ns::MAX / 2 {
             format!("from {} on", ms(window.from))
@@ -130,7 +132,7 @@ impl Scale {
         let length = self.to.saturating_sub(self.from);
         let mut step: Ns = 100_000;
         while length / step > 10 {
-            // 1, 2, 5, 10, ….
+            // The steps are 1, 2, 5, 10, ….
             let leading = step / 10_i64.pow(step.ilog10());
             step = if leading == 2 { step / 2 * 5 } else { step.saturating_mul(2) };
         }
@@ -160,12 +162,12 @@ impl Bar {
 }
 
 impl Lane {
-    /// Names a row.
+    /// Adds a caption for a row.
     pub(super) fn caption(&mut self, y: u32, text: &str) {
         self.rows.push(Caption { y, text: text.to_owned() });
     }
 
-    /// Leaves out what is more than a page can show, and says so.
+    /// Removes the elements beyond the number that a page can show, and adds a note about them.
     pub(super) fn limit(&mut self, most: usize) {
         let more = self.bars.len().saturating_sub(most) + self.marks.len().saturating_sub(most);
         self.bars.truncate(most);
@@ -176,16 +178,15 @@ impl Lane {
     }
 }
 
-/// The room for texts beside the marks of a row.
+/// The free room for texts beside the marks of a row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Room {
     end: f64,
 }
 
 impl Room {
-    /// Gives a mark its text at its right or, if the next mark or the edge is in the way, at its
-    /// left.
-    /// Without room on either side it has none.
+    /// Places the text of a mark to its right. If the next mark or the edge is in the way, the text
+    /// goes to the left. Without room on either side the mark has no text.
     pub(super) fn place(&mut self, mark: &mut Mark, at: f64, next: f64, text: String) {
         let width = width_of(text.chars().count()) + 0.012;
         if at >= self.end && at + width <= next.min(1.0) {
@@ -198,20 +199,20 @@ impl Room {
         self.cover(at);
     }
 
-    /// Something is drawn up to here.
+    /// Marks the axis as occupied up to this position.
     pub(super) const fn cover(&mut self, to: f64) {
         self.end = self.end.max(to);
     }
 }
 
-/// The part of the axis that so many characters take, on a screen of usual width.
+/// The part of the axis that this many characters take, on a screen of usual width.
 #[expect(clippy::cast_precision_loss, reason = "a place on a screen")]
 fn width_of(characters: usize) -> f64 {
     characters as f64 * 0.0065
 }
 
-/// Puts windows into as few rows as they need: the row of each. `room` is the least part of the
-/// axis that each takes, for its text.
+/// Packs windows into as few rows as possible, and returns the row of each. `room` is the least
+/// part of the axis that each window takes, for its text.
 pub(super) fn pack(scale: Scale, windows: &[Window], room: f64) -> (Vec<u32>, u32) {
     let mut ends: Vec<f64> = Vec::new();
     let mut rows = Vec::new();

@@ -1,5 +1,5 @@
-//! The lane of a client: its requests, when it believed that it held, and when a quorum of masters
-//! really had its token.
+//! The lane of a client: its requests, when it believed that it held a lease, and when a quorum of
+//! masters had its token.
 
 use super::Run;
 use super::chart::{Bar, Lane, Mark, ROW, Room, Scale};
@@ -10,7 +10,7 @@ use crate::judge::timeline::{LeaseSpan, RequestSpan, Timeline};
 use crate::scenario::{ClientHarm, Harm};
 use crate::talk::Why;
 
-/// The most lanes of clients.
+/// The largest number of client lanes.
 const MOST_CLIENTS: usize = 40;
 
 pub(super) fn lanes(
@@ -57,7 +57,7 @@ fn lane(
         let at = scale.part(request.span.from);
         let bar = asked(request, scale, y);
         if bar.text.is_empty() {
-            // Too short for its text: that stands beside it, where there is room.
+            // A bar that is too short for its text has the text beside it, where there is room.
             let (symbol, word) = result(request);
             let text = format!("{symbol} {}: {word}", what(request));
             let mut mark = Mark { title: bar.title.clone(), ..step(request, scale, y) };
@@ -88,7 +88,8 @@ fn lane(
     lane
 }
 
-/// The belief of a client, and below it what was true.
+/// The period in which a client believed that it held the lease, and below it the period in which a
+/// quorum had the token.
 fn hold(lease: &LeaseSpan, scale: Scale, names: &Names<'_>, y: u32, bars: &mut Vec<Bar>) {
     let (client, resource) = (name(&lease.client), name(&lease.resource));
     let class = names.class(&lease.client);
@@ -112,7 +113,7 @@ fn hold(lease: &LeaseSpan, scale: Scale, names: &Names<'_>, y: u32, bars: &mut V
              does not tell: {}{key}",
             scale.told(*perhaps)
         );
-        // Mostly it is known: then the bar below covers this one.
+        // Usually the true period is known. Then the bar below covers this one.
         let uncovered = lease.certain.iter().map(|of| of.to).max().unwrap_or(perhaps.from);
         let rest = Window { from: uncovered.clamp(perhaps.from, perhaps.to), to: perhaps.to };
         if rest.to.saturating_sub(rest.from) > 2_000_000 {
@@ -151,7 +152,7 @@ pub(super) fn granted(lease: &LeaseSpan) -> String {
     }
 }
 
-/// What was asked and how it ended: a symbol and a word.
+/// The request and its result: a symbol and a word.
 fn result(request: &RequestSpan) -> (&'static str, String) {
     match (request.ok, request.why) {
         (Some(true), _) => ("✓", "done".to_owned()),
@@ -211,7 +212,7 @@ fn title(request: &RequestSpan, what: &str, word: &str, scale: Scale) -> String 
     format!("{}: {what}: {word}, {}, {lines}", name(&request.client), scale.told(request.span))
 }
 
-/// What was done to the client itself.
+/// The faults that hit the client itself.
 fn faults(process: &str, timeline: &Timeline, scale: Scale, lane: &mut Lane) {
     for fault in timeline.faults.iter().filter(|fault| !fault.failed) {
         let Harm::Client(harm) = &fault.harm else { continue };

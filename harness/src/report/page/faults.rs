@@ -1,4 +1,4 @@
-//! The lane of faults: a flag where each struck, and a bar while it was in force.
+//! The lane of faults: a flag where each fault struck, and a bar while it was in force.
 
 use super::Run;
 use super::chart::{Lane, Mark, ROW, Scale, pack};
@@ -13,7 +13,7 @@ pub(super) fn lane(run: &Run<'_>, timeline: &Timeline, scale: Scale) -> Option<L
     }
     let mut lane =
         Lane { label: "faults".to_owned(), class: "faults".to_owned(), ..Lane::default() };
-    // The timeline has the faults in the order of these records.
+    // The timeline lists the faults in the order of these records.
     let records = run.history.records.iter().enumerate();
     let struck = records.filter(|(_, record)| matches!(record.event, Event::Struck { .. }));
     let struck: Vec<usize> = struck.map(|(index, _)| index).collect();
@@ -41,7 +41,7 @@ pub(super) fn lane(run: &Run<'_>, timeline: &Timeline, scale: Scale) -> Option<L
     Some(lane)
 }
 
-/// What it hit: ` on masters 4, 5 for c1`.
+/// The target of the fault, as in ` on masters 4, 5 for c1`.
 fn targets(fault: &FaultSpan) -> String {
     let nodes: Vec<String> = fault.nodes.iter().map(usize::to_string).collect();
     let mut text = match nodes.len() {
@@ -56,7 +56,7 @@ fn targets(fault: &FaultSpan) -> String {
     text
 }
 
-/// The fault as the history has it.
+/// The fault as the history records it.
 fn detail(harm: &Harm) -> String {
     serde_json::to_string(harm).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The lane of a master: which token is there, the commands that reached it, and its state.
+//! The lane of a master: the token on it, the commands that reached it, and its state.
 
 use super::Run;
 use super::chart::{Bar, Lane, Mark, ROW, Scale, pack};
@@ -8,7 +8,7 @@ use crate::history::{Act, Event, Ns, Outcome, Window};
 use crate::judge::timeline::{FaultSpan, KeySpan, Timeline};
 use crate::scenario::{Harm, NodeHarm};
 
-/// The most masters, and resources of each, that are drawn.
+/// The largest number of masters, and of resources of each, that the page draws.
 const MOST: usize = 12;
 const MOST_RESOURCES: usize = 4;
 
@@ -66,7 +66,8 @@ fn keys(node: usize, timeline: &Timeline, scale: Scale, names: &Names<'_>, lane:
     y.max(3 + ROW)
 }
 
-/// Where a token is for certain, and around that where it may be.
+/// The period in which a token is on the master for certain, and around it the period in which it
+/// may be.
 fn presence(key: &KeySpan, scale: Scale, names: &Names<'_>, y: u32) -> Vec<Bar> {
     let owner = names.of_token(&key.token).unwrap_or(&key.process);
     let class = names.class(owner);
@@ -137,7 +138,7 @@ fn command(event: &Event, record: usize, scale: Scale, names: &Names<'_>) -> Opt
     Some(Mark { x: scale.x(at), class, symbol, title, ..Mark::default() })
 }
 
-/// Whether it is down, paused or cut off, and what its clock shows.
+/// Whether the master is down, paused or cut off, and what its clock shows.
 fn states(
     node: usize,
     run: &Run<'_>,
@@ -190,7 +191,7 @@ fn state(fault: &FaultSpan) -> (&'static str, String) {
     }
 }
 
-/// What the wall clock of a master showed, where it was not right.
+/// The periods in which the wall clock of a master was wrong.
 fn clock(node: usize, run: &Run<'_>) -> Vec<(Window, &'static str, String, String)> {
     let mut all: Vec<(Window, &'static str, String, String)> = Vec::new();
     let mut open: Option<usize> = None;

@@ -1,4 +1,4 @@
-//! The first table: every run, and every property as expected and as observed.
+//! The first table: every run, with every property as expected and as observed.
 
 use serde::Serialize;
 
@@ -32,11 +32,11 @@ pub(super) struct Cell {
     class: &'static str,
     symbol: &'static str,
     word: &'static str,
-    /// Set where it differs.
+    /// Set where the observed value differs.
     expected: &'static str,
 }
 
-/// A property for readers.
+/// The name of a property in the report.
 pub(super) const fn title(layer: Layer) -> &'static str {
     match layer {
         Layer::MutualExclusion => "mutual exclusion",
@@ -49,7 +49,7 @@ pub(super) const fn title(layer: Layer) -> &'static str {
     }
 }
 
-/// What is violated when a property is.
+/// The meaning of a violation of a property.
 pub(super) const fn meaning(layer: Layer) -> &'static str {
     match layer {
         Layer::MutualExclusion => "Two clients never believe at the same moment that they hold.",

@@ -1,4 +1,4 @@
-//! The lane of a protected register: reads and writes, with their fencing tokens, and refusals.
+//! The lane of a protected register: reads and writes with their fencing tokens, and refusals.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::text::{line, ms, name};
 use crate::history::Event;
 use crate::scenario::Way;
 
-/// The most registers, and clients of each, that have a row of their own.
+/// The largest number of registers, and of clients of each, that have a row of their own.
 const MOST_REGISTERS: usize = 8;
 const MOST_ROWS: usize = 6;
 

@@ -1,4 +1,4 @@
-//! The section of one run: its setting, its violations, its leases as a table, and its drawing.
+//! The section of one run: its settings, its violations, a table of its leases, and its drawing.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,19 +13,19 @@ use super::{Run, clients, faults, masters, registers};
 use crate::history::{Event, Ns, Phase, Window};
 use crate::judge::timeline::{LeaseSpan, Timeline, timeline};
 
-/// A run with more events is summarised: it is drawn without commands and steps.
+/// A run with more events is summarised: the drawing omits commands and steps.
 pub(super) const MOST_EVENTS: usize = 20_000;
-/// The most leases in the table.
+/// The largest number of leases in the table.
 const MOST_LEASES: usize = 60;
 
-/// How much of a run is drawn.
+/// The level of detail of a drawing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     Full,
     Summary,
 }
 
-/// What the template shows of a run.
+/// The values of a run that the template shows.
 #[derive(Debug, Serialize)]
 pub(super) struct Section {
     about: String,
@@ -36,7 +36,7 @@ pub(super) struct Section {
     notes: Vec<String>,
     chart: Option<Chart>,
     leases: Vec<LeaseRow>,
-    /// Where the first violation is on the axis, from 0 to 1.
+    /// The position of the first violation on the axis, from 0 to 1.
     focus: Option<(f64, f64)>,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Names<'a> {
         Self { classes, tokens: timeline.leases.iter().filter_map(of_token).collect() }
     }
 
-    /// The class of a client, or of a process.
+    /// The CSS class of a client, or of a process.
     pub(super) fn class(&self, name: &str) -> &'static str {
         self.classes.get(name).copied().unwrap_or("k7")
     }
@@ -87,7 +87,7 @@ impl<'a> Names<'a> {
 }
 
 impl Section {
-    /// Of a run. A history that cannot be drawn gives a section that says so.
+    /// The section of a run. A history that cannot be drawn yields a section that says so.
     pub(super) fn new(run: &Run<'_>) -> Self {
         let scenario = &run.history.header.scenario;
         let (violations, more_violations) = violations::told(run.entry);
@@ -106,7 +106,8 @@ impl Section {
             section.notes.push("The history has no events.".to_owned());
             return section;
         }
-        // The history may be anyone's: one that the checkers fail on leaves the other runs alone.
+        // The history may come from any program. If the checkers panic on it, the other runs remain
+        // in the report.
         let Ok(timeline) = catch_unwind(AssertUnwindSafe(|| timeline(run.history))) else {
             section.notes.push("The checkers failed on this history: no timeline.".to_owned());
             return section;
@@ -139,7 +140,7 @@ impl Section {
     }
 }
 
-/// What a lease needs in this run.
+/// What a lease requires in this run.
 fn setting(run: &Run<'_>) -> String {
     let scenario = &run.history.header.scenario;
     let (n, q) = (scenario.cluster.nodes, scenario.cluster.quorum());
@@ -159,7 +160,7 @@ fn scale(run: &Run<'_>, timeline: &Timeline) -> Scale {
     let end = records.iter().map(|record| record.ns).max().unwrap_or(0);
     let first = timeline.requests.iter().map(|request| request.span.from).min().unwrap_or(0);
     let first = first.clamp(-10_000_000_000, 0);
-    // A little room at both ends, so that marks there are whole.
+    // A little room at both ends, so that marks there are complete.
     let room = end.saturating_sub(first) / 60;
     Scale::new(first.saturating_sub(room), end.saturating_add(room))
 }
@@ -208,7 +209,7 @@ fn chart(
     let mut y = 22;
     for lane in &mut lanes {
         lane.limit(if detail == Detail::Full { 3_000 } else { 500 });
-        // Captions, and so the lane's name, need a line of their own.
+        // Captions, and therefore the name of the lane, need a line of their own.
         lane.height = lane.height.max(ROW + 6);
         lane.y = y;
         lane.bars.iter_mut().for_each(|bar| bar.y += y);

@@ -1,4 +1,4 @@
-//! What the page shows of a run, from a history that is written by hand.
+//! Tests of the page for a run, from a history written by hand.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,8 @@ use crate::judge::timeline::timeline;
 
 const MS: i64 = 1_000_000;
 
-/// Three masters: c1 is granted by two of them, and one of these is down from 100 ms to 400 ms.
+/// Three masters: c1 gets grants from two of them, and one of these two is down from 100 ms to 400
+/// ms.
 fn history(client: &str, token: &str) -> History {
     let scenario = serde_json::json!({
         "name": "by-hand", "about": "A holder loses a master.", "cluster": { "nodes": 3 },
@@ -86,7 +87,7 @@ fn spans(lane: &Lane, class: &str) -> Vec<(i64, i64)> {
     let number = |text: &str| text.trim_end_matches('%').parse::<f64>().unwrap();
     let bars = lane.bars.iter().filter(|bar| bar.class.split(' ').any(|one| one == class));
     bars.map(|bar| {
-        // The axis has ten milliseconds more at both ends.
+        // The axis extends ten milliseconds beyond both ends.
         let place = |part: f64| (part / 100.0 * 620.0 - 10.0).round() as i64;
         (place(number(&bar.x)), place(number(&bar.x) + number(&bar.w)))
     })

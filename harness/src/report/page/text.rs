@@ -1,11 +1,11 @@
-//! Text of histories, cut to a length that a page can show, and times.
+//! Text from histories, cut to a length that a page can show, and times.
 
 use crate::history::Ns;
 
-/// The longest text of a history that the page shows.
+/// The longest text from a history that the page shows.
 const LONGEST: usize = 240;
 
-/// A text, cut where it is too long. What is cut is counted.
+/// A text, cut if it is too long. A note gives the number of characters that are missing.
 pub(super) fn cut(text: &str) -> String {
     match text.char_indices().nth(LONGEST) {
         None => text.to_owned(),
@@ -13,7 +13,7 @@ pub(super) fn cut(text: &str) -> String {
     }
 }
 
-/// A name for a label.
+/// A name, cut for a label.
 pub(super) fn name(text: &str) -> String {
     let mut short: String = text.chars().take(24).collect();
     if short.len() < text.len() {
@@ -22,7 +22,7 @@ pub(super) fn name(text: &str) -> String {
     short
 }
 
-/// The first characters of a token, enough to tell it from others.
+/// The first characters of a token, enough to distinguish it from others.
 pub(super) fn token(text: &str) -> String {
     let text = text.strip_prefix("hex:").unwrap_or(text);
     text.chars().take(8).collect()
@@ -38,7 +38,7 @@ pub(super) fn ms(ns: Ns) -> String {
     format!("{sign}{}{point}{decimals} ms", micros / 1_000)
 }
 
-/// The line of a record in its `history.jsonl`: the first line is the header.
+/// The line of a record in its `history.jsonl`. The first line is the header.
 pub(super) const fn line(record: usize) -> usize {
     record + 2
 }

@@ -1,4 +1,4 @@
-//! What was violated: in the words of the checkers, and as bars of a drawing.
+//! The violations: in the words of the checkers, and as bars of a drawing.
 
 use serde::Serialize;
 
@@ -10,10 +10,10 @@ use crate::judge::{Finding, Seen};
 use crate::report::{Ended, Entry};
 use crate::scenario::{Layer, Wanted};
 
-/// The most violations that are told.
+/// The largest number of violations in the list.
 const MOST_FINDINGS: usize = 20;
 
-/// A violation in words.
+/// A violation as text.
 #[derive(Debug, Serialize)]
 pub(super) struct Violation {
     layer: &'static str,
@@ -30,11 +30,11 @@ fn findings<'r>(run: &Run<'r>) -> &'r [Finding] {
     }
 }
 
-/// What was violated, in the words of the checkers.
+/// The violations, in the words of the checkers.
 pub(super) fn told(entry: &Entry) -> (Vec<Violation>, usize) {
     let Ended::Judged(verdict) = &entry.ended else { return (Vec::new(), 0) };
     let mut findings: Vec<&Finding> = verdict.findings.iter().collect();
-    // Mutual exclusion first: mostly the others follow from it.
+    // Mutual exclusion comes first: the other violations usually follow from it.
     findings.sort_by_key(|finding| (finding.layer, finding.from));
     let all = findings.into_iter().take(MOST_FINDINGS).map(|finding| {
         let causes = finding.causes.iter().map(|cause| (cause.name(), causes::meaning(*cause)));
@@ -49,7 +49,7 @@ pub(super) fn told(entry: &Entry) -> (Vec<Violation>, usize) {
     (all.collect(), verdict.findings.len().saturating_sub(MOST_FINDINGS))
 }
 
-/// The first violation, and a little around it.
+/// The first violation, and a short period around it.
 pub(super) fn focus(run: &Run<'_>, scale: Scale) -> Option<(f64, f64)> {
     let exclusion = findings(run).iter().find(|finding| finding.layer == Layer::MutualExclusion);
     let first = exclusion.or_else(|| findings(run).first())?;
@@ -58,7 +58,8 @@ pub(super) fn focus(run: &Run<'_>, scale: Scale) -> Option<(f64, f64)> {
     Some(((from - around).max(0.0), (to + around).min(1.0)))
 }
 
-/// Where two clients believed at once that they hold: over all lanes.
+/// The periods in which two clients believed at once that they hold the resource, drawn over all
+/// lanes.
 pub(super) fn overlaps(run: &Run<'_>, scale: Scale, height: u32) -> Vec<Bar> {
     let certain = findings(run).iter().filter(|finding| {
         finding.layer == Layer::MutualExclusion && finding.seen == Seen::Violated

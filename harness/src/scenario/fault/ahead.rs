@@ -1,4 +1,4 @@
-//! Ahead: how far a fencing counter is set, `"1d"`, `"last"` or `"end"`.
+//! How far a fault advances a fencing counter: `"1d"`, `"last"` or `"end"`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,19 +7,19 @@ use redquorum_protocol::MAX_NUMBER;
 
 use crate::scenario::length::{Length, as_text};
 
-/// Where a counter is set to.
+/// The new value of a fencing counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ahead {
-    /// So far ahead of the master's wall clock, which is what counters follow.
+    /// This far ahead of the master's wall clock, which counters follow.
     By(Length),
-    /// One less than the last number that may be counted: the next grant is the last.
+    /// One less than the largest number: the master can grant once more.
     Last,
-    /// The last number that may be counted: the next grant is refused.
+    /// The largest number: the master refuses the next grant.
     End,
 }
 
 impl Ahead {
-    /// The number itself, where it does not hang on a clock.
+    /// The number itself, if it does not depend on a clock.
     pub const fn number(self) -> Option<u64> {
         match self {
             Self::By(_) => None,

@@ -1,4 +1,4 @@
-//! What is done to client processes, and what undoes it.
+//! Faults of client processes, and their healing.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,45 +6,47 @@ use serde::{Deserialize, Serialize};
 use super::Clients;
 use crate::scenario::length::Shift;
 
-/// What is done to a client process, and so to all clients in it.
+/// The effect on a client process, and so on all clients in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ClientHarm {
-    /// It stops, as in a long garbage collection. Cure: it goes on, and does not know.
+    /// The process stops, as in a long garbage collection. Healing: it continues, and does not
+    /// notice the pause.
     Pause {
-        /// Which.
+        /// The clients that are paused.
         #[serde(alias = "client")]
         clients: Clients,
     },
-    /// The machine that it is on is suspended: it stops, and so does every clock that does not count
-    /// suspended time. Cure: it goes on. Only in virtual time.
+    /// The machine of the process is suspended: the process stops, and so does every clock that
+    /// does not count suspended time. Healing: it continues. Only in virtual time.
     Suspend {
-        /// Which.
+        /// The clients that are suspended.
         #[serde(alias = "client")]
         clients: Clients,
     },
-    /// It dies. There is no cure.
+    /// The process dies. It cannot be healed.
     Kill {
-        /// Which.
+        /// The clients that die.
         #[serde(alias = "client")]
         clients: Clients,
     },
-    /// Its wall clock is set forward, or back. Cure: it is right again.
+    /// The wall clock of the process is set forward, or back. Healing: the clock is right again.
     Clock {
-        /// Which.
+        /// The clients whose clock is set.
         #[serde(alias = "client")]
         clients: Clients,
-        /// How far.
+        /// The size of the step.
         by: Shift,
     },
-    /// The clock by which it measures leases runs faster or slower, as one that is slewed. Cure: it
-    /// runs at its rate again, and does not jump. Only in virtual time.
+    /// The clock that measures the process's leases runs faster or slower, like a clock that is
+    /// slewed. Healing: the clock runs at its own rate again, and does not jump. Only in virtual
+    /// time.
     Rate {
-        /// Which.
+        /// The clients whose clock is slewed.
         #[serde(alias = "client")]
         clients: Clients,
-        /// Its seconds per second: 2.0 runs twice as fast, 0.5 half as fast.
+        /// Seconds per second: at 2.0 the clock runs twice as fast, at 0.5 half as fast.
         factor: f64,
     },
 }

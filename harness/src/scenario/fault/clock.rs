@@ -1,4 +1,5 @@
-//! What is done to the wall clocks of masters, and what undoes it. Those of clients: `client.rs`.
+//! Faults of the wall clocks of masters, and their healing. `client.rs` has those of clients'
+//! clocks.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,36 +7,37 @@ use serde::{Deserialize, Serialize};
 use super::Nodes;
 use crate::scenario::length::{Length, Shift};
 
-/// What is done to the wall clock of a master. The cure sets it right, which is a step, too: cure
-/// no step while a lease that was granted meanwhile lives, unless that is the lesson.
+/// The effect on the wall clock of a master. Healing sets the clock right, which is a step, too. So
+/// do not heal a step while a lease that was granted meanwhile is alive, unless the scenario is
+/// about that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ClockHarm {
-    /// It is set forward, or back.
+    /// The clock is set forward, or back.
     Step {
-        /// Which.
+        /// The masters whose clock is set.
         #[serde(alias = "node")]
         nodes: Nodes,
-        /// How far.
+        /// The size of the step.
         by: Shift,
     },
-    /// It runs faster or slower.
+    /// The clock runs faster or slower.
     Rate {
-        /// Which.
+        /// The masters whose clock runs at this rate.
         #[serde(alias = "node")]
         nodes: Nodes,
-        /// Its seconds per second: 2.0 runs twice as fast, 0.5 half as fast.
+        /// Seconds per second: at 2.0 the clock runs twice as fast, at 0.5 half as fast.
         factor: f64,
     },
-    /// It jumps ahead and back again, over and over.
+    /// The clock jumps ahead and back again, repeatedly.
     Strobe {
-        /// Which.
+        /// The masters whose clock jumps.
         #[serde(alias = "node")]
         nodes: Nodes,
-        /// How far ahead.
+        /// How far the clock jumps ahead.
         by: Length,
-        /// How long it stays there, and then at its place.
+        /// How long the clock stays ahead, and how long it then shows its own time.
         every: Length,
     },
 }

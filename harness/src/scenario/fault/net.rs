@@ -1,4 +1,4 @@
-//! What is done to the messages between clients and masters, and which messages it is done to.
+//! Faults of the network between clients and masters, and the messages that they hit.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,69 +9,69 @@ use serde::{Deserialize, Serialize};
 use super::{Clients, Nodes};
 use crate::scenario::length::Length;
 
-/// What is done to the messages between clients and masters, as a network can do it to TCP:
-/// within a connection nothing is lost that something behind it survives.
+/// The effect on the messages between clients and masters. A fault does only what a network can do
+/// to TCP: within a connection, no message is lost if a later one arrives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum NetHarm {
-    /// Nothing passes, either way, on old and new connections: a partition. Cure: the connections
-    /// that suffered are reset.
+    /// A partition: nothing passes in either direction, on old and new connections. Healing: the
+    /// connections that suffered are reset.
     Cut(Which),
-    /// The message and all behind it, on that connection and in that direction, are lost. Cure:
+    /// The message and all later ones, on that connection and in that direction, are lost. Healing:
     /// those connections are reset.
     Drop(Which),
-    /// The message and all behind it wait. Cure: they pass.
+    /// The message and all later ones are held back. Healing: they pass.
     Hold(Which),
-    /// Each message comes so much later; the order stays.
+    /// Each message arrives later by this time. The order stays.
     Delay {
-        /// Whose messages.
+        /// The clients whose messages are delayed.
         #[serde(alias = "client", default)]
         clients: Clients,
-        /// To and from which masters.
+        /// The masters to and from which messages are delayed.
         #[serde(alias = "node", default)]
         nodes: Nodes,
-        /// In which direction.
+        /// The direction of the messages.
         #[serde(default)]
         what: Side,
-        /// How much later.
+        /// The delay.
         by: Length,
     },
     /// The request arrives a second time, on another connection.
     Duplicate(Which),
-    /// So few bytes a second pass.
+    /// Only this many bytes pass per second.
     Trickle {
-        /// Whose messages.
+        /// The clients whose messages are slowed down.
         #[serde(alias = "client", default)]
         clients: Clients,
-        /// To and from which masters.
+        /// The masters to and from which messages are slowed down.
         #[serde(alias = "node", default)]
         nodes: Nodes,
-        /// In which direction.
+        /// The direction of the messages.
         #[serde(default)]
         what: Side,
         /// Bytes per second.
         bytes: u32,
     },
-    /// One end of the open connections is reset, and the other is told nothing. Cure: the other
-    /// is reset, too.
+    /// One end of each open connection is reset, and the other end is not notified. Healing: the
+    /// other end is reset, too.
     HalfOpen {
-        /// Whose connections.
+        /// The clients whose connections are reset.
         #[serde(alias = "client", default)]
         clients: Clients,
-        /// To which masters.
+        /// The masters of these connections.
         #[serde(alias = "node", default)]
         nodes: Nodes,
-        /// Which end learns of it.
+        /// The end that is notified.
         end: End,
     },
-    /// The open connections are reset, both ends; with a `command` or an `index`, at that message,
-    /// which is lost.
+    /// Both ends of each open connection are reset. With a `command` or an `index`, the reset comes
+    /// at that message, which is lost.
     Reset(Which),
 }
 
 impl NetHarm {
-    /// To and from which masters.
+    /// The masters to and from which messages are hit.
     pub(super) const fn nodes(&self) -> &Nodes {
         match self {
             Self::Cut(which)
@@ -85,7 +85,7 @@ impl NetHarm {
         }
     }
 
-    /// Whose messages.
+    /// The clients whose messages are hit.
     pub(super) const fn clients(&self) -> &Clients {
         match self {
             Self::Cut(which)
@@ -99,7 +99,7 @@ impl NetHarm {
         }
     }
 
-    /// Which messages, where it strikes single ones.
+    /// The selected messages, if the fault strikes single ones.
     pub const fn which(&self) -> Option<&Which> {
         match self {
             Self::Cut(which)
@@ -111,7 +111,7 @@ impl NetHarm {
         }
     }
 
-    /// The same, to change it.
+    /// The selected messages, for modification.
     pub const fn which_mut(&mut self) -> Option<&mut Which> {
         match self {
             Self::Cut(which)
@@ -150,31 +150,31 @@ impl NetHarm {
     }
 }
 
-/// Which messages a fault of the network strikes. By default all.
+/// The messages that a network fault strikes. Default: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Which {
-    /// Of whom; a fault hits the process in which the client lives.
+    /// The clients. The fault hits the whole process of each.
     #[serde(alias = "client", skip_serializing_if = "Clients::is_all")]
     pub clients: Clients,
-    /// To and from which masters.
+    /// The masters to and from which messages pass.
     #[serde(alias = "node", skip_serializing_if = "Nodes::is_all")]
     pub nodes: Nodes,
-    /// In which direction.
+    /// The direction.
     #[serde(skip_serializing_if = "Side::is_both")]
     pub what: Side,
     /// Only requests of this class and their replies.
     #[serde(skip_serializing_if = "Class::is_any")]
     pub command: Class,
-    /// Only from this message on, counted from 1 over all the links.
+    /// Only from this message on, counted from 1 over all links.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
-    /// Only so many messages.
+    /// Only this many messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
 }
 
-/// A direction.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Side {
@@ -182,7 +182,7 @@ pub enum Side {
     Request,
     /// From masters to clients.
     Reply,
-    /// Either.
+    /// Either direction.
     #[default]
     Both,
 }
@@ -204,21 +204,21 @@ pub enum End {
     Master,
 }
 
-/// What a request is for, by what it does to a key.
+/// The purpose of a request, by its effect on a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Class {
-    /// It sets a key that must not exist.
+    /// The request sets a key that must not exist.
     Acquire,
-    /// It prolongs a key.
+    /// The request prolongs a key.
     Extend,
-    /// It deletes a key.
+    /// The request deletes a key.
     Release,
-    /// It asks for a place among those who wait, or gives it up: no lock's key is touched.
+    /// The request enters the fair queue, or leaves it. It touches no key of a lock.
     Line,
-    /// None: a master says by itself that a resource became free.
+    /// No request: a master notifies a client that a resource became free.
     WakeUp,
-    /// Anything at all.
+    /// Any request.
     #[default]
     Any,
 }

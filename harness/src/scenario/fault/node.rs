@@ -1,4 +1,4 @@
-//! What is done to masters, and what undoes it.
+//! Faults of masters, and their healing.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,89 +7,92 @@ use super::{Ahead, Nodes};
 use crate::name::Name;
 use crate::scenario::length::Length;
 
-/// What is done to a master.
+/// The effect on a master.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum NodeHarm {
-    /// It is killed. Cure: it is started again, with what it had on disk.
+    /// The master is killed. Healing: it is started again, with the data that it had on disk.
     Kill {
-        /// Which.
+        /// The masters that are killed.
         #[serde(alias = "node")]
         nodes: Nodes,
     },
-    /// It is shut down in order, and may write its file. Cure: it is started again.
+    /// The master is shut down in order, and may write its file. Healing: it is started again.
     Stop {
-        /// Which.
+        /// The masters that are shut down.
         #[serde(alias = "node")]
         nodes: Nodes,
     },
-    /// It is killed and started again at once. Nothing to cure.
+    /// The master is killed and started again at once. Nothing to heal.
     Restart {
-        /// Which.
+        /// The masters that restart.
         #[serde(alias = "node")]
         nodes: Nodes,
     },
-    /// It stops executing; the system accepts connections and data for it. Cure: it goes on, and
-    /// executes what it got meanwhile.
+    /// The master stops executing; the operating system accepts connections and data for it.
+    /// Healing: the master continues, and executes the commands that arrived meanwhile.
     Pause {
-        /// Which.
+        /// The masters that are paused.
         #[serde(alias = "node")]
         nodes: Nodes,
     },
-    /// All its replies come so much later, to everyone. Cure: no longer.
+    /// All replies of the master arrive later by this time, at every client. Healing: the delay
+    /// ends.
     Slow {
-        /// Which.
+        /// The masters that are slow.
         #[serde(alias = "node")]
         nodes: Nodes,
-        /// How much later.
+        /// The delay.
         by: Length,
     },
-    /// Somebody runs `FLUSHALL` on it. Nothing to cure.
+    /// An administrator runs `FLUSHALL` on the master. Nothing to heal.
     Flush {
-        /// Which.
+        /// The masters that are flushed.
         #[serde(alias = "node")]
         nodes: Nodes,
     },
-    /// It runs short of memory under a policy that evicts keys with a TTL: all of them are gone.
-    /// Nothing to cure.
+    /// The master runs short of memory under a policy that evicts keys with a TTL: it loses all of
+    /// these keys. Nothing to heal.
     Evict {
-        /// Which.
+        /// The masters that evict keys.
         #[serde(alias = "node")]
         nodes: Nodes,
     },
-    /// Its machine loses power. Cure: it is started again, with what was synced to its disk.
+    /// The machine of the master loses power. Healing: the master is started again, with the data
+    /// that was synced to disk.
     PowerLoss {
-        /// Which.
+        /// The masters that lose power.
         #[serde(alias = "node")]
         nodes: Nodes,
     },
-    /// Its replica gets nothing more. Cure: it catches up.
+    /// The replica of the master receives no more data. Healing: the replica catches up.
     Lag {
-        /// Which.
+        /// The masters whose replica lags.
         #[serde(alias = "node")]
         nodes: Nodes,
     },
-    /// It dies for good, and its replica takes over its address. Nothing to cure.
+    /// The master dies for good, and its replica takes over its address. Nothing to heal.
     Failover {
-        /// Which.
+        /// The masters that fail over.
         #[serde(alias = "node")]
         nodes: Nodes,
     },
-    /// It is out of memory: it answers with an error whatever would take more. Cure: no longer.
+    /// The master is out of memory: it replies with an error to each command that would use more.
+    /// Healing: it has memory again.
     Full {
-        /// Which.
+        /// The masters that are full.
         #[serde(alias = "node")]
         nodes: Nodes,
     },
-    /// Somebody sets the fencing counter of a resource. Nothing to cure.
+    /// An administrator sets the fencing counter of a resource. Nothing to heal.
     Counter {
-        /// Which.
+        /// The masters whose counter is set.
         #[serde(alias = "node")]
         nodes: Nodes,
-        /// Whose counter.
+        /// The resource of the counter.
         resource: Name,
-        /// How far ahead of the master's clock; a counter that is there already stays.
+        /// How far the counter is ahead of the master's clock. A counter that exists already stays.
         ahead: Ahead,
     },
 }

@@ -1,5 +1,5 @@
-//! What is done to what passes between clients and registers, and what undoes it. Masters have no part
-//! in it, and no backend either: the director keeps the registers.
+//! Faults of the messages between clients and registers, and their healing. Masters and backends
+//! have no part in them: the director keeps the registers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,34 +8,34 @@ use super::Clients;
 use crate::scenario::Way;
 use crate::scenario::length::Length;
 
-/// What is done to what passes between clients and registers.
+/// The effect on the messages between clients and registers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum ResourceHarm {
-    /// What they send comes so much later; they wait until it is there. Cure: no longer; what is under
-    /// way stays late.
+    /// The clients' requests arrive later by this time; the clients wait until then. Healing: later
+    /// requests have no delay, but requests in flight stay late.
     Delay {
-        /// Whose.
+        /// The clients whose requests are delayed.
         #[serde(alias = "client", default, skip_serializing_if = "Clients::is_all")]
         clients: Clients,
         /// Reads, writes or both. Default both.
         #[serde(default, skip_serializing_if = "Touches::is_both")]
         what: Touches,
-        /// How much later.
+        /// The delay.
         by: Length,
     },
 }
 
-/// Ways in which registers are touched.
+/// The kinds of access to a register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Touches {
-    /// Reads alone.
+    /// Only reads.
     Read,
-    /// Writes alone.
+    /// Only writes.
     Write,
-    /// Either.
+    /// Reads and writes.
     #[default]
     Both,
 }
@@ -46,14 +46,14 @@ impl Touches {
         matches!(self, Self::Both)
     }
 
-    /// Whether this way is among them.
+    /// Whether this kind of access is one of them.
     pub const fn has(self, way: Way) -> bool {
         matches!((self, way), (Self::Both, _) | (Self::Read, Way::Read) | (Self::Write, Way::Write))
     }
 }
 
 impl ResourceHarm {
-    /// By how much it delays what a client sends.
+    /// The delay of a client's request.
     pub fn delay(&self, client: &str, way: Way) -> Option<Length> {
         let Self::Delay { clients, what, by } = self;
         (clients.has(client) && what.has(way)).then_some(*by)

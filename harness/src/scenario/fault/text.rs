@@ -1,5 +1,5 @@
-//! How a fault is written, and so what the JSON Schema says of it: `at`, `after` or `before`, `for`,
-//! and one of `node`, `clock`, `net`, `client`, `resource`. Serde alone calls this.
+//! The form of a fault in TOML, and so in the JSON Schema: `at`, `after` or `before`, `for`, and
+//! one of `node`, `clock`, `net`, `client`, `resource`. Only Serde calls this module.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,21 +8,22 @@ use super::{ClientHarm, ClockHarm, Fault, Harm, NetHarm, NodeHarm, ResourceHarm,
 use crate::scenario::length::Length;
 use crate::scenario::words::Moment;
 
-/// How a fault is written.
+/// The form of a fault in TOML.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Fault")]
 pub(super) struct Text {
-    /// It strikes so long after the start of the run. Exactly one of `at`, `after`, `before`.
+    /// The fault strikes this long after the start of the run. Exactly one of `at`, `after`,
+    /// `before`.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<Length>,
-    /// It strikes after this moment.
+    /// The fault strikes after this moment.
     #[serde(skip_serializing_if = "Option::is_none")]
     after: Option<Moment>,
-    /// It strikes before this moment, which waits for it.
+    /// The fault strikes before this moment, which waits for the fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     before: Option<Moment>,
-    /// It is cured so long after it struck. Default: at the end of the run.
+    /// The fault is healed this long after it struck. Default: at the end of the run.
     #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
     lasts: Option<Length>,
     /// Exactly one of `node`, `clock`, `net`, `client`, `resource`.

@@ -1,5 +1,5 @@
-//! Whom a fault hits: masters by number or by the part that they play, clients by name. Who that is
-//! in a run is found when the fault strikes, by the director.
+//! The masters and clients that a fault hits: masters by number or by role, clients by name. The
+//! director resolves roles when the fault strikes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,20 +10,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::name::Name;
 
-/// Masters: by number, or by the part that they play when the fault strikes.
+/// Masters: by number, or by their role when the fault strikes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Nodes {
-    /// All.
+    /// All masters.
     #[default]
     All,
-    /// These, counted from 1.
+    /// These masters, counted from 1.
     Some(Vec<usize>),
-    /// By their part.
+    /// The masters with this role.
     Role(Role),
 }
 
 impl Nodes {
-    /// Whether it is all of them.
+    /// Whether all masters are selected.
     pub const fn is_all(&self) -> bool {
         matches!(self, Self::All)
     }
@@ -143,14 +143,14 @@ impl JsonSchema for Nodes {
     }
 }
 
-/// The part of masters when a fault strikes.
+/// The role of masters when a fault strikes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Role {
-    /// Of which client.
+    /// The client that the role refers to.
     pub client: Name,
-    /// Those that granted its latest lease, or those that did not.
+    /// `true`: the masters that granted the client's latest lease. `false`: the others.
     pub granted: bool,
-    /// The first so many of them; `None`: all.
+    /// Only this many of them, the first ones. `None`: all.
     pub first: Option<usize>,
 }
 
@@ -170,20 +170,20 @@ impl fmt::Display for Role {
 /// Clients, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Clients {
-    /// All.
+    /// All clients.
     #[default]
     All,
-    /// These.
+    /// These clients.
     Some(Vec<Name>),
 }
 
 impl Clients {
-    /// Whether it is all of them.
+    /// Whether all clients are selected.
     pub const fn is_all(&self) -> bool {
         matches!(self, Self::All)
     }
 
-    /// Whether a client is among them.
+    /// Whether a client is selected.
     pub fn has(&self, client: &str) -> bool {
         match self {
             Self::All => true,

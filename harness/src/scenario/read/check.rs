@@ -1,5 +1,6 @@
-//! Whether a scenario makes sense: what the types cannot say. Every run is checked, the scenario
-//! itself and each variant as it is once applied; what is wrong only in a variant is told there.
+//! Checks whether a scenario makes sense, beyond what the types ensure. The check covers every run:
+//! the scenario itself, and each variant after it is applied. A problem that only a variant has is
+//! reported at the variant.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,7 +18,7 @@ mod lock;
 /// The most masters.
 const MOST_NODES: usize = 9;
 
-/// Something that makes no sense.
+/// A part of a scenario that makes no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) place: Place,
@@ -26,7 +27,7 @@ pub(super) struct Found {
     pub(super) also: Option<(Place, String)>,
 }
 
-/// What is run, each part with its place in the file.
+/// The parts of a run, each with its place in the file.
 struct Run<'a> {
     cluster: (Place, &'a Cluster),
     lock: (Place, &'a Lock),
@@ -36,7 +37,7 @@ struct Run<'a> {
     found: Vec<Found>,
 }
 
-/// All that makes no sense.
+/// All parts that make no sense.
 pub(super) fn check(file: &str, scenario: &Scenario) -> Vec<Found> {
     let mut base = Run::of(scenario);
     base.name(file, scenario);
@@ -62,7 +63,7 @@ pub(super) fn check(file: &str, scenario: &Scenario) -> Vec<Found> {
             if problem.place.is_within(&place) {
                 found.push(problem);
             } else if !found.iter().any(|known| known.message == problem.message) {
-                // The variant made it wrong, elsewhere.
+                // The variant caused the problem, but the problem is elsewhere.
                 let Found { place: elsewhere, message, mend, .. } = problem;
                 let message = format!("in the variant `{}`: {message}", variant.name);
                 let also = Some((elsewhere, "here".to_owned()));
@@ -86,7 +87,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The same as `Scenario::runs` does, with places.
+    /// Applies a variant as `Scenario::runs` does, with places.
     fn vary(&mut self, place: &Place, variant: &'a Variant) {
         self.word("the variant's name", &place.key("name"), &variant.name);
         if let Some(cluster) = &variant.cluster {
@@ -96,7 +97,7 @@ impl<'a> Run<'a> {
             self.lock = (place.key("lock"), lock);
         }
         for client in listed(place, "client", &variant.clients) {
-            // A second one of the same name within the variant would replace the first unseen.
+            // A second client of the same name within the variant would silently replace the first.
             let same = |known: &&mut (Place, &Client)| known.1.id == client.1.id;
             match self.clients.iter_mut().find(same) {
                 Some(known) if !known.0.is_within(place) => *known = client,
@@ -184,10 +185,10 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Every name that a client can be called by, and its place among the clients.
+    /// Every name of a client, and its index in the list of clients.
     fn names(&self) -> BTreeMap<Name, usize> {
         let all = self.clients.iter().enumerate();
-        // A count out of bounds is told elsewhere, and must not fill the memory here.
+        // Another check reports a count out of bounds. Here it must not fill the memory.
         let few = all.filter(|(_, (_, client))| client.count <= clients::MOST);
         few.flat_map(|(index, (_, client))| {
             client.names().into_iter().map(move |name| (name, index))
@@ -195,7 +196,7 @@ impl<'a> Run<'a> {
         .collect()
     }
 
-    /// Whether a client is there; if not, it is told at this place.
+    /// Whether a client exists. If not, the problem is reported at this place.
     fn known(&mut self, place: &Place, name: &str) -> Option<usize> {
         let names = self.names();
         let found = names.get(name).copied();
@@ -223,7 +224,7 @@ impl<'a> Run<'a> {
         &self.clients[client].1.script
     }
 
-    /// What a run of a client takes at least.
+    /// The shortest time of a client's run.
     fn least(client: &Client) -> Duration {
         let works = client.script.iter().filter_map(|step| match step {
             Step::Work(length) => Some(length.0),

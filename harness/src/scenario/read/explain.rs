@@ -1,14 +1,14 @@
-//! The messages of the TOML parser, of serde and of our own small languages, turned into what is
-//! wrong, what to do about it, and the word that it is about.
+//! Rewrites messages of the TOML parser, of Serde and of this crate's own small languages: what is
+//! wrong, how to fix it, and the word that it is about.
 
 use crate::scenario::near::guess;
 
-/// A message for people.
+/// A message for the author of a scenario.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) message: String,
     pub(super) mend: String,
-    /// The word inside the value that it is about.
+    /// The word inside the value that the message is about.
     pub(super) word: Option<String>,
 }
 
@@ -51,10 +51,10 @@ pub(super) fn syntax(message: &str) -> Told {
     Told::new(message.trim_end_matches(", expected literal string"), mend)
 }
 
-/// What serde did not like about a value.
+/// Why Serde rejects a value.
 pub(super) fn shape(message: &str) -> Told {
     if let Some(rest) = message.strip_prefix("unexpected keys in table: ") {
-        // Said by the TOML reader where serde would say `unknown field`.
+        // The TOML reader reports this where Serde would report `unknown field`.
         let (keys, known) = rest.split_once(", available keys: ").unwrap_or((rest, ""));
         let key = keys.split(", ").next().unwrap_or(keys);
         let mut told = unknown("field", key, &known.split(", ").collect::<Vec<_>>());
@@ -126,7 +126,7 @@ fn unknown(what: &str, name: &str, known: &[&str]) -> Told {
     Told { message, mend, word: Some(name.to_owned()) }
 }
 
-/// Messages of `FromStr` and visitors of this crate: `what is wrong: what to do`.
+/// Messages of this crate's `FromStr` and visitors: `what is wrong: what to do`.
 fn own(message: &str) -> Told {
     const BEFORE_MENDS: [&str; 9] = [
         "; write ",
@@ -145,7 +145,8 @@ fn own(message: &str) -> Told {
         None if message.ends_with("is there twice") => (message, "name it once".to_owned()),
         None => (message, "compare with the output of `redquorum-chaos new`".to_owned()),
     };
-    // "`acquire L wiat 5s`: `wiat` is too much": the first part is the value, which is shown anyway.
+    // In "`acquire L wiat 5s`: `wiat` is too much", the first part is the value, which is shown
+    // anyway.
     let what = match what.strip_prefix('`').and_then(|rest| rest.split_once("`: ")) {
         Some((_, rest)) if !rest.is_empty() => rest,
         _ => what,
@@ -162,7 +163,7 @@ fn own(message: &str) -> Told {
     Told { message: what.to_owned(), mend: format!("{guessed}{mend}"), word }
 }
 
-/// The words inside backticks: those that could have been meant.
+/// The words inside backticks: candidates for the word that the author meant.
 fn words_of(mend: &str) -> impl Iterator<Item = &str> {
     let code = mend.split('`').skip(1).step_by(2);
     code.flat_map(|code| code.split([' ', '[', ']', '('])).filter(|word| word.len() > 1)

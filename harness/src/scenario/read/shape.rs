@@ -1,5 +1,5 @@
-//! Whether the pieces of a file have the shape of a scenario's: each client, step, fault and table
-//! is read on its own, so that one that is wrong does not hide the others.
+//! Checks whether the pieces of a file have the shape of a scenario. Each client, step, fault and
+//! table is read on its own, so that a wrong piece does not hide the others.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -19,7 +19,7 @@ const FIELDS: [&str; 9] =
     ["name", "about", "source", "cluster", "lock", "client", "fault", "expect", "variant"];
 const OF_VARIANTS: [&str; 7] = ["name", "about", "cluster", "lock", "client", "fault", "expect"];
 
-/// Reads the scenario, or says of every piece what is wrong with it.
+/// Reads the scenario, or reports the problem of every wrong piece.
 pub(super) fn read(text: &str, root: &Spanned<DeTable<'_>>) -> Result<Scenario, Vec<Problem>> {
     let mut shape = Shape { text, problems: Vec::new() };
     shape.fields(root.as_ref(), &FIELDS, &["name", "about", "client"], 0..0);
@@ -28,7 +28,7 @@ pub(super) fn read(text: &str, root: &Spanned<DeTable<'_>>) -> Result<Scenario, 
         Ok(scenario) if shape.problems.is_empty() => Ok(scenario),
         Ok(_) => Err(shape.problems),
         Err(why) => {
-            // Seen already, unless the pieces are right and only the whole is not.
+            // The error is known already, unless the pieces are right and only the whole is wrong.
             if shape.problems.is_empty() {
                 shape.problem(&why, 0..0);
             }
@@ -43,7 +43,7 @@ struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// What is said of a whole value has no place of its own: it is the value's.
+    /// An error about a whole value has no place of its own: it takes the value's place.
     fn problem(&mut self, why: &toml::de::Error, value: Range<usize>) {
         let span = why.span().unwrap_or(value);
         let told = explain::shape(why.message());

@@ -1,5 +1,5 @@
-//! Where in the text a value stands: places are written while the values are checked, and looked
-//! up in the tree that the TOML parser leaves.
+//! The place of a value in the text. The checks of values note places as paths; this module finds
+//! them in the tree that the TOML parser leaves.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,14 +7,14 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A path into a scenario file, such as `fault[1].net.drop.nodes[2]`, and which part of what is
-/// there is meant.
+/// A path into a scenario file, such as `fault[1].net.drop.nodes[2]`, and the part of the value at
+/// this path that is meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     steps: Vec<Step>,
-    /// The key, not its value.
+    /// Whether the key is meant, not its value.
     key: bool,
-    /// A word inside a string.
+    /// The word inside a string that is meant.
     word: Option<String>,
 }
 
@@ -39,12 +39,12 @@ impl Place {
         Self { steps, key: false, word: None }
     }
 
-    /// The key that leads here, where the name is what is wrong.
+    /// The key of this path, for a problem with the name.
     pub(super) fn itself(&self) -> Self {
         Self { key: true, ..self.clone() }
     }
 
-    /// A word of the string that is here.
+    /// A word of the string at this path.
     pub(super) fn word(&self, word: impl AsRef<str>) -> Self {
         Self { word: Some(word.as_ref().to_owned()), ..self.clone() }
     }
@@ -53,7 +53,8 @@ impl Place {
         self.steps.starts_with(&outer.steps)
     }
 
-    /// Where it is. What is not there is where it would be: at the last step that there is.
+    /// The span of the place. If the path does not exist, this is the span of its last step that
+    /// exists.
     pub(super) fn span(&self, text: &str, root: &DeTable<'_>) -> Range<usize> {
         let mut span = 0..0;
         let mut here = Here::Table(root);
@@ -62,7 +63,8 @@ impl Place {
             let Some((key, value)) = here.step(step) else { return span };
             let is_table = matches!(value.as_ref(), DeValue::Table(_));
             span = match key {
-                // A table from a header has the header's span; one of dotted keys the last key's.
+                // A table from a header has the span of the header; a table from dotted keys has
+                // that of the last key.
                 Some(key) if (last && self.key) || is_table => key,
                 _ => value.span(),
             };
@@ -75,14 +77,14 @@ impl Place {
     }
 }
 
-/// The place of a whole word inside a span; the span if it is not there.
+/// The place of a whole word inside a span; the span if the word is not there.
 pub(super) fn narrowed(text: &str, span: Range<usize>, word: &str) -> Range<usize> {
     let part = |c: char| c.is_alphanumeric() || "._:-".contains(c);
     let Some(inside) = text.get(span.clone()).filter(|_| !word.is_empty()) else { return span };
     let whole = |start: usize| {
         !inside[..start].ends_with(part) && !inside[start + word.len()..].starts_with(part)
     };
-    // The last one: the verb `release` comes before a resource of that name.
+    // The last occurrence: the verb `release` comes before a resource of that name.
     match inside.match_indices(word).map(|(start, _)| start).filter(|start| whole(*start)).last() {
         Some(start) => span.start + start..span.start + start + word.len(),
         None => span,

@@ -1,4 +1,4 @@
-//! Moments: what a fault waits for, `"c1 granted L + 10ms"`.
+//! Moments: the events that a fault waits for, `"c1 granted L + 10ms"`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,34 +8,34 @@ use crate::name::Name;
 use crate::scenario::fault::Class;
 use crate::scenario::length::{Length, as_text};
 
-/// A moment of a run: something that happens, and a time after it.
+/// A moment of a run: an event, and a time after it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Moment {
-    /// Whose moment.
+    /// The client of the event.
     pub client: Name,
-    /// What happens.
+    /// The event.
     pub what: What,
-    /// How long after it.
+    /// The time after the event.
     pub plus: Length,
 }
 
-/// What happens at a moment.
+/// The event of a moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum What {
-    /// `c1 asks L`: it is told to acquire.
+    /// `c1 asks L`: the harness tells the client to acquire.
     Asks(Name),
-    /// `c1 granted L`: its acquire returned a lease.
+    /// `c1 granted L`: the client's acquire returned a lease.
     Granted(Name),
-    /// `c1 refused L`: its acquire returned none.
+    /// `c1 refused L`: the client's acquire returned no lease.
     Refused(Name),
     /// `c1 extended L`.
     Extended(Name),
-    /// `c1 lost L`: it was told of a loss.
+    /// `c1 lost L`: the client was notified of a loss.
     Lost(Name),
-    /// `c1 releases L`: it is told to release.
+    /// `c1 releases L`: the harness tells the client to release.
     Releases(Name),
-    /// `c1 released L`: its release returned.
+    /// `c1 released L`: the client's release returned.
     Released(Name),
     /// `c1 presents R`.
     Presents(Name),
@@ -43,14 +43,15 @@ pub enum What {
     Reads(Name),
     /// `c1 writes R`.
     Writes(Name),
-    /// `c1 request 3 [of extend]`: the third request of a class leaves it, over all masters.
+    /// `c1 request 3 [of extend]`: the client sends its third request of a class, counted over all
+    /// masters.
     Request(u32, Class),
-    /// `c1 reply 3 [of extend]`: the third reply to requests of a class reaches it.
+    /// `c1 reply 3 [of extend]`: the third reply to requests of a class reaches the client.
     Reply(u32, Class),
 }
 
 impl What {
-    /// Whether it can be held back until a fault has struck.
+    /// Whether the event can be held back until a fault has struck.
     pub const fn can_wait(&self) -> bool {
         matches!(
             self,
@@ -71,7 +72,7 @@ const MOMENTS: &str = "a client and what happens: `c1 granted L`, or `asks`, `re
                        release` or `of any`; behind it a time if you like: `c1 granted L + 10ms`";
 
 impl Moment {
-    /// Whether it is this that it waits for.
+    /// Whether the moment waits for this event of this client.
     pub(crate) fn is_at(&self, client: &str, what: &What) -> bool {
         self.client == *client && self.what == *what
     }

@@ -1,4 +1,4 @@
-//! Steps: what a client is told to do, `"acquire L wait 5s"`.
+//! Steps: the actions of a client, `"acquire L wait 5s"`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,71 +13,77 @@ use crate::scenario::length::{Length, as_text};
 /// One step of a client's script.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Step {
-    /// `acquire L [and M]… [again] [wait 5s] [ttl 2s] [cancel 100ms]`: ask for the resource; wait at most so
-    /// long (default: one attempt); give the request up after so long. With `and`: for all of them, or
-    /// none. `again`: as the owner of the lease of it that the client has, which gets another handle of it;
-    /// each is released by a `release` of its own.
+    /// `acquire L [and M]… [again] [wait 5s] [ttl 2s] [cancel 100ms]`: acquire the resource.
+    ///
+    /// - `and`: acquire all of the resources, or none.
+    /// - `again`: acquire as the owner of the lease that the client has, which yields another
+    ///   handle of it. Each handle has a `release` of its own.
+    /// - `wait`: wait at most this long. Default: one attempt.
+    /// - `ttl`: use this TTL in place of the lock's.
+    /// - `cancel`: give the request up after this time.
     Acquire {
-        /// What to lock.
+        /// The resource to lock.
         resource: Name,
-        /// What else.
+        /// Further resources.
         also: Vec<Name>,
-        /// How long to wait while it is taken.
+        /// How long to wait while another client holds the resource.
         wait: Length,
-        /// Another TTL than the lock's.
+        /// A TTL in place of the lock's.
         ttl: Option<Length>,
         /// When to give the request up.
         cancel: Option<Length>,
-        /// As the owner of the lease that it has.
+        /// Whether the client acquires as the owner of its existing lease.
         again: bool,
     },
     /// `extend L [ttl 2s]`.
     Extend {
-        /// Which lease.
+        /// The resource of the lease.
         resource: Name,
-        /// Another TTL than the lock's.
+        /// A TTL in place of the lock's.
         ttl: Option<Length>,
     },
-    /// `keep L for 10s`: let the watchdog extend it, at most so long.
+    /// `keep L for 10s`: let the watchdog extend the lease, for at most this long.
     Keep {
-        /// Which lease.
+        /// The resource of the lease.
         resource: Name,
-        /// At most so long.
+        /// The longest time for which the watchdog extends it.
         most: Length,
     },
     /// `release L [and M]…`.
     Release {
-        /// Which lease.
+        /// The resource of the lease.
         resource: Name,
-        /// Which others, at once.
+        /// Further resources to release at once.
         also: Vec<Name>,
     },
-    /// `read R` or `write R`, `write R if L`: touch the register R that the lock protects; with
-    /// `if`, only when the client finds that it still holds the lease. `present R under L`, `read R
-    /// under L`: show the lease's fencing token with it, by which the register may refuse.
+    /// `read R` or `write R`: touch the register R that the lock protects.
+    ///
+    /// - `write R if L`: touch it only if the client finds that it still holds the lease.
+    /// - `present R under L`, `read R under L`: send the lease's fencing token with the request, so
+    ///   that the register can refuse it.
     Touch {
-        /// Which register.
+        /// The register.
         register: Name,
         /// Present, read or write.
         way: Way,
-        /// The lease whose fencing token it shows.
+        /// The lease whose fencing token is sent.
         under: Option<Name>,
-        /// The lease that it checks first.
+        /// The lease that the client checks first.
         held: Option<Name>,
     },
-    /// `work 1s`: go on after so long.
+    /// `work 1s`: continue after this time.
     Work(Length),
 }
 
-/// Which way a register is touched.
+/// The kind of access to a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// Show a fencing token, which the register keeps if it is the largest.
+    /// Present a fencing token, which the register keeps if it is the largest.
     Present,
-    /// Take its version.
+    /// Read the version.
     Read,
-    /// Put a new version, on top of the one that was read.
+    /// Write a new version, based on the one that was read.
     Write,
 }
 
@@ -96,7 +102,7 @@ const STEPS: &str = "one of `acquire L [and M] [again] [wait 5s] [ttl 2s] [cance
                      [if L]`, `present R under L`, `release L [and M]`";
 
 impl Step {
-    /// The TTL that it asks for, if it names one.
+    /// The TTL that the step names, if any.
     pub fn ttl(&self) -> Option<Duration> {
         match self {
             Self::Acquire { ttl, .. } | Self::Extend { ttl, .. } => ttl.map(|ttl| ttl.0),
@@ -104,7 +110,7 @@ impl Step {
         }
     }
 
-    /// The resource whose lease it is about.
+    /// The resource whose lease the step is about.
     pub fn resource(&self) -> Option<&str> {
         match self {
             Self::Acquire { resource, .. }
@@ -118,7 +124,7 @@ impl Step {
 }
 
 impl Step {
-    /// What it asks for.
+    /// The resources that the step acquires.
     pub fn acquires(&self) -> impl Iterator<Item = &Name> {
         let of = match self {
             Self::Acquire { resource, also, .. } => Some((resource, also)),
@@ -127,7 +133,7 @@ impl Step {
         of.into_iter().flat_map(|(resource, also)| std::iter::once(resource).chain(also))
     }
 
-    /// What it gives back.
+    /// The resources that the step releases.
     pub fn releases(&self) -> impl Iterator<Item = &Name> {
         let of = match self {
             Self::Release { resource, also } => Some((resource, also)),
@@ -136,13 +142,13 @@ impl Step {
         of.into_iter().flat_map(|(resource, also)| std::iter::once(resource).chain(also))
     }
 
-    /// Whether it is about several resources at once.
+    /// Whether the step is about several resources at once.
     pub const fn is_of_several(&self) -> bool {
         matches!(self, Self::Acquire { also, .. } | Self::Release { also, .. } if !also.is_empty())
     }
 }
 
-/// The names behind `and`.
+/// The names after `and`.
 fn also(words: &mut Words<'_>) -> Result<Vec<Name>, String> {
     let mut also = Vec::new();
     while words.rest.next_if_eq(&"and").is_some() {
@@ -161,7 +167,7 @@ impl FromStr for Step {
                 let resource = words.name("the resource")?;
                 let also = also(&mut words)?;
                 let (mut wait, mut ttl, mut cancel, mut again) = (None, None, None, false);
-                // In any order, each once.
+                // Options come in any order, each at most once.
                 while let Some(word) = words.rest.peek().copied() {
                     let option = match word {
                         "again" if again => {

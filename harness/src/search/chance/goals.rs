@@ -1,5 +1,6 @@
-//! What a search should have come by, or it has shown little: situations in which locks go wrong,
-//! whether or not this one does. They are seen in the history, as the judge sees it.
+//! The situations that a search must reach; otherwise it has shown little. Locks go wrong in these
+//! situations, whether or not this one does. The search detects them in the history, as the
+//! checkers see it.
 
 use crate::history::{Act, Event, History, Ns, Outcome, Phase};
 use crate::judge::{DISTRUSTED, Verdict};
@@ -26,7 +27,7 @@ pub(super) fn reached(history: &History, verdict: &Verdict) -> Vec<Goal> {
     let scenario = seen.scenario;
     let nodes = i64::try_from(scenario.cluster.nodes).unwrap_or(i64::MAX);
     let bare = 2 * i64::try_from(scenario.cluster.quorum()).unwrap_or(i64::MAX) - nodes;
-    // Of a lock that knows all masters.
+    // For a lock that knows all masters.
     let own_lists = scenario.clients.iter().any(|client| client.nodes.is_some());
     if nodes > 2 && !own_lists && verdict.measures.margins.contains(&bare) {
         seen.reach(Goal::BareQuorum);
@@ -54,18 +55,18 @@ struct Request<'a> {
     client: &'a str,
     op: &'a str,
     resource: Option<&'a str>,
-    /// What else was asked for at once.
+    /// The other resources of the same request.
     with: &'a [Name],
     asked: Ns,
     answered: Ns,
-    /// The lease that it gave ended then at the latest.
+    /// The latest end of the lease that it returned.
     deadline: Option<Ns>,
-    /// The lease that it gave has this value.
+    /// The value of the lease that it returned.
     token: Option<&'a Name>,
     cancelled: bool,
 }
 
-/// What a token's SETs came to.
+/// The result of all SETs of a token.
 struct Attempt<'a> {
     process: &'a Name,
     token: &'a Name,
@@ -74,16 +75,16 @@ struct Attempt<'a> {
     to: Ns,
     granted: usize,
     refused: usize,
-    /// How many it takes.
+    /// The number of masters in a quorum.
     quorum: usize,
 }
 
 struct Seen<'a> {
     scenario: &'a Scenario,
     requests: Vec<Request<'a>>,
-    /// The tokens of leases that came with a fencing token.
+    /// The tokens of leases with a fencing token.
     granted: Vec<&'a Name>,
-    /// Which masters may have forgotten, and when.
+    /// The masters that may have forgotten, and when.
     forgot: Vec<(usize, Ns)>,
     goals: Vec<Goal>,
 }
@@ -95,7 +96,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The requests, and what their answers say.
+    /// The requests, and the results in their replies.
     fn answers(&mut self, history: &'a History) {
         for record in &history.records {
             let ns = record.ns;
@@ -189,7 +190,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// Whether masters that this hits are distrusted by who has a guard.
+    /// Whether a guard distrusts the masters that this harm hits.
     fn forgets(&self, harm: &Harm) -> bool {
         let durable = self.scenario.cluster.persistence == Persistence::AofAlways;
         harm.starts_again() && !durable
@@ -210,7 +211,7 @@ impl<'a> Seen<'a> {
         })
     }
 
-    /// Whether a process is asking for something at this time.
+    /// Whether a process has a request under way at this time.
     fn is_asking(&self, process: &str, key: &str, at: Ns) -> bool {
         self.requests.iter().any(|request| {
             request.op == "acquire"
@@ -221,7 +222,7 @@ impl<'a> Seen<'a> {
         })
     }
 
-    /// What happened on the masters. Returns what was attempted.
+    /// The commands on the masters. Returns the attempts.
     fn commands(&mut self, history: &'a History) -> Vec<Attempt<'a>> {
         let mut attempts: Vec<Attempt<'a>> = Vec::new();
         // Where each token was set: token, master, connection.
@@ -296,7 +297,7 @@ fn note<'a>(
 ) {
     let (granted, refused) =
         (usize::from(result == Outcome::Done), usize::from(result == Outcome::Refused));
-    // The latest are at the end.
+    // The latest attempts are at the end.
     match attempts.iter_mut().rev().take(16).find(|one| one.token == token) {
         Some(one) => {
             one.to = one.to.max(sent);

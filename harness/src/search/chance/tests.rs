@@ -1,4 +1,5 @@
-//! A short search: that nothing goes wrong inside the assumptions is for `tests/inside.rs`.
+//! Tests of a short search. `tests/inside.rs` checks that nothing goes wrong inside the
+//! assumptions.
 
 use std::ops::RangeInclusive;
 
@@ -25,7 +26,7 @@ fn every_goal_is_reached() {
     assert_eq!(report.missed().collect::<Vec<Goal>>(), []);
 }
 
-/// Those of some goals that a scenario whose story is known comes by.
+/// The goals in a range that a known scenario reaches.
 fn among(all: RangeInclusive<Goal>, name: &str, seed: u64) -> Vec<Goal> {
     let run = embedded_runs().find(|run| run.name == name).expect("it is there");
     let history = sim::run(&run, seed, Lie::None);

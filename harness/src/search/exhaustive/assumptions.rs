@@ -1,5 +1,5 @@
-//! Which schedules are inside the assumptions of the lock (A1 to A6 of `docs/safety.md`), and what must
-//! not be seen of those that are, or of any.
+//! Decides which schedules are inside the assumptions of the lock (A1 to A6 of `docs/safety.md`),
+//! and which violations must not occur in those, or in any schedule.
 
 use super::lessons::{Lesson, TTL};
 use crate::judge::{Finding, Verdict};
@@ -8,19 +8,20 @@ use crate::scenario::{
 };
 use crate::search::{Kind, contradictions, defences, fenced};
 
-/// Whether nothing that a schedule does is outside the assumptions. In doubt it is outside.
+/// Whether a schedule does nothing that is outside the assumptions. Returns `false` in case of
+/// doubt.
 pub(super) fn inside(lesson: &Lesson, faults: &[Fault]) -> bool {
     let is_rate = |fault: &&Fault| {
         matches!(fault.harm, Harm::Clock(_) | Harm::Client(ClientHarm::Rate { .. }))
     };
     let rates = faults.iter().filter(is_rate).count();
-    // The rates of one clock add up, and those of a master and of a client.
+    // The rates of one clock add up, and so do those of a master and of a client.
     let sees = defences::sees_amnesia(&lesson.scenario.lock);
     let is_assumed = |fault: &Fault| is_assumed(lesson, fault) || sees && is_seen(fault);
     !lesson.parted && rates <= 1 && faults.iter().all(is_assumed)
 }
 
-/// Whether a guard notices that masters may have forgotten (A2).
+/// Whether a guard detects that masters may have forgotten (A2).
 fn is_seen(fault: &Fault) -> bool {
     fault.harm.starts_again()
         || matches!(fault.harm, Harm::Node(NodeHarm::Flush { .. } | NodeHarm::Failover { .. }))
@@ -31,7 +32,8 @@ pub(super) fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
     match &fault.harm {
         harm if harm.starts_again() => {
             let ttl = super::lessons::length(TTL);
-            // What comes back when all it knew has expired has forgotten nothing (A2).
+            // A master that comes back after all its keys would have expired has forgotten nothing
+            // (A2).
             lesson.scenario.cluster.persistence == Persistence::AofAlways
                 || fault.lasts.is_some_and(|lasts| lasts > ttl)
         }
@@ -40,7 +42,8 @@ pub(super) fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
             (1.0..=1.0 + share).contains(factor)
         }
         Harm::Clock(_) => false,
-        // A clock that runs fast ends leases early, and is left out: quarantines are shorter, too.
+        // A clock that runs fast ends leases early, but it counts as outside: it shortens
+        // quarantines too.
         Harm::Client(ClientHarm::Rate { factor, .. }) => {
             let share = f64::from(lesson.scenario.lock.drift_ppm) / 1e6;
             (1.0 - share..=1.0).contains(factor)
@@ -51,14 +54,14 @@ pub(super) fn is_assumed(lesson: &Lesson, fault: &Fault) -> bool {
             | NodeHarm::Failover { .. }
             | NodeHarm::Counter { .. },
         ) => false,
-        // What is late at the resource is nothing to the lock.
+        // Delays at the resource do not concern the lock.
         Harm::Node(_) | Harm::Net(_) | Harm::Client(_) | Harm::Resource(_) => true,
     }
 }
 
-/// What is wrong with a run whose faults are all inside, a line each.
+/// The errors of a run whose faults are all inside, one line each.
 pub(super) fn wrong_inside(lesson: &Lesson, scenario: &Scenario, verdict: &Verdict) -> Vec<String> {
-    // A guard keeps leases apart, and gives no counter back.
+    // A guard keeps leases apart, but it does not restore a counter.
     let counters = fenced::may_fail(scenario);
     let lost = |finding: &Finding| counters && Kind::of(finding).is_by_design();
     let excused = |finding: &Finding| {
@@ -68,7 +71,7 @@ pub(super) fn wrong_inside(lesson: &Lesson, scenario: &Scenario, verdict: &Verdi
     bad.map(line).chain(contradictions(verdict).cloned()).collect()
 }
 
-/// What is wrong with any run: a violation that no fault explains.
+/// The errors of any run: violations that no fault explains, one line each.
 pub(super) fn wrong_outside(verdict: &Verdict) -> Vec<String> {
     let unexplained = |finding: &&Finding| {
         let kind = Kind::of(finding);
@@ -83,8 +86,8 @@ pub(super) fn wrong_outside(verdict: &Verdict) -> Vec<String> {
         .collect()
 }
 
-/// No lock can keep a client from acting late that is paused after its last look, or does not look, or
-/// whose write is late on its way.
+/// Some late writes no lock can prevent: the client is paused after its last check, or does not
+/// check, or its write is delayed on its way.
 fn is_by_design(lesson: &Lesson, finding: &Finding) -> bool {
     let late = |cause: &Cause| match cause {
         Cause::ClientPause | Cause::ResourceDelay => true,

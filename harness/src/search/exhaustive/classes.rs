@@ -1,4 +1,4 @@
-//! The classes of failures that a search can find, and how a find is told to be of one.
+//! The classes of failures that a search can find, and the test whether a find belongs to one.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,33 +11,33 @@ use crate::search::Kind;
 /// A class of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// A master's clock is set forward.
+    /// A master's clock steps forward.
     ClockStep,
     /// A master's clock runs faster than the drift allowance.
     ClockRate,
-    /// A master's clock jumps to and fro.
+    /// A master's clock jumps back and forth.
     ClockStrobe,
-    /// A master forgets as it crashes, and is back at once.
+    /// A master loses its data in a crash, and returns at once.
     Restart,
-    /// A master forgets as it crashes, and is back before its keys have expired.
+    /// A master loses its data in a crash, and returns before its keys have expired.
     EarlyReturn,
-    /// Somebody runs `FLUSHALL` on a master.
+    /// A command `FLUSHALL` clears a master.
     Flush,
-    /// A master evicts what has a TTL.
+    /// A master evicts keys that have a TTL.
     Evict,
-    /// A master loses its power before it has synced, and is back before its keys have expired.
+    /// A master loses power before it has synced, and returns before its keys have expired.
     PowerLoss,
     /// A master fails over to a replica that lags.
     Failover,
     /// Clients know different masters, and nothing fails.
     NodeLists,
-    /// A client is paused between its last look and its write.
+    /// A client is paused between its last check of the lease and its write.
     Pause,
-    /// The same with its machine suspended.
+    /// A client's machine is suspended between its last check of the lease and its write.
     Suspend,
-    /// A client that cannot extend, and does not look, writes late.
+    /// A client that cannot extend, and does not check its lease, writes late.
     CutOff,
-    /// A write that was sent in time comes late.
+    /// A write that was sent in time arrives late.
     WriteDelayed,
 }
 
@@ -60,7 +60,8 @@ impl Class {
         Self::WriteDelayed,
     ];
 
-    /// What is violated, why, and by which faults: one of these must have struck, if there are any.
+    /// The violated layer, its cause, and the faults that bring it about: one of these faults must
+    /// have struck, if the list is not empty.
     const fn signs(self) -> (Layer, Cause, &'static [&'static str]) {
         let (exclusion, resource) = (Layer::MutualExclusion, Layer::UnfencedResource);
         match self {
@@ -83,7 +84,7 @@ impl Class {
         }
     }
 
-    /// Its name as a file's.
+    /// Its name, as a file name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::ClockStep => "clock-step",
@@ -103,13 +104,13 @@ impl Class {
         }
     }
 
-    /// Whether a kind of finding is its.
+    /// Whether a kind of finding belongs to this class.
     pub fn is_kind(self, kind: &Kind) -> bool {
         let (layer, cause, _) = self.signs();
         kind.layer == Some(layer) && kind.causes == [cause]
     }
 
-    /// Whether masters must forget for it, so that the margin says how many.
+    /// Whether the class needs masters that forget, so that the margin says how many.
     pub const fn forgets(self) -> bool {
         !matches!(
             self,
@@ -117,7 +118,8 @@ impl Class {
         )
     }
 
-    /// If a run shows it: how many masters were touched by faults that can make a master forget.
+    /// If a run shows this class: the number of masters that were hit by faults that can make a
+    /// master forget.
     pub fn shown(self, history: &History, verdict: &Verdict) -> Option<usize> {
         let (layer, cause, names) = self.signs();
         let is = |finding: &&crate::judge::Finding| {

@@ -1,5 +1,5 @@
-//! What the lock's defences change: the same schedules without them and with them, by what of their
-//! faults is outside the assumptions of a lock without any.
+//! Compares the same schedules without the lock's defences and with them. Groups them by those of
+//! their faults that are outside the assumptions of a lock without defences.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -11,18 +11,18 @@ use super::tally::{Broken, Tally};
 use crate::history::{Event, History};
 use crate::scenario::{ClockHarm, Fault, Harm, NodeHarm};
 
-/// What of a schedule's faults is outside the assumptions of a lock without defences.
+/// The faults of a schedule that are outside the assumptions of a lock without defences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Row {
     /// Nothing.
     Nothing,
-    /// Nothing, but clients know different masters.
+    /// No fault, but clients know different masters.
     NodeLists,
-    /// Faults that make for this class, and no others.
+    /// Only faults that cause this class.
     Of(Class),
-    /// Clocks that are set back, and nothing else.
+    /// Only clocks that are set back.
     ClockBack,
-    /// Faults of several of these.
+    /// Faults of several of these groups.
     Several,
 }
 
@@ -39,7 +39,7 @@ impl Row {
         }
     }
 
-    /// Of a fault that is outside; none: none of these is.
+    /// The group of a fault that is outside; none if it fits no group.
     fn of_fault(fault: &Fault) -> Option<Self> {
         Some(match &fault.harm {
             Harm::Clock(ClockHarm::Step { by, .. }) if by.back => Self::ClockBack,
@@ -71,7 +71,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// Whether every fault of a schedule struck: else it shows nothing of what it is there for.
+/// Whether every fault of a schedule struck. Otherwise the schedule does not show their effect.
 pub(super) fn all_struck(lesson: &Lesson, history: &History) -> bool {
     let own = lesson.scenario.faults.len();
     let struck = |fault: usize| {
@@ -82,8 +82,8 @@ pub(super) fn all_struck(lesson: &Lesson, history: &History) -> bool {
     (own + 1..=history.header.scenario.faults.len()).all(struck)
 }
 
-/// The table of two searches, without the lock's defences and with them. In Markdown, as it stands in
-/// `docs/safety.md`.
+/// The table of two searches, without the lock's defences and with them. In Markdown, as it stands
+/// in `docs/evidence.md`.
 pub fn defences(without: &Tally, with: &Tally) -> String {
     let mut text = "| outside the assumptions | schedules | two held at once | defended | an update lost | \
                     defended | under fencing tokens | defended |\n|---|---|---|---|---|---|---|---|\n"

@@ -1,7 +1,7 @@
-//! The lessons on which schedules of faults are tried: two clients or three, one resource, and two
-//! registers, of which one checks fencing tokens and the other takes what comes. Each is a scenario; what
-//! makes some links slow stands in it as a delay from the start, costs nothing, and is no fault of a
-//! schedule.
+//! The lessons on which schedules of faults are tried. Each lesson is a scenario with two or three
+//! clients, one resource, and two registers: one checks fencing tokens, the other accepts every
+//! write. The slow links of a lesson are delays in its scenario from the start. They cost nothing,
+//! and do not count as faults of a schedule.
 
 use std::time::Duration;
 
@@ -14,31 +14,33 @@ use crate::search::defences::defend;
 
 /// How long a master keeps a key.
 pub(super) const TTL: u64 = 1_000;
-/// How long a request is under way on a slow link, of the first client and of the second.
+/// The delay of a request on a slow link, for the first client and for the second.
 const SLOW: [u64; 2] = [10, 30];
 
-/// When those begin who wait for words of masters, and how long the holder is at work: far less than a
-/// TTL, so that who finds it free only when the keys expire comes too late.
+/// When the clients start that wait for wake-ups of masters, and how long the holder works. This is
+/// far less than a TTL, so a client that finds the resource free only when the keys expire comes
+/// too late.
 const WAITS: [u64; 3] = [20, 30, 60];
 
-/// When the clients of a lesson begin in which something was synced before.
+/// When the clients start in a lesson in which masters have synced before.
 const SYNCED: u64 = 100;
 
 /// A lesson.
 #[derive(Clone, Debug)]
 pub struct Lesson {
-    /// Its scenario; the faults in it are its slow links.
+    /// Its scenario. The faults in it are its slow links.
     pub scenario: Scenario,
-    /// Whether clients look at their lease before they write.
+    /// Whether clients check their lease before they write.
     pub looks: bool,
-    /// What can go wrong in it.
+    /// The faults that can occur in it.
     pub(super) words: Words,
-    /// Whether only a bare quorum grants the first lease, since a rival asks at the same time.
+    /// Whether only a bare quorum grants the first lease, because a rival asks at the same time.
     pub bare: bool,
-    /// Whether its clients know different masters: nothing is promised, and no fault is added.
+    /// Whether its clients know different masters. Then the lock guarantees nothing, and the search
+    /// adds no fault.
     pub parted: bool,
-    /// Whether only schedules count in which a master starts again: any other is, but for its name, one
-    /// of another lesson, whose masters keep nothing.
+    /// Whether only schedules count in which a master restarts. Apart from its name, any other
+    /// schedule belongs to another lesson, whose masters keep nothing.
     pub(super) restarts: bool,
 }
 
@@ -49,13 +51,14 @@ impl Lesson {
         self.scenario.clients.iter().any(|client| client.script.iter().any(extends))
     }
 
-    /// Whether a schedule of these faults is no other lesson's.
+    /// Whether a schedule of these faults belongs to no other lesson.
     pub(super) fn is_its_own<'a>(&self, mut faults: impl Iterator<Item = &'a Fault>) -> bool {
         !self.restarts || faults.any(|fault| fault.harm.starts_again())
     }
 
-    /// The same with every defence of the lock switched on. Who waits does so until masters that forgot
-    /// as it asked are trusted again: what they grant then is looked at, too.
+    /// The lesson with every defence of the lock switched on. Clients wait until masters that
+    /// forgot during the request are trusted again, so that the run also shows what these masters
+    /// grant then.
     #[must_use]
     pub fn defended(mut self) -> Self {
         let Scenario { clients, lock, .. } = &mut self.scenario;
@@ -78,15 +81,15 @@ impl Lesson {
     }
 }
 
-/// What can go wrong in a lesson. Faults that need masters of their own kind, or are many, are tried by
-/// themselves: together with all others they would take minutes.
+/// The vocabulary of a lesson. Faults that need masters of a special kind, or that are many, are
+/// tried separately: together with all others they would take minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
-    /// All but what the others have.
+    /// All faults that no other vocabulary has.
     Usual,
-    /// What keeps masters from waking who waits, and those from hearing it.
+    /// Faults that keep masters from waking waiters, or wake-ups from reaching them.
     Waiting,
-    /// Masters are flushed, and evict.
+    /// Masters are flushed, or evict keys.
     Cleared,
     /// Masters that sync every second lose their power.
     Power,
@@ -94,7 +97,7 @@ pub(super) enum Words {
     Replicas,
 }
 
-/// What the first client does between its grant and its release.
+/// The actions of the first client between its grant and its release.
 #[derive(Clone, Copy)]
 enum Stay {
     /// Half a TTL.
@@ -107,14 +110,14 @@ enum Stay {
     Keeps,
 }
 
-/// All lessons for so many masters.
+/// All lessons for this number of masters.
 pub fn lessons(nodes: usize) -> Vec<Lesson> {
     let forgets = Persistence::None;
     let mut all = vec![
         lesson("full", nodes, Stay::Long, false, true, forgets),
         lesson("keeps", nodes, Stay::Keeps, false, true, forgets),
     ];
-    // Where a quorum is all masters there is none to spare.
+    // If a quorum is all masters, no master can fail.
     let race = nodes / 2 + 1 < nodes;
     all.extend([
         lesson("bare", nodes, Stay::Short, race, true, forgets),
@@ -136,14 +139,14 @@ pub fn lessons(nodes: usize) -> Vec<Lesson> {
     all
 }
 
-/// The same lesson for faults of another kind, on masters on which they can strike.
+/// The lesson for faults of another vocabulary, on masters on which they can strike.
 fn with_words(mut lesson: Lesson, words: Words) -> Lesson {
     let Scenario { about, cluster, clients, faults, .. } = &mut lesson.scenario;
     match words {
         Words::Usual | Words::Waiting | Words::Cleared => {}
         Words::Power => {
             cluster.persistence = Persistence::AofEverysec;
-            // What is written first in a second is synced at once.
+            // The first write in a second is synced at once.
             about.push_str(
                 " c0 writes just before, so that what they write waits for the next sync.",
             );
@@ -190,7 +193,7 @@ fn lesson(
         about: format!("c1 is granted by {granted}; {about}."),
         source: None,
         cluster: Cluster { nodes, persistence, replicas: false },
-        // Who is woken asks one master before the others: what comes of that has lessons of its own.
+        // A client that is woken asks one master before the others. Separate lessons cover this.
         lock: Lock { ttl: length(TTL), fencing: true, wake_ups: false, ..Lock::default() },
         clients,
         faults: if race { near_to_some(nodes) } else { Vec::new() },
@@ -201,8 +204,9 @@ fn lesson(
     Lesson { scenario, looks, words: Words::Usual, bare: race, parted: false, restarts }
 }
 
-/// The holder gives back soon, and masters wake who waits: one client, or the first of two of one process,
-/// which takes over from it. Who is woken asks the first master before the others.
+/// The holder releases soon, and masters wake the waiters: one client, or the first of two in one
+/// process, after which the second takes over. A client that is woken asks the first master before
+/// the others.
 fn waiting(nodes: usize) -> [Lesson; 2] {
     let [first, next, stay] = WAITS;
     let waits = |id: &str, start| client(id, start, section(3_000, vec![work(50)], true));
@@ -230,7 +234,7 @@ fn waiting(nodes: usize) -> [Lesson; 2] {
     ]
 }
 
-/// The first lesson, with a half of the masters for each client.
+/// The first lesson, with half of the masters for each client.
 fn parted(nodes: usize) -> Option<Lesson> {
     let half = nodes / 2;
     let mut lesson = lesson("parted", nodes, Stay::Long, false, true, Persistence::None);
@@ -243,7 +247,7 @@ fn parted(nodes: usize) -> Option<Lesson> {
     (half > 0).then_some(lesson)
 }
 
-/// c1 is near to the first q masters, c2 to the others, so that each is first with some.
+/// c1 is near to the first q masters, c2 to the others, so that each is first at some masters.
 fn near_to_some(nodes: usize) -> Vec<Fault> {
     let quorum = nodes / 2 + 1;
     let slow = |client: &str, nodes: Vec<usize>, by| Fault {
@@ -280,8 +284,9 @@ impl Stay {
     }
 }
 
-/// From an acquire to its release. Both registers are read before what it does meanwhile and written
-/// after it, the fenced one whether its client looks or not: where one is hurt, the other can be.
+/// The steps from an acquire to its release. The client reads both registers before its work and
+/// writes them after it. It writes the fenced one whether it checks its lease or not: faults that
+/// harm one register can harm the other.
 fn section(wait: u64, stay: Vec<Step>, looks: bool) -> Vec<Step> {
     let before = [acquire(wait), fenced(Way::Present), fenced(Way::Read), touch(Way::Read, false)];
     let after = [touch(Way::Write, looks), fenced(Way::Write), release()];

@@ -1,4 +1,5 @@
-//! What is searched, for people: the lessons, and of each the faults that a schedule can have.
+//! A listing of the search space: the lessons, and for each of them the faults that a schedule can
+//! have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,7 +8,7 @@ use super::lessons::Lesson;
 use super::vocabulary::{Symmetry, vocabulary};
 use crate::scenario::{Fault, When};
 
-/// Where a kind of harm can strike, and whom.
+/// The places at which a kind of harm can strike, and its targets.
 #[derive(Default)]
 struct Where {
     places: BTreeSet<String>,

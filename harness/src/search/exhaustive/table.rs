@@ -1,12 +1,13 @@
-//! The table of smallest schedules: for each class of failures and each number of masters, how few
-//! faults it takes, and how many masters those touch. In Markdown, as it stands in `docs/safety.md`.
+//! The table of smallest schedules: for each class of failures and each number of masters, the
+//! least number of faults, and how many masters they touch. In Markdown, as it stands in
+//! `docs/evidence.md`.
 
 use std::fmt::Write as _;
 
 use super::classes::Class;
 use super::tally::{Broken, Family, Tally};
 
-/// The table of these searches, by their numbers of masters.
+/// The table of these searches, by their number of masters.
 pub fn table(searches: &[(usize, &Tally)]) -> String {
     let mut text = "| failure | first lease granted by |".to_owned();
     for (nodes, _) in searches {
@@ -41,8 +42,8 @@ pub fn table(searches: &[(usize, &Tally)]) -> String {
     text
 }
 
-/// What each family of faults broke: with fencing tokens, and without. Those that broke nothing stand
-/// together in one row.
+/// The table of what each family of faults violated: with fencing tokens, and without. Families
+/// that violated nothing share one row.
 pub fn protection(tally: &Tally) -> String {
     let mut text =
         "| faults | schedules | two held at once | an update lost | the same under fencing \
@@ -70,10 +71,10 @@ pub fn protection(tally: &Tally) -> String {
     text
 }
 
-/// `1 fault, 3 = 5 + 3 − 5`: as many masters as m + q − N says, or not.
+/// `1 fault, 3 = 5 + 3 − 5`: shows whether the number of masters equals m + q − N.
 fn cell(nodes: usize, tally: &Tally, class: Class, bare: bool) -> String {
     let Some(found) = tally.smallest(class, bare) else {
-        // One master is a quorum and all.
+        // With one master, a bare quorum is all masters.
         return if bare && nodes == 1 { "as all".to_owned() } else { "–".to_owned() };
     };
     let quorum = nodes / 2 + 1;

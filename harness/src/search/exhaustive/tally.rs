@@ -1,5 +1,5 @@
-//! What a search has counted and found. Parts of a search add up to the same whatever their order of
-//! ending was.
+//! The counts and finds of a search. The sum of its parts does not depend on the order in which
+//! they end.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::judge::{Finding, Seen, Verdict, judge};
 use crate::scenario::{Cause, Fault, Layer, Scenario};
 use crate::search::fenced;
 
-/// So many schedules are kept with which something is wrong, and of each class.
+/// The number of schedules that are kept: of those with errors, and of each class.
 const KEPT: usize = 50;
 
 /// A schedule on a lesson.
@@ -22,55 +22,57 @@ const KEPT: usize = 50;
 pub struct Found {
     /// The lesson and the faults, as a scenario.
     pub scenario: Scenario,
-    /// How many of its faults are the schedule's: the last.
+    /// How many of its faults belong to the schedule: the last ones.
     pub faults: usize,
-    /// How many masters were touched by those that bring the failure about.
+    /// How many masters were hit by the faults that cause the failure.
     pub masters: usize,
 }
 
-/// A schedule with which something is wrong, and what.
+/// A schedule with errors.
 #[derive(Clone, Debug)]
 pub struct Wrong {
     /// The lesson and the faults, as a scenario.
     pub scenario: Scenario,
     /// Whether all its faults are inside the assumptions.
     pub inside: bool,
-    /// A line each.
+    /// One line for each error.
     pub lines: Vec<String>,
 }
 
-/// What was counted and found.
+/// The counts and finds.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// How many schedules there were, by their number of faults.
+    /// The number of schedules, by their number of faults.
     pub schedules: Vec<u64>,
-    /// How many of them were inside the assumptions.
+    /// The number of schedules inside the assumptions.
     pub inside: u64,
-    /// How many showed a violation.
+    /// The number of schedules that showed a violation.
     pub violated: u64,
     /// How often each layer was violated for each cause.
     pub kinds: BTreeMap<(Layer, Cause), u64>,
-    /// For each class, and with a bare quorum or not, the smallest schedules, by faults and then by
-    /// masters: the first of them.
+    /// For each class, with a bare quorum or not: the smallest schedules, by faults and then by
+    /// masters. The list keeps the first of them.
     pub smallest: BTreeMap<(Class, bool), Vec<Found>>,
-    /// How many first faults there are, on all lessons; everything else begins with one of them.
+    /// The number of first faults on all lessons. Each schedule with a fault begins with one of
+    /// them.
     pub parts: usize,
-    /// How many of them were not tried, nor what begins with them: there was no time.
+    /// How many of them were not tried for lack of time, with all schedules that begin with them.
     pub cut: usize,
-    /// With how many inside the assumptions something is wrong.
+    /// The number of schedules inside the assumptions that have an error.
     pub broken: u64,
-    /// With how many of the others: a violation that no fault explains.
+    /// The number of schedules outside the assumptions that show a violation which no fault
+    /// explains.
     pub unexplained: u64,
-    /// The first of both.
+    /// The first schedules of both kinds.
     pub wrong: Vec<Wrong>,
-    /// How many schedules of each family of faults broke what.
+    /// How many schedules of each family of faults violated each property.
     pub families: BTreeMap<Family, Broken>,
-    /// The same by what of them is outside the assumptions of a lock without defences, of the schedules of
-    /// which every fault struck.
+    /// These counts by the faults that are outside the assumptions of a lock without defences.
+    /// Counts only schedules in which every fault struck.
     pub rows: BTreeMap<Row, Broken>,
 }
 
-/// What the faults of a schedule have in common.
+/// The family of a schedule: a property that its faults share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// No fault, and all clients know the same masters.
@@ -79,23 +81,23 @@ pub enum Family {
     NodeLists,
     /// One fault, of this name.
     One(&'static str),
-    /// More of them.
+    /// Several faults.
     Many {
         /// Whether one of them makes a master lose its counters.
         forgets: bool,
     },
 }
 
-/// How many schedules broke what.
+/// How many schedules violated each property.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Broken {
-    /// How many there were.
+    /// The number of schedules.
     pub schedules: u64,
-    /// Two believed at once that they hold.
+    /// Two clients believed at once that they hold the resource.
     pub exclusion: u64,
-    /// An update was lost that no token guards.
+    /// An update was lost in a register without fencing tokens.
     pub unfenced: u64,
-    /// One was lost under fencing tokens, or they did not grow.
+    /// An update was lost in a register with fencing tokens, or the tokens did not grow.
     pub fenced: u64,
 }
 
@@ -111,7 +113,7 @@ impl Broken {
         self.fenced += seen(Layer::FencedResource);
     }
 
-    /// Both together.
+    /// Adds the counts of another search.
     pub(super) const fn append(&mut self, other: Self) {
         self.schedules += other.schedules;
         self.exclusion += other.exclusion;
@@ -130,7 +132,7 @@ fn family(scenario: &Scenario, lesson: &Lesson, faults: &[Fault]) -> Family {
 }
 
 impl Tally {
-    /// A schedule was run.
+    /// Counts a schedule that was run.
     pub(super) fn add(&mut self, ground: &Ground, faults: &[usize], history: &History) {
         let (lesson, verdict) = (&ground.lesson, &judge(history));
         let faults: Vec<Fault> =
@@ -189,7 +191,7 @@ impl Tally {
         self.smallest.get(&(class, bare))?.first()
     }
 
-    /// Another part's is added behind this.
+    /// Adds another part behind this one.
     pub(super) fn append(&mut self, other: Self) {
         if self.schedules.len() < other.schedules.len() {
             self.schedules.resize(other.schedules.len(), 0);
@@ -223,7 +225,8 @@ impl Tally {
     }
 }
 
-/// Whether a schedule of this size belongs to the smallest; if it is smaller than those, they go.
+/// Whether a schedule of this size belongs to the smallest. If it is smaller than the known ones,
+/// these are removed.
 fn room(known: &mut Vec<Found>, size: (usize, usize)) -> bool {
     match known.first().map(|first| size.cmp(&(first.faults, first.masters))) {
         Some(Ordering::Less) => known.clear(),

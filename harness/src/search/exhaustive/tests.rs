@@ -1,4 +1,5 @@
-//! Whether what is searched is what a scenario file would show, and whether the search sees.
+//! Tests that a schedule of the search gives the same result as its scenario file, and that the
+//! search detects failures.
 
 use super::walk::{Ground, SEED};
 use super::*;
@@ -18,7 +19,7 @@ fn search(plan: &Plan) -> Tally {
     plan.search(&|_, _| true)
 }
 
-/// The same scenario from its very beginning.
+/// The history of the same scenario, run from its beginning.
 fn replayed(history: &History) -> History {
     let mut course = Course::new(&history.header.scenario, SEED, Latency::Even, Lie::None);
     while course.step() {}
@@ -42,7 +43,7 @@ fn what_is_forked_is_what_is_replayed_to_the_byte() {
         };
         let starts = ground.starts(Lie::None, &mut same);
         for (number, start) in starts.iter().enumerate() {
-            // Every other first fault by itself, and a few with every second one.
+            // Every other first fault alone, and a few of them with every second fault.
             if number % 201 == 100 {
                 ground.walk(start, 2, &mut same);
             } else if number % 2 == 0 {
@@ -65,8 +66,8 @@ fn every_class_is_found_by_one_fault_and_nothing_breaks_inside_the_assumptions()
         let faults = usize::from(class != Class::NodeLists);
         assert_eq!(found.map(|found| found.faults), Some(faults), "{class}");
     }
-    // Without a fault all is well, so that it is the fault that shows; but not where clients know
-    // different masters.
+    // Without a fault everything is well, so that the fault is what shows. The exception is lessons
+    // whose clients know different masters.
     let calm = search(&Plan::new(3, 0));
     let kinds: Vec<_> = calm.kinds.into_keys().map(|(_, cause)| cause).collect();
     assert_eq!((calm.schedules, calm.violated), (vec![14], 1));
@@ -79,9 +80,9 @@ fn as_many_masters_must_forget_as_the_margin_says() {
     let (one, three) = (of(1), of(3));
     let text = table(&[(1, &one), (3, &three)]);
     assert!(!text.contains('≠'), "{text}");
-    let stands = include_str!("../../../../docs/safety.md");
+    let stands = include_str!("../../../../docs/evidence.md");
     for line in text.lines().filter(|line| !line.contains("---")) {
-        assert!(stands.contains(line), "docs/safety.md has another table than\n{text}");
+        assert!(stands.contains(line), "docs/evidence.md has another table than\n{text}");
     }
 }
 
@@ -92,7 +93,7 @@ fn defences_keep_leases_apart_where_masters_forget_and_are_not_blind_to_the_rest
     if let Some(wrong) = with.wrong.first() {
         panic!("{}\n{}", wrong.lines.join("\n"), toml::to_string(&wrong.scenario).unwrap());
     }
-    // What a guard sees is inside its assumptions.
+    // Faults that a guard detects are inside its assumptions.
     assert!(with.inside > without.inside + 500, "{} and {}", with.inside, without.inside);
     let of = |tally: &Tally, row| tally.rows.get(&row).copied().unwrap_or_default();
     for class in [
@@ -113,7 +114,7 @@ fn defences_keep_leases_apart_where_masters_forget_and_are_not_blind_to_the_rest
             class,
             Class::Evict | Class::ClockStep | Class::ClockRate | Class::ClockStrobe
         );
-        // Where one is not zero, a scenario in `tests/found` shows it.
+        // Where the count is not zero, a scenario in `tests/found` shows the failure.
         assert_eq!(after.exclusion > 0, unseen, "{class}: {after:?}");
     }
     let lists = of(&with, Row::NodeLists);
@@ -144,7 +145,7 @@ fn folded_and_not(lessons: &[Lesson]) {
     assert_eq!((folded.1, folded.2), (unfolded.1, unfolded.2));
 }
 
-/// A place that never comes would be tried in vain, and nothing would say so.
+/// The search would try a place that never comes in vain, without any notice.
 #[test]
 fn whatever_can_befall_who_waits_has_its_place() {
     for (nodes, name) in [(3, "wakes"), (3, "takes-over"), (5, "wakes"), (5, "takes-over")] {
@@ -156,7 +157,8 @@ fn whatever_can_befall_who_waits_has_its_place() {
     }
 }
 
-/// What is not run twice is the same: masters that sync every write, and those that keep nothing.
+/// Runs that the search leaves out as duplicates must be equal: with masters that sync every write,
+/// and with masters that keep nothing.
 #[test]
 fn what_masters_keep_shows_only_where_one_starts_again() {
     let [bare, durable]: [Lesson; 2] = some(3, &["bare", "durable"]).try_into().unwrap();
@@ -215,8 +217,8 @@ fn what_there_was_no_time_for_is_counted() {
     assert_eq!(tally.schedules, [1, 5]);
 }
 
-/// A key that was set by a clock that runs fast, and that nobody will delete, lives on when the clock is
-/// set right: it is waited for.
+/// A key that was set while the clock ran fast, and that no client will delete, lives on when the
+/// clock is set right. The run must wait for its end.
 #[test]
 fn what_a_fast_clock_leaves_behind_is_no_leak() {
     let lesson = some(5, &["extends"]).remove(0);

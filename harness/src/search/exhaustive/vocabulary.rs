@@ -1,5 +1,5 @@
-//! The vocabulary: every fault that a schedule on a lesson may have. A fault is a harm, whom it hits
-//! and its place; all of it is spelled out here, so that what is searched can be read.
+//! The vocabulary: every fault that a schedule on a lesson may have. A fault is a harm, its target
+//! and its place. This file lists them all, so that the search space can be read.
 
 use super::lessons::{self, Lesson, TTL, length, register, resource};
 use crate::scenario::{
@@ -7,18 +7,18 @@ use crate::scenario::{
     Nodes, ResourceHarm, Role, Shift, Side, Touches, What, When, Which,
 };
 
-/// Beyond a TTL: what is over then needs no more thought.
+/// Longer than a TTL: leases and keys from before the fault are over when it ends.
 const LONG: u64 = TTL + TTL / 5;
 /// How far a clock is set.
 const STEP: u64 = TTL + TTL / 2;
 
-/// Well within a hold, when a race for it is over.
+/// Well within a hold, after the race for it is over.
 const LATER: u64 = TTL / 10;
 
-/// How masters are chosen where they are alike.
+/// How sets of masters are chosen among masters that are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Symmetry {
-    /// The first so many stand for any so many.
+    /// The first n masters stand for any n masters.
     Folded,
     /// Every set of masters.
     Unfolded,
@@ -78,7 +78,7 @@ pub fn vocabulary(lesson: &Lesson, symmetry: Symmetry) -> Vec<Fault> {
     all
 }
 
-/// A harm, and how long it lasts.
+/// A harm and its duration.
 type Lasting = (Harm, Option<u64>);
 
 fn fault(when: &When, (harm, lasts): Lasting) -> Fault {
@@ -99,7 +99,7 @@ impl Words<'_> {
         self.lesson.scenario.cluster.quorum()
     }
 
-    /// The places for what can end a hold, and whether they are before the first grant.
+    /// The places for harms that can end a hold, and whether each place is before the first grant.
     fn places(&self) -> Vec<(When, bool)> {
         let after = |client: &str, what, plus| (When::After(moment(client, what, plus)), false);
         let before = |client: &str, what| (When::Before(moment(client, what, 0)), false);
@@ -132,15 +132,15 @@ impl Words<'_> {
         places
     }
 
-    /// The places for what hinders.
+    /// The places for harms that only hinder.
     fn few_places(&self) -> Vec<(When, bool)> {
         let granted = When::After(moment("c1", What::Granted(resource()), 0));
         let writes = When::Before(moment("c1", What::Writes(register()), 0));
         vec![(When::At(length(0)), true), (granted, false), (writes, false)]
     }
 
-    /// Sets of masters: before the first grant by number, then by their part; all sizes that matter,
-    /// or one, a minority, all.
+    /// Sets of masters: before the first grant by number, afterwards by their part. Returns all
+    /// sizes that matter, or one master, a minority, and all.
     fn sets(&self, early: bool, sizes: bool) -> Vec<Nodes> {
         if self.symmetry == Symmetry::Unfolded {
             return self.every_set();
@@ -154,7 +154,7 @@ impl Words<'_> {
         for count in counts.iter().copied() {
             sets.push(if early { by_number(1..=count) } else { by_part(true, count) });
         }
-        // Those that are far from c1 are no others than those that are near if all are near.
+        // If all masters are near, those that are far from c1 are the same as those that are near.
         if self.lesson.bare {
             for count in counts.into_iter().filter(|count| *count <= all - quorum) {
                 let far = all - count + 1..=all;
@@ -172,7 +172,7 @@ impl Words<'_> {
         sets.map(|set| Nodes::Some((1..=all).filter(has(set)).collect())).collect()
     }
 
-    /// What can make a master forget.
+    /// The harms that can make a master forget.
     fn weighty(&self, nodes: &Nodes) -> Vec<Lasting> {
         let nodes = || nodes.clone();
         vec![
@@ -191,19 +191,19 @@ impl Words<'_> {
         ]
     }
 
-    /// All that is tried where masters wake who waits.
+    /// All faults for lessons in which masters wake waiters.
     fn waiting(&self) -> Vec<Fault> {
         let before = |client: &str, what| When::Before(moment(client, what, 0));
         let after = |client: &str, what| When::After(moment(client, what, 0));
         let count = u32::try_from(self.nodes()).unwrap_or(u32::MAX);
         let places = [
             after("c1", What::Granted(resource())),
-            // It learns who holds it.
+            // The reply tells the waiter who holds the resource.
             before("c2", What::Reply(1, Class::Release)),
             before("c1", What::Releases(resource())),
             after("c1", What::Released(resource())),
             before("c2", What::Reply(1, Class::WakeUp)),
-            // The first master answers who was woken.
+            // The first master replies to the client that was woken.
             before("c2", What::Reply(count + 1, Class::Acquire)),
             after("c2", What::Granted(resource())),
         ];
@@ -221,8 +221,8 @@ impl Words<'_> {
         all
     }
 
-    /// Sets of masters where the first one is asked before the others: it alone, the next, a minority with
-    /// it and one without, a majority with it, all.
+    /// Sets of masters for clients that ask the first master before the others: the first alone,
+    /// the next one, a minority with the first and one without, a majority with the first, all.
     fn sets_beside_the_first(&self) -> Vec<Nodes> {
         if self.symmetry == Symmetry::Unfolded {
             return self.every_set();
@@ -240,7 +240,8 @@ impl Words<'_> {
         sets
     }
 
-    /// What keeps masters from saying that a resource is free, or who waits from hearing it.
+    /// Harms that keep masters from pushing that a resource is free, or the message from reaching a
+    /// waiter.
     fn deafens(&self, nodes: &Nodes) -> Vec<Lasting> {
         let to = || nodes.clone();
         let which = || Which {
@@ -259,7 +260,7 @@ impl Words<'_> {
         ]
     }
 
-    /// Clients that stand still, or die.
+    /// Clients that are paused, or die.
     fn stills(&self) -> Vec<Lasting> {
         let one = |name: &str| Clients::Some(vec![name.into()]);
         let pause = |name: &str| Harm::Client(ClientHarm::Pause { clients: one(name) });
@@ -271,7 +272,7 @@ impl Words<'_> {
         ]
     }
 
-    /// What befalls the words of masters, and their answers, on the way to who waits.
+    /// Harms to the push messages and replies of masters on their way to a waiter.
     fn words(&self, nodes: &Nodes) -> Vec<Lasting> {
         let which = |command| Which {
             clients: Clients::Some(vec!["c2".into()]),
@@ -294,7 +295,7 @@ impl Words<'_> {
         all
     }
 
-    /// What can make a master forget that is tried by itself.
+    /// Harms that can make a master forget, and that are tried separately.
     fn own(&self, nodes: &Nodes) -> Vec<Lasting> {
         let nodes = || nodes.clone();
         let power = || Harm::Node(NodeHarm::PowerLoss { nodes: nodes() });
@@ -311,7 +312,7 @@ impl Words<'_> {
         }
     }
 
-    /// What is done to clients.
+    /// Harms to clients.
     fn clients(&self) -> Vec<Lasting> {
         let one = |name: &str| Clients::Some(vec![name.into()]);
         let pause = |name: &str| Harm::Client(ClientHarm::Pause { clients: one(name) });
@@ -324,7 +325,7 @@ impl Words<'_> {
         ]
     }
 
-    /// What hinders masters and links, for a while or until the end.
+    /// Harms that hinder masters and links, for a while or until the end.
     fn others(&self, nodes: &Nodes) -> Vec<Lasting> {
         let to = || nodes.clone();
         let which = |client: &str| Which {
@@ -361,7 +362,7 @@ impl Words<'_> {
         ]
     }
 
-    /// What befalls messages of one kind.
+    /// Harms to messages of one kind.
     fn messages(&self, nodes: &Nodes) -> Vec<Lasting> {
         let which = |what, command| Which {
             clients: Clients::Some(vec!["c1".into()]),
@@ -395,7 +396,7 @@ fn by_number(numbers: impl Iterator<Item = usize>) -> Nodes {
     Nodes::Some(numbers.collect())
 }
 
-/// Masters by whether they granted c1's lease.
+/// Masters, selected by whether they granted c1's lease.
 fn by_part(granted: bool, count: usize) -> Nodes {
     Nodes::Role(Role { client: "c1".into(), granted, first: Some(count) })
 }

@@ -1,5 +1,5 @@
-//! The walk through all schedules, depth first: a run is simulated up to the place where the next fault
-//! strikes, cloned there, and goes on with it.
+//! The walk through all schedules, depth first. The search simulates a run up to the place where
+//! the next fault strikes, clones it there, and continues with the fault.
 
 use super::lessons::Lesson;
 use crate::director::Place;
@@ -8,10 +8,10 @@ use crate::sabotage::Lie;
 use crate::scenario::{Fault, Harm, NodeHarm, When};
 use crate::sim::{Course, Latency};
 
-/// The seed of what is left to chance: tokens, and the jitter of pauses.
+/// The seed of the random choices: tokens, and the jitter of pauses.
 pub const SEED: u64 = 1;
 
-/// A lesson with all that can go wrong in it.
+/// A lesson and its vocabulary.
 pub(super) struct Ground {
     pub(super) lesson: Lesson,
     pub(super) vocabulary: Vec<Fault>,
@@ -23,21 +23,22 @@ pub(super) struct Start {
     fault: usize,
 }
 
-/// What is told of each schedule: its faults, by their place in the vocabulary, and what came of it.
+/// Receives each schedule: its faults, by their index in the vocabulary, and the history of its
+/// run.
 pub(super) trait Each: FnMut(&[usize], &History) {}
 
 impl<T: FnMut(&[usize], &History)> Each for T {}
 
-/// A schedule that is under way.
+/// A schedule whose run is in progress.
 struct Branch {
     course: Course,
-    /// Before which step its last fault was added.
+    /// The step before which its last fault was added.
     since: u64,
     faults: Vec<usize>,
 }
 
 impl Ground {
-    /// The run without a fault, and where the first can be added.
+    /// Plays the run without a fault, and returns the places where the first fault can be added.
     pub(super) fn starts(&self, lie: Lie, each: &mut impl Each) -> Vec<Start> {
         let mut course = Course::new(&self.lesson.scenario, SEED, Latency::Even, lie);
         course.warm_up();
@@ -53,7 +54,7 @@ impl Ground {
         starts
     }
 
-    /// All schedules of up to so many faults that begin with this one.
+    /// All schedules of up to `depth` faults that begin with this one.
     pub(super) fn walk(&self, start: &Start, depth: usize, each: &mut impl Each) {
         self.branch(&start.course, &[], start.fault, depth, each);
     }
@@ -89,11 +90,12 @@ impl Ground {
     fn go_on(&self, branch: Branch, next: Vec<(u64, usize)>, depth: usize, each: &mut impl Each) {
         let Branch { mut course, since, faults } = branch;
         for (step, fault) in next {
-            // Two faults of one place are taken in the vocabulary's order.
+            // Two faults at one place are added in the order of the vocabulary.
             if step == since && faults.last().is_some_and(|last| fault <= *last) {
                 continue;
             }
-            // A master has one replica to fail over to; which masters one fault hits is in the vocabulary.
+            // A master has one replica to fail over to. The vocabulary determines which masters one
+            // fault hits.
             if self.fails_over(fault) && faults.iter().any(|before| self.fails_over(*before)) {
                 continue;
             }
@@ -102,8 +104,8 @@ impl Ground {
         }
     }
 
-    /// Plays a run to its end, and tells where one more fault can be added: before which step, and
-    /// which.
+    /// Plays a run to its end, and returns where one more fault can be added: the step that it must
+    /// precede, and the fault.
     fn play(&self, course: &Course) -> (History, Vec<(u64, usize)>) {
         let mut course = course.clone();
         let mut next = Vec::new();
@@ -116,7 +118,7 @@ impl Ground {
         loop {
             let step = course.steps();
             let goes_on = course.step();
-            // Nothing strikes any more when all is being healed, whatever comes then.
+            // Once the run heals all faults, no further fault strikes.
             if course.is_running() {
                 let from = next.len();
                 for place in course.places(mark) {
@@ -143,7 +145,7 @@ impl Ground {
         matches!(self.vocabulary[fault].when, When::At(_))
     }
 
-    /// The faults whose place this is.
+    /// The faults that strike at this place.
     fn at(&self, place: &Place) -> impl Iterator<Item = usize> {
         let is = |(_, fault): &(usize, &Fault)| match &fault.when {
             When::At(_) => false,

@@ -1,5 +1,5 @@
-//! Owners that acquire what they have: at once or after a while, for longer or not, and handles that are
-//! given back before the first one's end, behind it, or never.
+//! Owners that acquire a resource again while they hold it: at once or after a while, for longer or
+//! not. They release the handles before the end of the first one, after it, or never.
 
 use super::dice::Dice;
 use super::{people, ttl};
@@ -7,15 +7,15 @@ use crate::name::Name;
 use crate::scenario::{Lock, Scenario, Step, Way};
 use crate::search::lengths::{millis, of_millis};
 
-/// Makes another number of a scenario's, so that the others of a number are the same with handles and
-/// without.
+/// Derives another number from that of the scenario, so that the other choices are the same with
+/// these handles and without.
 pub(super) const CHANCE: u64 = 0x0061_6761_696e;
 
-/// The longest TTL of a lock: no guard is for less.
+/// The longest TTL of a lock. No guard covers a shorter one.
 const LONGEST: u64 = 6_000;
 
-/// Lets most clients of every fourth scenario acquire again what they have. Before the faults, some of
-/// which strike at a step.
+/// Lets most clients of every fourth scenario acquire again the resources that they hold. It comes
+/// before the faults, some of which strike at a step.
 pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
     if !dice.chance(1, 4) {
         return;
@@ -43,7 +43,8 @@ fn sections(script: Vec<Step>) -> Vec<Vec<Step>> {
 }
 
 fn reentered(dice: &mut Dice, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> {
-    // Each of several has an owner of its own, who is nobody else's.
+    // In a request for several resources each has an owner of its own, which no other client
+    // shares.
     let resource = match section.first() {
         Some(Step::Acquire { resource, also, .. }) if also.is_empty() => resource.clone(),
         _ => return section,
@@ -53,32 +54,32 @@ fn reentered(dice: &mut Dice, lock: &Lock, mut section: Vec<Step>) -> Vec<Step> 
     }
     let handles = section.iter().flat_map(Step::acquires).count();
     if section.iter().flat_map(Step::releases).count() < handles {
-        // Here, and not at the end: what comes between is passed over if the next section is refused.
+        // Here, and not at the end: the steps between are skipped if the next section is refused.
         people::stay(lock, &mut section);
     }
     section
 }
 
-/// One more handle, and its end.
+/// Adds one more handle, and its end.
 fn enter(dice: &mut Dice, lock: &Lock, resource: &Name, section: &mut Vec<Step>) {
     let release = || Step::Release { resource: resource.clone(), also: Vec::new() };
     let at = 1 + dice.index(section.len() - 1);
     let mut steps = match dice.below(8) {
-        // Until the lease is over by itself, and a little longer.
+        // Waits until the lease is over by itself, and a little longer.
         0 => vec![Step::Work(of_millis(millis(lock.ttl) + dice.within(1, 100)))],
         1..4 => vec![work(dice)],
         _ => Vec::new(),
     };
     steps.push(acquire(dice, lock, resource));
-    // It may be another lease: what was read under the one before is not what it builds on.
+    // It may be another lease. An update must not build on a read under the lease before.
     let read = section[..at].iter().find(|step| is_read(step)).cloned();
     steps.extend(read.clone());
     let behind = at + steps.len();
     section.splice(at..at, steps);
     match dice.below(6) {
-        // Forgotten.
+        // The handle is never released.
         0 => {}
-        // It outlives the other.
+        // It outlives the first handle.
         1 | 2 => {
             section.push(work(dice));
             section.extend(
@@ -114,7 +115,7 @@ fn acquire(dice: &mut Dice, lock: &Lock, resource: &Name) -> Step {
     Step::Acquire {
         resource: resource.clone(),
         also: Vec::new(),
-        // If the lease is over it asks as anybody.
+        // If the lease is over, it asks like any other client.
         wait: of_millis(if dice.chance(1, 2) { 0 } else { dice.within(1, 1_500) }),
         ttl: match dice.below(6) {
             0 => Some(ttl(dice, lock)),

@@ -1,4 +1,4 @@
-//! When a fault strikes, and whom.
+//! When a fault strikes, and its target.
 
 use super::dice::Dice;
 use crate::name::Name;
@@ -59,7 +59,7 @@ pub(super) fn which(dice: &mut Dice, scenario: &Scenario) -> Which {
     }
 }
 
-/// Everything between some clients and some masters.
+/// All links between some clients and some masters.
 pub(super) fn ties(dice: &mut Dice, scenario: &Scenario) -> Which {
     Which { clients: clients(dice, scenario), nodes: nodes(dice, scenario), ..Which::default() }
 }
@@ -72,7 +72,7 @@ pub(super) fn when(dice: &mut Dice, scenario: &Scenario) -> When {
     }
 }
 
-/// Before or after something that a client does: what it never does is never waited for.
+/// Before or after an action of a client. The draw omits actions that the client never does.
 fn moment(dice: &mut Dice, scenario: &Scenario) -> When {
     let index = dice.index(scenario.clients.len());
     let client = scenario.clients[index].id.clone();
@@ -98,7 +98,7 @@ fn moment(dice: &mut Dice, scenario: &Scenario) -> When {
     When::After(Moment { client, what, plus })
 }
 
-/// While the answers to a round are under way to a client.
+/// While the replies to a round are under way to a client.
 pub(super) fn in_flight(dice: &mut Dice, scenario: &Scenario, client: Name) -> When {
     let masters = u64::try_from(scenario.cluster.nodes).unwrap_or(1);
     let number = u32::try_from(dice.within(1, masters)).unwrap_or(1);

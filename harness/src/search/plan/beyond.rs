@@ -1,6 +1,7 @@
-//! What is outside the assumptions and no fault of masters, clocks or links: clients that know different
-//! masters, or one master by two addresses, and what is late on its way to a register. Drawn behind
-//! all else, so that a number stands for the same clients and faults as it would without.
+//! Events outside the assumptions that are no faults of masters, clocks or links: clients that know
+//! different masters, or one master by two addresses, and requests that reach a register late. They
+//! are drawn after all else, so that a number stands for the same clients and faults as it would
+//! without them.
 
 use super::aims;
 use super::dice::Dice;
@@ -19,7 +20,7 @@ pub(super) fn draw(dice: &mut Dice, scenario: &mut Scenario) {
     }
 }
 
-/// A client whose reads or writes come late; none: nobody reads or writes.
+/// A client whose reads or writes come late; none if no client reads or writes.
 fn late(dice: &mut Dice, scenario: &Scenario) -> Option<Fault> {
     let touch = |step: &Step| match step {
         Step::Touch { register, way, .. } => Some((register.clone(), *way)),
@@ -48,7 +49,7 @@ fn late(dice: &mut Dice, scenario: &Scenario) -> Option<Fault> {
     Some(Fault { when, lasts, harm: Harm::Resource(ResourceHarm::Delay { clients, what, by }) })
 }
 
-/// Each process knows some of the masters, in some order; one of them perhaps twice.
+/// Each process knows some of the masters, in some order, and perhaps one of them twice.
 fn lists(dice: &mut Dice, scenario: &mut Scenario) {
     let all = scenario.cluster.nodes;
     let processes: Vec<_> = scenario.processes().into_iter().cloned().collect();
@@ -65,7 +66,7 @@ fn lists(dice: &mut Dice, scenario: &mut Scenario) {
         let of_process = scenario.clients.iter_mut().filter(|client| *client.process() == process);
         of_process.for_each(|client| client.nodes = Some(list.clone()));
     }
-    // A part is played by masters that its client knows.
+    // A part names masters that its client knows.
     let known: Vec<_> = scenario.clients.iter().map(|client| scenario.list(client)).collect();
     for fault in &mut scenario.faults {
         let Some(Nodes::Role(role)) = fault.harm.nodes_mut() else { continue };

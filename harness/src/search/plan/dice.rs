@@ -1,4 +1,4 @@
-//! Chance from a number, of a generator whose stream never changes.
+//! A random source from a number. The stream of its generator never changes.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -7,22 +7,22 @@ use rand_chacha::rand_core::{RngCore, SeedableRng};
 pub(super) struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// The simulation has streams of its own of the same number.
+    /// The simulation has its own streams from the same number.
     pub(super) fn new(number: u64) -> Self {
         Self(ChaCha8Rng::seed_from_u64(number))
     }
 
-    /// Something less than a bound.
+    /// A number less than a bound.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0.next_u64() % bound.max(1)
     }
 
-    /// Between two numbers, both included.
+    /// A number between two others, both included.
     pub(super) fn within(&mut self, least: u64, most: u64) -> u64 {
         least + self.below(most.saturating_sub(least) + 1)
     }
 
-    /// So often of so many times.
+    /// Returns true with probability `often` / `of`.
     pub(super) fn chance(&mut self, often: u64, of: u64) -> bool {
         self.below(of) < often
     }
@@ -36,7 +36,7 @@ impl Dice {
         usize::try_from(self.below(of)).unwrap_or_default()
     }
 
-    /// Something, so often of so many times.
+    /// Returns a value with probability `often` / `of`.
     pub(super) fn maybe<T>(
         &mut self,
         often: u64,

@@ -1,12 +1,12 @@
 //! Leases with fencing tokens, and registers that check them: in every other scenario, beside the
-//! registers that take what comes.
+//! registers that accept every write.
 
 use super::dice::Dice;
 use crate::name::Name;
 use crate::scenario::{Scenario, Step, Way};
 
-/// Makes another number of a scenario's, so that the clients and faults of a number are the same with
-/// fencing tokens and without.
+/// Derives another number from that of the scenario, so that the clients and faults of a number are
+/// the same with fencing tokens and without.
 pub(super) const CHANCE: u64 = 0x66_656e_6365;
 
 pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
@@ -20,8 +20,8 @@ pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
     }
 }
 
-/// The script, with a section under each lease's token: presented, read, and written at the end or
-/// somewhere before it. Some take the token and touch nothing.
+/// The script, with a section under the token of each lease: the client presents it, reads, and
+/// writes at the end or somewhere before it. Some clients take the token and touch no register.
 fn fenced(dice: &mut Dice, script: Vec<Step>) -> Vec<Step> {
     let mut all = Vec::with_capacity(script.len() + 3);
     let (mut leases, mut writes): (Vec<Name>, bool) = (Vec::new(), false);
@@ -43,7 +43,7 @@ fn fenced(dice: &mut Dice, script: Vec<Step>) -> Vec<Step> {
                 let written = leases.iter().filter(|_| writes);
                 all.extend(written.map(|lease| touch(lease, Way::Write)));
             }
-            // Early, and then perhaps not once more.
+            // Early, and then perhaps no second time.
             Step::Work(_) | Step::Extend { .. } if dice.chance(1, 3) => {
                 if !leases.is_empty() {
                     all.extend(leases.iter().map(|lease| touch(lease, Way::Write)));

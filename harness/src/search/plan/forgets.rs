@@ -1,6 +1,6 @@
-//! Masters that forget by other ways than a restart: cleared by a command, by eviction, by a loss of
-//! power, by a failover; or whose counters somebody sets. All of it is outside the assumptions, but of
-//! locks with a guard that sees it.
+//! Masters that forget by other ways than a restart: by a command that clears them, by eviction, by
+//! a loss of power, by a failover; and masters whose counters another client sets. All of it is
+//! outside the assumptions, except for locks with a guard that detects it.
 
 use super::aims;
 use super::dice::Dice;
@@ -10,10 +10,12 @@ use crate::scenario::{
 };
 use crate::search::lengths::of_millis;
 
-/// Makes another number of a scenario's, so that its other faults do not hang on these.
+/// Derives another number from that of the scenario, so that its other faults do not depend on
+/// these.
 pub(super) const CHANCE: u64 = 0x666f_7267_6574;
 
-/// Adds such faults to every other scenario; `inside` the assumptions only what a guard sees.
+/// Adds such faults to every other scenario; `inside` the assumptions only those that a guard
+/// detects.
 pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario, inside: bool) {
     let kind = dice.below(8);
     let unseen = [1, 4].contains(&kind);
@@ -41,10 +43,11 @@ pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario, inside: bool) {
             add(scenario, when, None, NodeHarm::Counter { nodes, resource, ahead });
         }
         _ => {
-            // A master with a replica is not started again, and has no clock to set.
+            // A master with a replica is not restarted, and has no clock to set.
             let other =
                 |fault: &Fault| fault.harm.starts_again() || matches!(fault.harm, Harm::Clock(_));
-            // A replica that says that it syncs every write is taken for its master come back.
+            // A replica that is configured to sync every write looks like its master after a
+            // restart.
             let unseen = scenario.cluster.persistence == Persistence::AofAlways;
             if scenario.faults.iter().any(other) || inside && unseen {
                 return;

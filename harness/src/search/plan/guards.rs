@@ -1,5 +1,5 @@
-//! Locks with every defence, in every other scenario: all clients of most fleets have them, in others some
-//! have not. And clients that take no fencing tokens among others that do.
+//! Locks with every defence, in every other scenario. In most sets of clients all have them, in
+//! others some do not. Some clients take no fencing tokens among others that do.
 
 use std::time::Duration;
 
@@ -9,11 +9,12 @@ use crate::scenario::{Client, OwnGuard, Scenario, Step};
 use crate::search::defences;
 use crate::search::lengths::of_millis;
 
-/// Makes another number of a scenario's, so that all else of a number is the same with defences and
-/// without.
+/// Derives another number from that of the scenario, so that all else of a number is the same with
+/// defences and without.
 pub(super) const CHANCE: u64 = 0x0067_7561_7264;
 
-/// Before the faults: those that a guard sees are inside the assumptions of who has one.
+/// It comes before the faults: those that a guard detects are inside the assumptions of clients
+/// with a guard.
 pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario, inside: bool) {
     if dice.chance(1, 2) {
         let spare = if dice.chance(1, 2) { 0 } else { dice.within(1, 500) };
@@ -23,7 +24,8 @@ pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario, inside: bool) {
         if dice.chance(1, 4) {
             for process in some(dice, scenario) {
                 let own = match !inside && dice.chance(1, 3) {
-                    // The masters are marked for the others: it gets nothing, and says why.
+                    // The masters carry markers for the other guards. This client gets nothing, and
+                    // reports why.
                     true => OwnGuard::UpTo(of_millis(dice.within(6_001, 7_000))),
                     false => OwnGuard::Whether(false),
                 };
@@ -54,7 +56,7 @@ fn without_tokens(client: &mut Client) {
     client.script.retain(|step| !matches!(step, Step::Touch { under: Some(_), .. }));
 }
 
-/// Whether every client notices masters that may have forgotten.
+/// Whether every client detects masters that may have forgotten.
 pub(super) fn all_see_amnesia(scenario: &Scenario) -> bool {
     scenario.clients.iter().all(|client| defences::sees_amnesia(&client.options(&scenario.lock)))
 }

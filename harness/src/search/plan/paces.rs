@@ -1,12 +1,13 @@
-//! Clients whose lease clocks run at other rates: inside the assumptions by no more than the drift
-//! allowance, and then no clock of a master does.
+//! Clients whose lease clocks run at other rates. Inside the assumptions the difference is at most
+//! the drift allowance, and then no master's clock differs.
 
 use super::aims;
 use super::dice::Dice;
 use crate::scenario::{ClientHarm, Fault, Harm, Scenario};
 use crate::search::lengths::of_millis;
 
-/// Makes another number of a scenario's, so that its other faults do not hang on these.
+/// Derives another number from that of the scenario, so that its other faults do not depend on
+/// these.
 pub(super) const CHANCE: u64 = 0x0070_6163_6573;
 
 /// Adds such a fault to every sixth scenario.

@@ -1,4 +1,4 @@
-//! Who locks what, and what they do with it.
+//! The clients, their resources, and the actions of each.
 
 use super::dice::Dice;
 use super::ttl;
@@ -6,7 +6,7 @@ use crate::name::Name;
 use crate::scenario::{Client, Length, Lock, Rounds, Step, Way};
 use crate::search::lengths::{millis, of_millis};
 
-/// What most do after a while is to be done.
+/// The longest usual work of a client, in milliseconds.
 pub(super) const WORKS: u64 = 600;
 
 pub(super) fn draw(dice: &mut Dice, lock: &Lock) -> Vec<Client> {
@@ -23,13 +23,13 @@ pub(super) fn draw(dice: &mut Dice, lock: &Lock) -> Vec<Client> {
     (1..=count).map(person).collect()
 }
 
-/// Somebody with a script: when it begins, how often, and in which process.
+/// A client with a script: when it begins, how often it repeats, and in which process it runs.
 pub(super) fn client(dice: &mut Dice, id: Name, script: Vec<Step>, shared: bool) -> Client {
     let rounds = dice.maybe(1, 3, |dice| match dice.chance(1, 2) {
         true => Rounds::Times(u32::try_from(dice.within(2, 4)).unwrap_or(2)),
         false => Rounds::For(of_millis(dice.within(100, 1_500))),
     });
-    // A pause between two rounds, or a refused client asks thousands of times.
+    // A pause between two rounds. Without it a refused client would ask thousands of times.
     let think = if rounds.is_some() { dice.within(5, 300) } else { 0 };
     Client {
         id,
@@ -50,7 +50,7 @@ pub(super) fn client(dice: &mut Dice, id: Name, script: Vec<Step>, shared: bool)
     }
 }
 
-/// From an acquire to its release.
+/// The steps from an acquire to its release.
 fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
     let (resource, register) = if dice.chance(1, 6) { ("M", "S") } else { ("L", "R") };
     let (resource, register) = (Name::from(resource), Name::from(register));
@@ -60,7 +60,7 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
     for _ in 0..dice.below(6) {
         match dice.below(10) {
             0..3 => {
-                // An update is built on what was read under this very lease.
+                // An update builds on a read under the same lease.
                 let way = dice.pick(&[Way::Read, Way::Write]);
                 if way == Way::Write && !has_read {
                     script.push(touch(Way::Read));
@@ -69,7 +69,7 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
                 script.push(touch(way));
             }
             3..6 => script.push(Step::Work(of_millis(dice.within(1, WORKS)))),
-            // Until the lease is over by itself, and a little longer.
+            // Waits until the lease is over by itself, and a little longer.
             6 => {
                 let longer = dice.within(1, 100);
                 script.push(Step::Work(of_millis(millis(lock.ttl) + longer)));
@@ -81,8 +81,8 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
                 let ttl = dice.maybe(1, 3, |dice| ttl(dice, lock));
                 script.push(Step::Extend { resource: resource.clone(), ttl });
             }
-            // An extension beside a watchdog may fail though a quorum says yes: a master whose grant
-            // is still under way when the first round is sent does not vote in it.
+            // An extension beside a watchdog may fail although a quorum grants it: a master whose
+            // grant is still under way when the first round is sent does not vote in that round.
             7..9 => {}
             _ => {
                 keeps = true;
@@ -95,14 +95,14 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
     script
 }
 
-/// The register of a resource; who writes looks first whether it has that.
+/// The register of a resource. Before a write the client checks whether it holds that resource.
 pub(super) fn touch(register: &Name, way: Way, resource: &Name) -> Step {
     let held = (way == Way::Write).then(|| resource.clone());
     Step::Touch { register: register.clone(), way, under: None, held }
 }
 
-/// Who may leave a lease behind stays until it is over, or the run might end before, and heal masters that
-/// must stay down until then.
+/// A client that may leave a lease behind stays until it is over. Otherwise the run might end
+/// earlier, and heal masters that must stay down until then.
 pub(super) fn stay(lock: &Lock, script: &mut Vec<Step>) {
     let keeps = script.iter().map(|step| match step {
         Step::Keep { most, .. } => millis(*most),
@@ -117,7 +117,7 @@ pub(super) fn stay(lock: &Lock, script: &mut Vec<Step>) {
 /// One resource, or several at once.
 pub(super) fn acquire(dice: &mut Dice, lock: &Lock, resources: &[Name]) -> Step {
     let wait = if dice.chance(1, 4) { 0 } else { dice.within(1, 2_500) };
-    // Given up while the answers are under way, or while it waits.
+    // The client cancels while the replies are under way, or while it waits.
     let cancel = dice.maybe(1, 7, |dice| match dice.chance(1, 2) {
         true => dice.within(1, millis(lock.node_timeout)),
         false => dice.within(1, 300),

@@ -1,5 +1,5 @@
-//! Clients that want several resources at once, of sets that overlap, each in an order of its own; beside
-//! those who want one of them.
+//! Clients that want several resources at once, beside clients that want one of them. Their sets
+//! overlap, and each client names its set in an order of its own.
 
 use super::dice::Dice;
 use super::people;
@@ -7,13 +7,15 @@ use crate::name::Name;
 use crate::scenario::{Lock, Scenario, Step, Way};
 use crate::search::lengths::{millis, of_millis};
 
-/// Makes another number of a scenario's, so that the others of a number are the same without these.
+/// Derives another number from that of the scenario, so that the other clients of a number are the
+/// same without these.
 pub(super) const CHANCE: u64 = 0x0073_6576_6572_616c;
 
 /// The resources, each with the register that it protects.
 const ALL: [(&str, &str); 3] = [("L", "R"), ("M", "S"), ("N", "T")];
 
-/// Adds such clients to every fourth scenario. Before the faults, some of which strike at what they do.
+/// Adds such clients to every fourth scenario. It comes before the faults, some of which strike at
+/// their actions.
 pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
     if !dice.chance(1, 4) {
         return;
@@ -25,7 +27,7 @@ pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
     }
 }
 
-/// From an acquire to its release, or to those of each.
+/// The steps from an acquire to its release, or to the release of each resource.
 fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
     let mut rest = ALL.to_vec();
     let count = dice.pick(&[2, 2, 3]);
@@ -35,7 +37,7 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
         .collect();
     let names: Vec<Name> = some.iter().map(|(resource, _)| resource.clone()).collect();
     let mut script = vec![people::acquire(dice, lock, &names)];
-    // An update is built on what was read under this very lease.
+    // An update builds on a read under the same lease.
     let touched: Vec<_> = some.iter().filter(|_| dice.chance(1, 2)).collect();
     let touch = |way| touched.iter().map(move |(of, register)| people::touch(register, way, of));
     script.extend(touch(Way::Read));
@@ -46,7 +48,7 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
             let most = of_millis(dice.within(1, 2_000));
             script.push(Step::Keep { resource, most });
         }
-        // Until the leases are over by themselves, and a little longer.
+        // Waits until the leases are over by themselves, and a little longer.
         2 => script.push(Step::Work(of_millis(millis(lock.ttl) + dice.within(1, 100)))),
         _ => {}
     }
@@ -59,7 +61,7 @@ fn section(dice: &mut Dice, lock: &Lock) -> Vec<Step> {
             script.extend(release(vec![resource]));
             script.push(Step::Work(of_millis(dice.within(1, 100))));
         }
-        // A refusal of a register passes over all up to one of these.
+        // A refusal of a register skips all steps up to one of these.
         people::stay(lock, &mut script);
     }
     script

@@ -1,4 +1,4 @@
-//! What is drawn can be run, and says the same as a file.
+//! Tests that every drawn scenario can run, and means the same after a round trip through a file.
 
 use super::Space;
 use crate::scenario::{
@@ -31,7 +31,7 @@ fn every_fault_is_drawn() {
         .collect();
     names.sort_unstable();
     names.dedup();
-    // All that there are: node 12, clock 3, net 8, client 5, resource 1.
+    // The numbers of all names: node 12, clock 3, net 8, client 5, resource 1.
     assert_eq!(names.len(), 29, "{names:?}");
 }
 
@@ -64,7 +64,8 @@ fn defences_are_drawn_for_whole_fleets_and_for_parts_of_them() {
 
 #[test]
 fn crowds_are_drawn_together_and_apart_and_so_is_what_becomes_of_their_words() {
-    // With a crowd, of one process, with one who gives up in it; and with words that are struck.
+    // With a crowd, of one process, with a client that gives up in it; and with wake-ups that a
+    // fault hits.
     let mut seen = [0; 4];
     for number in 0..1_000 {
         let scenario = Space::INSIDE.draw(number);
@@ -91,8 +92,8 @@ fn crowds_are_drawn_together_and_apart_and_so_is_what_becomes_of_their_words() {
 
 #[test]
 fn handles_and_several_resources_are_drawn() {
-    // Who acquires again, for longer, forgets a handle; who wants several, in two orders, gives them back
-    // one by one.
+    // Clients that acquire again, for longer, or forget a handle. Clients that want several
+    // resources, in two orders, and release them one by one.
     let mut seen = [0; 6];
     for number in 0..1_000 {
         let scenario = Space::INSIDE.draw(number);

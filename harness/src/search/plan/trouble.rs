@@ -1,4 +1,4 @@
-//! What goes wrong: families of faults, and one fault of them.
+//! Random faults: their families, and the draw of one fault from a family.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::scenario::{
 };
 use crate::search::lengths::{millis, of_millis};
 
-/// Faults that belong together, to be left out together.
+/// Related faults, which a scenario leaves out together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     /// Masters die and come back.
@@ -25,7 +25,7 @@ enum Family {
     Delays,
     /// Requests arrive twice.
     Copies,
-    /// Clients stand still.
+    /// Clients are paused.
     Pauses,
     /// A client dies.
     Ends,
@@ -51,16 +51,17 @@ pub(super) struct Families {
     inside: bool,
 }
 
-/// A harm, and how long it lasts.
+/// A harm and its duration.
 type Drawn = (Harm, Option<Length>);
 
 impl Families {
-    /// Each is there in every other scenario.
+    /// Each family is present in every other scenario.
     pub(super) fn draw(dice: &mut Dice, inside: bool) -> Self {
         Self { all: ALL.into_iter().filter(|_| dice.chance(1, 2)).collect(), inside }
     }
 
-    /// None where it would be outside the assumptions, or senseless, in this scenario.
+    /// A random fault. None where it would be outside the assumptions, or have no effect, in this
+    /// scenario.
     pub(super) fn fault(&self, dice: &mut Dice, scenario: &Scenario) -> Option<Fault> {
         if self.all.is_empty() {
             return None;
@@ -94,14 +95,14 @@ impl Families {
         let forgets = scenario.cluster.persistence == Persistence::None;
         let nodes = aims::nodes(dice, scenario);
         let careful = self.inside && forgets && !guards::all_see_amnesia(scenario);
-        // One only: the cure of one would end the time for which the other must stay down.
+        // At most one: the heal of one would end the time for which the other must stay down.
         let deadly = |fault: &Fault| {
             matches!(fault.harm, Harm::Node(NodeHarm::Kill { .. } | NodeHarm::Stop { .. }))
         };
         if careful && scenario.faults.iter().any(deadly) {
             return None;
         }
-        // What forgets comes back when all it knew has expired.
+        // A master that forgets comes back when all the keys that it had have expired.
         let stays = |dice: &mut Dice| {
             let longest = scenario.longest_ttl() + Duration::from_millis(10);
             Length(longest + Duration::from_millis(dice.within(1, 800)))
@@ -126,20 +127,20 @@ fn stall(dice: &mut Dice, scenario: &Scenario) -> NodeHarm {
     match dice.below(4) {
         0 => NodeHarm::Pause { nodes },
         1 => NodeHarm::Full { nodes },
-        // All of them, by less than a round waits: everything works, and comes late.
+        // All of them, by less than a round waits: everything works, but comes late.
         2 => NodeHarm::Slow { nodes: Nodes::All, by: shortly(dice, scenario) },
         _ => NodeHarm::Slow { nodes, by: of_millis(dice.within(1, 800)) },
     }
 }
 
-/// Less than a round waits for a master.
+/// A time that is less than a round waits for a master.
 fn shortly(dice: &mut Dice, scenario: &Scenario) -> Length {
     of_millis(dice.within(1, (millis(scenario.lock.node_timeout) * 9 / 10).max(1)))
 }
 
-/// A clock that is as wrong as it may be.
+/// A clock whose error is as large as the assumptions allow.
 fn drift(dice: &mut Dice, scenario: &Scenario) -> Option<Drawn> {
-    // One only: rates of the same clock that follow each other add up.
+    // At most one: consecutive rates of the same clock add up.
     if scenario.faults.iter().any(|fault| matches!(fault.harm, Harm::Clock(_))) {
         return None;
     }
@@ -148,20 +149,20 @@ fn drift(dice: &mut Dice, scenario: &Scenario) -> Option<Drawn> {
     let (factor, lasts) = if dice.chance(2, 3) {
         (1.0 + share, Length(2 * longest))
     } else {
-        // The cure of a slow clock sets it forward by what it lost, which must be no more than it may
-        // lose within a TTL.
+        // The heal of a slow clock sets it forward by the time that it lost. That must be no more
+        // than the clock may lose within a TTL.
         (1.0 - share, Length(shortest_ttl(scenario)))
     };
     Some((Harm::Clock(ClockHarm::Rate { nodes, factor }), Some(lasts)))
 }
 
-/// By what share of its rate a clock may be wrong.
+/// The share of its rate by which a clock may be wrong.
 pub(super) fn allowed(dice: &mut Dice, scenario: &Scenario) -> f64 {
-    // Over the longest TTL the fixed part of the allowance is the least of it.
+    // Over the longest TTL the fixed part of the allowance is the smallest share.
     let longest = scenario.longest_ttl();
     let most = scenario.lock.deducted_from(longest).as_secs_f64() / longest.as_secs_f64();
     let share = most * dice.pick(&[0.99, 0.99, 0.5, 0.1]);
-    // As many digits as one would read.
+    // Rounded to a number of digits that is easy to read.
     (share * 1e5).floor() / 1e5
 }
 
@@ -197,7 +198,7 @@ fn loss(dice: &mut Dice, scenario: &Scenario, lasts: Option<Length>) -> Drawn {
                 nodes: which.nodes.clone(),
                 ..Which::default()
             };
-            // Without a choice of messages it happens at once.
+            // If the fault selects no messages, it has no duration.
             let lasts = lasts.filter(|_| which != ties);
             return (Harm::Net(NetHarm::Reset(which)), lasts);
         }
@@ -210,8 +211,8 @@ fn delay(dice: &mut Dice, scenario: &Scenario) -> NetHarm {
     match dice.below(4) {
         0 => NetHarm::Hold(aims::which(dice, scenario)),
         1 => {
-            // The simulation goes on to let through slowly what was under way when it was cured, so
-            // what has piled up by then must not take longer than a witness waits.
+            // The simulation continues to pass slowly what was under way at the heal. So the
+            // backlog at that time must not take longer than a final acquire waits.
             let bytes = u32::try_from(dice.within(2_000, 15_000)).unwrap_or(2_000);
             NetHarm::Trickle { clients, nodes: aims::nodes(dice, scenario), what, bytes }
         }
@@ -223,8 +224,8 @@ fn delay(dice: &mut Dice, scenario: &Scenario) -> NetHarm {
     }
 }
 
-/// A client that stands still: for any time, or past the end of its lease; at any time, or while the
-/// answers to it are under way.
+/// A pause of a client: for any time, or past the end of its lease; at any time, or while the
+/// replies to it are under way.
 fn pause(dice: &mut Dice, scenario: &Scenario, lasts: Option<Length>) -> Fault {
     let client = aims::name(dice, scenario);
     let clients = Clients::Some(vec![client.clone()]);
@@ -243,7 +244,7 @@ fn pause(dice: &mut Dice, scenario: &Scenario, lasts: Option<Length>) -> Fault {
     Fault { when, lasts, harm: Harm::Client(harm) }
 }
 
-/// The death of a client. Somebody must live to bear witness.
+/// The death of a client. At least one client must remain for the final acquire.
 fn end(dice: &mut Dice, scenario: &Scenario) -> Option<Harm> {
     let before = scenario.faults.iter().any(|fault| fault.harm.kills_clients());
     if before || scenario.processes().len() < 2 {

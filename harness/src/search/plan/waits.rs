@@ -1,5 +1,5 @@
-//! Crowds: several who wait for one resource, of one process or of a few, beside the others; some give up
-//! while they wait or are queued. And what happens to the words by which they are woken.
+//! Crowds: several clients that wait for one resource, from one process or a few, beside the
+//! others. Some give up while they wait or are queued. Faults also hit the messages that wake them.
 
 use super::dice::Dice;
 use super::{aims, people, ttl};
@@ -9,21 +9,22 @@ use crate::scenario::{
 };
 use crate::search::lengths::of_millis;
 
-/// Makes another number of a scenario's, so that the others of a number are the same with a crowd and
-/// without.
+/// Derives another number from that of the scenario, so that the other clients of a number are the
+/// same with a crowd and without.
 pub(super) const CHANCE: u64 = 0x0063_726f_7764;
 
-/// The most in a crowd: twice what a process may have in a row, and one more.
+/// The largest crowd: twice the number of leases that a process may have in a row, and one more.
 const MOST: u64 = 9;
 
-/// Adds a crowd to every third scenario. Before the faults, some of which strike at what it does.
+/// Adds a crowd to every third scenario. It comes before the faults, some of which strike at the
+/// crowd's actions.
 pub(super) fn add(dice: &mut Dice, scenario: &mut Scenario) {
     if !dice.chance(1, 3) {
         return;
     }
     // How many of six have a process of their own.
     let alone = dice.pick(&[0, 0, 1, 1, 3, 6]);
-    // Together, or one after the other.
+    // All at the same time, or one after the other.
     let (start, apart) = (dice.below(500), dice.pick(&[0, 1, 20, 200]));
     let crowd: Vec<Client> = (1..=dice.within(2, MOST))
         .map(|number| {
@@ -73,7 +74,7 @@ fn member(
     }
 }
 
-/// Adds what happens to the words of masters, to every fourth scenario.
+/// Adds faults of the masters' push messages, to every fourth scenario.
 pub(super) fn trouble(dice: &mut Dice, scenario: &mut Scenario) {
     if !dice.chance(1, 4) {
         return;

@@ -1,5 +1,5 @@
-//! The passes that rename and round: moments of the protocol for times, parts for numbers of masters,
-//! round times.
+//! The passes that rename and round: moments of the protocol instead of times, parts instead of
+//! numbers of masters, round times.
 
 use super::Trial;
 use super::weight::roughness;
@@ -10,7 +10,7 @@ use crate::search::lengths::{self, of_millis};
 use crate::units::nanos;
 
 const MS: Ns = 1_000_000;
-/// What times are rounded to, the roundest first.
+/// The values to which times are rounded, the roundest first.
 const ROUND: [u64; 13] = [10_000, 5_000, 2_000, 1_000, 500, 200, 100, 50, 20, 10, 5, 2, 1];
 
 pub(super) fn all(trial: &mut Trial<'_>) {
@@ -20,7 +20,8 @@ pub(super) fn all(trial: &mut Trial<'_>) {
     numbers(trial);
 }
 
-/// Faults at a time get the moment before it, the latest first.
+/// Gives a fault at a fixed time the moment of the protocol before it; tries the latest moment
+/// first.
 fn triggers(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().faults.len() {
         let at = match &trial.scenario().faults[index].when {
@@ -32,7 +33,7 @@ fn triggers(trial: &mut Trial<'_>) {
             }
             _ => continue,
         };
-        // At once, or from the start?
+        // First tries the start of the run.
         if offer_when(trial, index, When::At(of_millis(0))) {
             continue;
         }
@@ -60,7 +61,7 @@ fn offer_when(trial: &mut Trial<'_>, fault: usize, when: When) -> bool {
     trial.offer(other)
 }
 
-/// What a fault could wait for, each when it came first, in the order of time.
+/// The moments for which a fault could wait, each at its first occurrence, in the order of time.
 fn moments(history: &History) -> Vec<(Ns, Name, What)> {
     let mut moments: Vec<(Ns, Name, What)> = Vec::new();
     let mut asked: Vec<(u64, &Name, &str, Option<&Name>)> = Vec::new();
@@ -111,14 +112,14 @@ fn moments(history: &History) -> Vec<(Ns, Name, What)> {
     moments
 }
 
-/// Masters by the part that they play.
+/// Selects masters by the part that they play.
 fn parts(trial: &mut Trial<'_>) {
     let clients: Vec<Name> =
         trial.scenario().clients.iter().map(|client| client.id.clone()).collect();
     for index in 0..trial.scenario().faults.len() {
         let fault = &trial.scenario().faults[index];
         let Some(Nodes::Some(numbers)) = fault.harm.nodes() else { continue };
-        // Before anybody has asked nobody plays a part.
+        // Before the first request no master plays a part.
         if matches!(fault.when, When::At(at) if at.is_zero()) {
             continue;
         }
@@ -128,7 +129,7 @@ fn parts(trial: &mut Trial<'_>) {
             When::At(_) => None,
         };
         let mut clients = clients.clone();
-        // Who is there in the sentence already comes first.
+        // The client that the sentence already names comes first.
         clients.sort_by_key(|client| Some(client) != own.as_ref());
         'parts: for client in clients {
             for (granted, first) in
@@ -146,7 +147,7 @@ fn parts(trial: &mut Trial<'_>) {
     }
 }
 
-/// Round times, each for itself.
+/// Rounds times, each separately.
 fn times(trial: &mut Trial<'_>) {
     for index in 0..lengths::count(&mut trial.scenario().clone()) {
         for unit in ROUND {
@@ -168,7 +169,7 @@ fn rounder(ms: u64, other: u64) -> Option<u64> {
     (other > 0 && roughness(other) < roughness(ms)).then_some(other)
 }
 
-/// Round rates and amounts.
+/// Rounds rates and amounts.
 fn numbers(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().faults.len() {
         for digits in [1.0, 2.0, 10.0, 20.0, 100.0, 200.0, 1_000.0, 10_000.0] {

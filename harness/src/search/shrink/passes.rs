@@ -21,7 +21,7 @@ pub(super) fn all(trial: &mut Trial<'_>) {
     faults(trial);
 }
 
-/// Delta debugging: leaves out halves, then quarters, at last each fault by itself.
+/// Delta debugging: leaves out halves, then quarters, and finally each fault alone.
 fn faults(trial: &mut Trial<'_>) {
     let mut size = trial.scenario().faults.len();
     while size > 0 {
@@ -47,7 +47,7 @@ fn clients(trial: &mut Trial<'_>) {
     }
 }
 
-/// A scenario without a client, and without what is about it only.
+/// A scenario without a client, and without everything that concerns only this client.
 fn without_client(scenario: &Scenario, index: usize) -> Option<Scenario> {
     if scenario.clients.len() < 2 {
         return None;
@@ -58,7 +58,7 @@ fn without_client(scenario: &Scenario, index: usize) -> Option<Scenario> {
     Some(fewer)
 }
 
-/// Whether a fault has still something to do when a client is gone.
+/// Whether a fault still has an effect when a client is gone.
 fn forget(fault: &mut Fault, gone: &Name) -> bool {
     if let When::After(Moment { client, .. }) | When::Before(Moment { client, .. }) = &fault.when
         && client == gone
@@ -89,8 +89,9 @@ fn masters(trial: &mut Trial<'_>) {
     }
 }
 
-/// With so few masters. What hit one that is gone hits nobody, or the last that is left; who knew it
-/// does not, or knows the last.
+/// The scenario with fewer masters. A fault on a removed master hits no master, or the last one
+/// that is left. A client that knew a removed master does not know it any more, or knows the last
+/// one.
 fn with_masters(scenario: &Scenario, nodes: usize, moved: bool) -> Scenario {
     let mut fewer = scenario.clone();
     fewer.cluster.nodes = nodes;
@@ -117,7 +118,8 @@ fn with_masters(scenario: &Scenario, nodes: usize, moved: bool) -> Scenario {
     fewer
 }
 
-/// Who knows masters of its own knows all, or fewer; clients of one process know the same.
+/// A client with its own list of masters knows all masters, or fewer. Clients of one process know
+/// the same masters.
 fn lists(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().clients.len() {
         if trial.scenario().clients[index].nodes.is_none() {
@@ -179,7 +181,7 @@ fn steps(trial: &mut Trial<'_>) {
     }
 }
 
-/// Who wants several resources wants fewer.
+/// A client that wants several resources wants fewer.
 fn resources(trial: &mut Trial<'_>) {
     for index in 0..trial.scenario().clients.len() {
         let script = &trial.scenario().clients[index].script;
@@ -196,7 +198,7 @@ fn resources(trial: &mut Trial<'_>) {
     }
 }
 
-/// What is left of a step for who does not want a resource, if anything is.
+/// The rest of a step for a client that does not want a resource, if anything is left.
 fn without(mut step: Step, gone: &Name) -> Option<Step> {
     match &mut step {
         Step::Acquire { resource, also, .. } | Step::Release { resource, also } => {
@@ -228,7 +230,7 @@ fn options(trial: &mut Trial<'_>) {
         &|less| less.lock.node_timeout = usual.node_timeout,
         &|less| less.lock.drift = usual.drift,
         &|less| less.lock.drift_ppm = usual.drift_ppm,
-        // That a disk had something and lost its end is another lesson than that there was none.
+        // A disk that lost the end of its data is another lesson than a disk without data.
         &|less| {
             if !less.faults.iter().any(power) {
                 less.cluster.persistence = Persistence::None;
@@ -268,8 +270,8 @@ fn own_locks(scenario: &mut Scenario, change: fn(&mut Client)) {
     scenario.clients.iter_mut().for_each(change);
 }
 
-/// A step without one of its options. That a client looks at its lease before it writes is none: who
-/// does not look is another lesson.
+/// A step without one of its options. The check of the lease before a write is not such an option:
+/// a client that does not check is another lesson.
 fn plain(step: &mut Step, option: usize) {
     match (step, option) {
         (Step::Acquire { wait, .. }, 0) => *wait = Length::default(),
@@ -323,7 +325,7 @@ fn each_fault(trial: &mut Trial<'_>) {
     }
 }
 
-/// Each of the masters that a fault hits, left out.
+/// Leaves out each of the masters that a fault hits.
 fn fewer_masters(trial: &mut Trial<'_>, fault: usize) {
     let mut place = 0;
     loop {

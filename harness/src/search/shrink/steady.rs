@@ -1,6 +1,6 @@
-//! Widens times until what was found does not hang on a hair: it must show from several seeds, on
-//! masters that are slower than those of the simulation, and for longer than a scheduler's whim.
-//! Only then it shows on real masters, too.
+//! Widens times until the find no longer depends on small differences. It must show from several
+//! seeds, on masters that are slower than those of the simulation, and for longer than a
+//! scheduler's delay. Only then it shows on real masters too.
 
 use super::Trial;
 use super::weight::roughness;
@@ -11,13 +11,14 @@ use crate::scenario::{
 };
 use crate::search::lengths::{self, Use, of_millis};
 
-/// By how much replies are slower than they usually are in the simulation.
+/// By how much replies are slower than usual in the simulation.
 const SLOWER: [u64; 6] = [0, 0, 0, 0, 3, 8];
-/// How long two must have believed at the same time, to be seen whatever a scheduler does.
+/// How long two clients must have believed at the same time that they hold, to be detected whatever
+/// a scheduler does.
 const LONG: i64 = 50_000_000;
-/// So much a run is worth.
+/// The score of a run that shows it for long enough.
 const WELL: u32 = 2;
-/// What all of them are worth.
+/// The score if all runs do.
 const BEST: u32 = WELL * 6;
 
 pub(super) fn all(trial: &mut Trial<'_>) {
@@ -37,13 +38,13 @@ pub(super) fn all(trial: &mut Trial<'_>) {
     }
 }
 
-/// How well a scenario shows what was found.
+/// How well a scenario shows the find.
 fn score_of(trial: &mut Trial<'_>, scenario: &Scenario) -> u32 {
     let mut score = 0;
     for (index, slower) in (0..).zip(SLOWER) {
         let mut scenario = scenario.clone();
         if slower > 0 {
-            // Behind the others, whose numbers stay as they are.
+            // Appended after the other faults, whose numbers stay as they are.
             let harm = Harm::Node(NodeHarm::Slow { nodes: Nodes::All, by: of_millis(slower) });
             let when = When::At(of_millis(0));
             scenario.faults.push(Fault { when, lasts: None, harm });
@@ -56,7 +57,7 @@ fn score_of(trial: &mut Trial<'_>, scenario: &Scenario) -> u32 {
     score
 }
 
-/// Takes a scenario if it shows better. It may weigh more.
+/// Takes a scenario if it shows the find better. It may weigh more.
 fn take(trial: &mut Trial<'_>, scenario: Scenario, score: u32) -> Option<u32> {
     if !makes_sense(&scenario) {
         return None;
@@ -70,7 +71,7 @@ fn take(trial: &mut Trial<'_>, scenario: Scenario, score: u32) -> Option<u32> {
     Some(better)
 }
 
-/// What chance had decided is decided: who comes first, and which masters it gets.
+/// Fixes what the seed had decided: which client comes first, and which masters it gets.
 fn ordered(trial: &mut Trial<'_>, score: u32) -> u32 {
     let (start, seed, lie) = (trial.scenario().clone(), trial.best.seed, trial.best.lie);
     let Some(history) = trial.run(&start, seed, lie) else { return score };
@@ -99,7 +100,7 @@ fn ordered(trial: &mut Trial<'_>, score: u32) -> u32 {
     score
 }
 
-/// Who is granted something first, and by which masters.
+/// The client that is granted a lease first, and by which masters.
 fn first_grant(history: &History) -> Option<(Name, Vec<usize>)> {
     let granted = history.records.iter().find_map(|record| match &record.event {
         Event::Answered { client, ok: true, token: Some(token), .. } => {
@@ -119,7 +120,7 @@ fn first_grant(history: &History) -> Option<(Name, Vec<usize>)> {
     Some((client, masters.collect()))
 }
 
-/// Everything that is planned takes longer, so that what is not planned matters less.
+/// Scales all planned times up, so that unplanned delays matter less.
 fn scaled(trial: &mut Trial<'_>, score: u32) -> u32 {
     let start = trial.scenario().clone();
     let mut score = score;
@@ -137,7 +138,7 @@ fn scaled(trial: &mut Trial<'_>, score: u32) -> u32 {
     score
 }
 
-/// One time that is longer or shorter.
+/// Makes one time longer or shorter.
 fn widened(trial: &mut Trial<'_>, score: u32) -> u32 {
     let changes: [fn(u64) -> u64; 6] = [
         |ms| ms * 2,

@@ -1,4 +1,4 @@
-//! Planted finds: what matters is known, and must be what is left.
+//! Tests with planted finds: the essential faults are known, and must be what is left.
 
 use std::ops::ControlFlow;
 
@@ -7,7 +7,7 @@ use crate::sabotage::Lie;
 use crate::scenario::{Layer, Scenario, Step};
 use crate::search::{Found, Kind, story};
 
-/// Two faults that matter, as the lesson has them, among six that do not.
+/// Two essential faults, as the lesson has them, among six others.
 const PLANTED: &str = r#"
 name = "planted"
 about = "A test."
@@ -143,8 +143,8 @@ fn who_has_enough_gets_what_there_is() {
     assert_eq!(rest.kind(), found.kind());
 }
 
-/// Two runs that the judge could not explain: a witness that was granted anew what it still held, and a
-/// clock that was set at the very instant at which the key was gone.
+/// Two runs that the checkers could not explain: a final acquire that was granted again what its
+/// client still held, and a clock that was set at the very instant at which the key was gone.
 #[test]
 fn what_a_clock_does_is_not_taken_for_a_bug() {
     let text = r#"

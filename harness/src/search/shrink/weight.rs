@@ -1,4 +1,4 @@
-//! How much there is to read in a scenario: what a shrink makes less.
+//! The amount of text in a scenario, which a shrink reduces.
 
 use crate::scenario::{
     Class, Client, ClientHarm, Clients, ClockHarm, Fault, Harm, Lock, NetHarm, Nodes, Persistence,
@@ -6,10 +6,11 @@ use crate::scenario::{
 };
 use crate::search::lengths::{self, millis};
 
-/// The first counts most: faults, clients, steps, masters, options, how faults are aimed, digits.
+/// The weight, most significant first: faults, clients, steps, masters, options, how faults are
+/// aimed, digits.
 pub type Weight = [u64; 7];
 
-/// How much there is to read in a scenario. Of two that show the same the lighter one is better.
+/// The amount of text in a scenario. Of two that show the same find the lighter one is better.
 pub fn weight(scenario: &Scenario) -> Weight {
     let mut digits = 0;
     lengths::each(&mut scenario.clone(), &mut |_, length| digits += roughness(millis(*length)));
@@ -33,7 +34,7 @@ fn number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// The steps of a client; what is repeated counts as often, up to a point.
+/// The steps of a client. Repeated steps count each time, up to a limit.
 fn steps(client: &Client) -> u64 {
     let repeats = match client.rounds {
         None => 0,
@@ -75,7 +76,7 @@ fn options(client: &Client) -> u64 {
         + u64::from(!client.think.is_zero())
 }
 
-/// What a fault picks: clients, masters, messages, an end.
+/// The selections of a fault: clients, masters, messages, an end.
 fn choices(fault: &Fault, masters: usize) -> u64 {
     let of_which = |which: &Which| {
         u64::from(which.what != Side::Both)
@@ -97,7 +98,7 @@ fn choices(fault: &Fault, masters: usize) -> u64 {
         _ => 0,
     };
     let nodes = match fault.harm.nodes() {
-        // Each master that is hit makes it a greater fault.
+        // Each master that a fault hits makes it heavier.
         Some(Nodes::Some(numbers)) => number(numbers.len()),
         Some(Nodes::Role(role)) => number(role.first.unwrap_or(masters)),
         Some(Nodes::All) => number(masters),
@@ -106,8 +107,8 @@ fn choices(fault: &Fault, masters: usize) -> u64 {
     of_harm + clients + nodes + u64::from(fault.lasts.is_some())
 }
 
-/// How far a fault is from the story: a moment of the protocol is nearer than a time, a part that
-/// masters play than a number.
+/// How far a fault is from a readable description: a moment of the protocol is nearer than a time,
+/// and a part that masters play is nearer than a number.
 fn aim(fault: &Fault) -> u64 {
     let when = match &fault.when {
         When::At(at) if at.is_zero() => 0,
@@ -118,8 +119,8 @@ fn aim(fault: &Fault) -> u64 {
     when + u64::from(matches!(fault.harm.nodes(), Some(Nodes::Some(_))))
 }
 
-/// How far a number is from one that a person would have taken: 0 for nothing, 1 for 1, 2 and 5 with
-/// zeros behind them, else twice the digits that are left.
+/// How far a number is from a simple one: 0 for 0, 1 for 1, 2 and 5 with zeros behind them, else
+/// twice the number of the remaining digits.
 pub(super) fn roughness(number: u64) -> u64 {
     if number == 0 {
         return 0;

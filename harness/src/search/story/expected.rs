@@ -1,5 +1,5 @@
-//! What is expected of a find when it is run again: what was seen, and of that only what shows
-//! from other seeds, too.
+//! The expectation of a find for another run: what was seen, limited to what shows from other seeds
+//! too.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,11 @@ use crate::sabotage::Lie;
 use crate::scenario::{Acquires, Expect, Layer, Scenario, Wanted};
 use crate::sim;
 
-/// From how many seeds it must come out the same.
+/// The number of seeds from which the result must be the same.
 const SEEDS: u64 = 5;
 
-/// The expectation, and whether it holds from other seeds, too. Of a lie it is what honest clients do.
+/// The expectation, and whether it holds from other seeds too. For a mutant it describes unchanged
+/// clients.
 pub(super) fn of(scenario: &Scenario, seed: u64, lie: Lie) -> (Expect, bool) {
     let honest = if lie == Lie::None { Vec::new() } else { runs(scenario, seed) };
     let runs = if lie == Lie::None { runs(scenario, seed) } else { honest };
@@ -32,7 +33,7 @@ pub(super) fn of(scenario: &Scenario, seed: u64, lie: Lie) -> (Expect, bool) {
         }
     }
     let steady = comes_out(scenario, seed, &expect, SEEDS);
-    // What is only seen from this seed must at least be right there.
+    // An expectation that holds only from this seed must at least be right there.
     if !steady && !comes_out(scenario, seed, &expect, 1) {
         expect.acquires.clear();
     }
@@ -69,7 +70,8 @@ fn layers(verdict: &Verdict) -> Expect {
     expect
 }
 
-/// How many acquires of each client were granted, and how many were answered, before the healing.
+/// How many acquires of each client were granted, and how many were answered, before the healing
+/// phase.
 fn acquires(history: &History) -> BTreeMap<&str, (u32, u32)> {
     let mut open = BTreeMap::new();
     let mut all: BTreeMap<&str, (u32, u32)> = BTreeMap::new();

@@ -1,11 +1,11 @@
-//! A scenario as TOML as a person would write it: what is usual is left out, a fault's harm stands in
-//! one line.
+//! Formats a scenario as concise TOML: omits default values, and writes the harm of a fault in one
+//! line.
 
 use toml::{Table, Value};
 
 use crate::scenario::{Cluster, Lock, Scenario};
 
-/// What a client has, in the order in which one would write it.
+/// The fields of a client, in a natural order.
 const CLIENT: [&str; 10] =
     ["id", "process", "nodes", "guard", "fencing", "start", "count", "loop", "think", "script"];
 
@@ -68,7 +68,7 @@ fn tables<'a>(root: &'a Table, key: &str) -> impl Iterator<Item = &'a Table> {
     list.into_iter().flatten().filter_map(Value::as_table)
 }
 
-/// A table, without what is usual in it.
+/// A table without its default values.
 fn unusual(text: &mut String, name: &str, table: Option<&Value>, usual: Option<Table>) {
     let usual = usual.unwrap_or_default();
     let table = table.and_then(Value::as_table).into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Files that are told: each is read again, and comes out as it says.
+//! Tests of the written files: each is read again, and comes out as it says.
 
 use super::{file, layout, name};
 use crate::judge::{Outcome, judge};

@@ -1,4 +1,4 @@
-//! What happened in a run, a sentence for each thing that a person would tell.
+//! The events of a run in sentences, one for each important event.
 
 use std::collections::BTreeSet;
 
@@ -8,9 +8,9 @@ use crate::name::Name;
 use crate::scenario::{Harm, Way};
 use crate::talk::Why;
 
-/// More than this nobody reads.
+/// The largest number of sentences.
 const MOST: usize = 24;
-/// How much is told of the beginning, if not all can be.
+/// How many sentences describe the beginning, if not all fit.
 const FIRST: usize = 6;
 
 /// The sentences, in the order of time, each with its time.
@@ -22,7 +22,7 @@ pub(super) fn of(history: &History, verdict: &Verdict) -> Vec<String> {
         if let Some(line) = teller.line(record) {
             lines.push(format!("{:>8}  {line}", time(record.ns)));
         }
-        // What comes after the last bad thing is not the story.
+        // The report omits events after the last violation.
         if matches!(record.event, Event::Phase { phase: Phase::Heal })
             && last.is_some_and(|last| last <= record.ns)
         {
@@ -43,7 +43,8 @@ fn time(ns: Ns) -> String {
     format!("{} ms", ns / 1_000_000)
 }
 
-/// Of an answer: the token, the deadline, how many handles are out, and why not.
+/// The result of a request: the token, the deadline, the number of handles, and the reason of a
+/// refusal.
 type Told<'a> = (Option<&'a Name>, Option<Ns>, Option<u64>, Option<Why>);
 
 struct Teller<'a> {

@@ -13,22 +13,22 @@ use crate::sabotage::Laxity;
 use crate::scenario::Ahead;
 use crate::talk::FENCING_MEMORY;
 
-/// A value, and the last millisecond of the wall clock at which it is there.
+/// A value, and the last millisecond of the wall clock at which the key exists.
 type Entry = (Token, u64);
 
-/// What a file or a replica keeps.
+/// The data that a file or a replica keeps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stored {
     locks: BTreeMap<Key, Entry>,
-    /// The fencing counters, by the keys of their locks, and their last milliseconds.
+    /// The fencing counters by the keys of their locks, each with the last millisecond of its life.
     counters: BTreeMap<Key, (u64, u64)>,
-    /// What guarded locks know a master by.
+    /// The boot marker by which guarded locks recognize a master, and what belongs to it.
     markers: Markers,
     /// The waiters for each resource, in order.
     queues: BTreeMap<Key, WaitQueue>,
 }
 
-/// How many scripts there are for it to know.
+/// The number of scripts that a master can have loaded.
 const SCRIPTS: usize = 7;
 
 impl Stored {
@@ -39,11 +39,11 @@ impl Stored {
     }
 }
 
-/// Publishes to the connections that subscribe for a waiter; whether there are any.
+/// Publishes to the connections that subscribe to a waiter. Returns whether there are any.
 pub(super) type Publish<'a> = &'a mut dyn FnMut(Waiter) -> bool;
 
 const NANOS_PER_MS: u64 = 1_000_000;
-/// How far ahead of its own clock a master takes a hint for good.
+/// How far ahead of its own clock a master accepts a hint, in microseconds.
 const HINT_AHEAD: u64 = 1_000_000;
 
 const LOADING: &str = "LOADING Redis is loading the dataset in memory";
@@ -56,16 +56,16 @@ const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
     stored: Stored,
-    /// Whether anything was written since it was last asked.
+    /// Whether a command wrote anything since the last check.
     changed: bool,
-    /// Which of the lock's [`scripts`] are known.
+    /// Which of the lock's [`scripts`] are loaded.
     scripts: [bool; SCRIPTS],
     pub(super) out_of_memory: bool,
     pub(super) loading: bool,
 }
 
 impl Keys {
-    /// Everything but the handshake and `CLIENT KILL`, which are about connections.
+    /// Executes every command but the handshake and `CLIENT KILL`, which concern connections.
     pub(super) fn execute(&mut self, wall: Wall, request: Request, publish: Publish<'_>) -> Reply {
         match request {
             Request::Time => Reply::Time(wall / 1000 * 1000),
@@ -118,7 +118,7 @@ impl Keys {
         publish: Publish<'_>,
     ) -> Answer {
         let now = wall / NANOS_PER_MS;
-        // What is sent whole needs not be known.
+        // A command that carries its whole script does not need a loaded one.
         if lax.is_none() && script_of(&command).is_some_and(|place| !self.scripts[place]) {
             return Answer::Unknown(Cause::NoScript);
         }
@@ -161,7 +161,8 @@ impl Keys {
                     self.leave(now, &key, waiter);
                 }
                 if is_free && call == Call::Next {
-                    // A script that has called a command that may write is not refused for lack of memory.
+                    // Redis does not refuse a script for lack of memory once the script has called
+                    // a command that may write.
                     let may_write = leave.is_some() || answer == Answer::Deleted;
                     self.wake(now, &key, None, may_write, publish);
                 }
@@ -202,7 +203,7 @@ impl Keys {
         lax: Option<Laxity>,
     ) -> Answer {
         let now = wall / NANOS_PER_MS;
-        // Refused before it looks at the key: one that has expired is not noticed.
+        // Redis refuses the script before it looks at the key, so an expired key stays unnoticed.
         if self.out_of_memory {
             return error(NO_MEMORY);
         }
@@ -219,8 +220,9 @@ impl Keys {
         }
     }
 
-    /// A position in the queue. A script that has written something, here that dropped waiters that have lapsed, is
-    /// not refused for lack of memory any more; one that has nothing to write is not either.
+    /// Enters a waiter and returns its position in the queue. While memory is short, Redis does not
+    /// refuse a script that has already written: here, one that has dropped lapsed waiters. Nor
+    /// does it refuse a script that writes nothing.
     fn stand(
         &mut self,
         now: u64,
@@ -262,7 +264,7 @@ impl Keys {
         self.tidy(key);
     }
 
-    /// Takes a waiter out of the queue.
+    /// Removes a waiter from the queue.
     fn leave(&mut self, now: u64, key: &Key, waiter: Waiter) {
         if let Some(queue) = self.stored.queues.get_mut(key) {
             self.changed |= queue.expire(now) || queue.leave(waiter);
@@ -278,19 +280,19 @@ impl Keys {
         u32::try_from(waiters).unwrap_or(u32::MAX)
     }
 
-    /// Forgets a queue that is empty: it has no keys.
+    /// Drops an empty queue: it has no keys.
     fn tidy(&mut self, key: &Key) {
         if self.stored.queues.get(key).is_some_and(WaitQueue::is_empty) {
             self.stored.queues.remove(key);
         }
     }
 
-    /// What is about the marker and the vigil.
+    /// Executes a command on the boot marker and the probation key.
     fn mark(&mut self, now: u64, command: &Command) -> Answer {
         if self.out_of_memory && matches!(command, Command::Bless { .. }) {
             return error(NO_MEMORY);
         }
-        // Only this one looks at the vigil.
+        // Only this command looks at the probation key.
         if matches!(command, Command::Watch { .. }) {
             self.changed |= self.stored.markers.expire(now);
         }
@@ -306,7 +308,7 @@ impl Keys {
         answer.expect("it is about markers")
     }
 
-    /// Somebody marks it, past the lock.
+    /// Sets or deletes the boot marker from outside the lock.
     pub(super) fn set_marker(&mut self, marker: Option<Arc<str>>) {
         self.stored.markers.set_boot(marker);
         self.changed = true;
@@ -338,7 +340,7 @@ impl Keys {
             }
             Some(other) => taken(now, other),
             None if !repair => Answer::Absent,
-            // Before the key, for which alone the TTL is looked at.
+            // The counter comes before the key: Redis checks the TTL only when it sets the key.
             None => match (self.count(wall, &key, fence, None), invalid(now, ttl_ms, BAD_PX)) {
                 (Err(text), _) => error(text),
                 (Ok(_), _) if self.out_of_memory => error(NO_MEMORY),
@@ -362,7 +364,7 @@ impl Keys {
         self.stored.markers.boot()
     }
 
-    /// What a handshake loads.
+    /// Loads the scripts, as a handshake does.
     pub(super) fn load_scripts(&mut self) -> Result<(), &'static str> {
         if self.loading {
             return Err(LOADING);
@@ -371,12 +373,12 @@ impl Keys {
         Ok(())
     }
 
-    /// `SCRIPT FLUSH`, or another process.
+    /// Forgets the scripts: `SCRIPT FLUSH`, or a new process.
     pub(super) fn forget_scripts(&mut self) {
         self.scripts = [false; SCRIPTS];
     }
 
-    /// The key, unless it has expired: then it is deleted by the look at it.
+    /// Looks up a key. The look-up deletes an expired key.
     fn found(&mut self, now: u64, key: &Key) -> Option<Entry> {
         let entry = *self.stored.locks.get(key)?;
         if !expired(now, entry) {
@@ -408,14 +410,14 @@ impl Keys {
             && let Some(count) = self.counter(wall / NANOS_PER_MS, key)
             && count >= MAX_NUMBER
         {
-            // It stays where it is.
+            // The counter stays where it is.
             return Ok(Answer::Granted { number: MAX_NUMBER });
         }
         let number = self.raise(wall / NANOS_PER_MS, key, 1, Fence { number, ..fence })?;
         Ok(Answer::Granted { number })
     }
 
-    /// A counter, unless it has expired: then it is deleted by the look at it.
+    /// Looks up a counter. The look-up deletes an expired counter.
     fn counter(&mut self, now: u64, key: &Key) -> Option<u64> {
         let (number, last) = *self.stored.counters.get(key)?;
         if now <= last {
@@ -454,8 +456,8 @@ impl Keys {
         Ok(number)
     }
 
-    /// A counter lives on with its lease, and begins anew with its token where it is gone. A script that
-    /// has written something is not refused for lack of memory any more.
+    /// Prolongs the counter of a lease, or restarts it at the lease's token if it is gone. While
+    /// memory is short, Redis does not refuse a script that has already written.
     fn remember(
         &mut self,
         now: u64,
@@ -472,7 +474,7 @@ impl Keys {
         Ok(())
     }
 
-    /// No memory is made shorter.
+    /// Sets a counter. Never shortens its life.
     fn set(&mut self, now: u64, key: Key, number: u64, fence: Fence) {
         let last = now.saturating_add(fence.memory_ms);
         let before = self.stored.counters.get(&key).map_or(0, |(_, last)| *last);
@@ -497,7 +499,7 @@ impl Keys {
         self.changed = true;
     }
 
-    /// Every key that has a TTL is evicted.
+    /// Evicts every key that has a TTL.
     pub(super) fn evict_all(&mut self) {
         self.stored.locks.clear();
         self.stored.counters.clear();
@@ -521,7 +523,7 @@ impl Keys {
         self.changed = true;
     }
 
-    /// Whether anything was written since the last call.
+    /// Whether a command wrote anything since the last call.
     pub(super) fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.changed)
     }
@@ -540,7 +542,7 @@ impl Keys {
     }
 }
 
-/// The place among the lock's [`scripts`] of the script that a command calls.
+/// The index among the lock's [`scripts`] of the script that a command calls.
 const fn script_of(command: &Command) -> Option<usize> {
     match command {
         Command::Delete { .. } => Some(0),
@@ -554,12 +556,12 @@ const fn script_of(command: &Command) -> Option<usize> {
     }
 }
 
-/// A key is there for the whole of its last millisecond, with 0 ms left.
+/// A key exists for the whole of its last millisecond, with 0 ms left.
 fn expired(now: u64, (_, last): Entry) -> bool {
     now > last
 }
 
-/// Redis keeps instants as signed milliseconds, and takes no TTL of zero.
+/// Checks a TTL: Redis keeps instants as signed milliseconds and accepts no TTL of zero.
 fn invalid(now: u64, ttl_ms: u64, bad: &'static str) -> Option<Answer> {
     let longest = i64::MAX.cast_unsigned();
     if ttl_ms > longest {

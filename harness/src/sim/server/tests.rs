@@ -1,5 +1,4 @@
-//! What the model does, without a real server; that Redis does the same is for
-//! `tests/differential` to show.
+//! Tests of the model, without a real server. `tests/differential` shows that Redis does the same.
 
 mod life;
 
@@ -32,7 +31,7 @@ fn delete(number: u8) -> Request {
     Request::Lock(Command::Delete { key: key(), token, call, leave: None })
 }
 
-/// Its counter is remembered for a second.
+/// A fencing counter with a TTL of one second.
 fn fence(number: u64) -> Fence {
     Fence { number, memory_ms: 1000 }
 }
@@ -139,7 +138,7 @@ fn counters_grow_with_grants_follow_hints_no_further_than_the_clock_and_are_forg
     answers(&mut server, c, 0, certify(1, 100), Answer::Absent);
     answers(&mut server, c, 0, grant(2, 0), Answer::Granted { number: 9 });
     answers(&mut server, c, 0, delete(2), Answer::Deleted);
-    // A second ahead of 1970, and not a microsecond more.
+    // The hint is bounded to one second ahead of 1970, and not a microsecond more.
     answers(&mut server, c, 0, grant(3, u64::MAX), Answer::Granted { number: 1_000_000 });
     answers(&mut server, c, 0, certify(3, MAX_NUMBER), Answer::Certified { number: MAX_NUMBER });
     answers(&mut server, c, 0, delete(3), Answer::Deleted);
@@ -175,7 +174,7 @@ fn scripts_are_known_from_their_load_to_a_flush_or_a_restart() {
     let unknown = Answer::Unknown(Cause::NoScript);
     ask(&mut server, c, 0, Request::ScriptFlush);
     answers(&mut server, c, 0, delete(1), unknown.clone());
-    // In the order of `SCRIPTS`, each with a command that calls it and no other.
+    // In the order of `SCRIPTS`: each script with a command that calls it and no other.
     let calls = [
         (delete(1), Answer::Absent),
         (keep(1, 1, false), Answer::Absent),
@@ -293,7 +292,7 @@ fn while_it_loads_it_knows_only_time_and_connections() {
 
 #[test]
 fn its_answers_are_those_that_the_wire_reads_from_redis() {
-    // One that is read as another would go unnoticed in a comparison of the two readings.
+    // Where two readings are compared, a reply that both misread in the same way goes unnoticed.
     let read = |expect: Expect, text: &[u8]| {
         let frame = redquorum_protocol::wire::parse(text, 1000).unwrap().unwrap().0;
         expect.read(&frame)
@@ -329,7 +328,7 @@ fn what_a_lax_script_leaves_out_is_not_done() {
         Request::Lock(command) => Request::Lax(command, lax),
         other => other,
     };
-    // A hint of an hour, on a clock that stands at 5 ms.
+    // A hint of an hour, while the clock shows 5 ms.
     let hour = 3_600_000_000;
     let unclamped = lax(grant(1, hour), Laxity::Unclamped);
     answers(&mut server, c, 5 * MS, unclamped, Answer::Granted { number: hour });

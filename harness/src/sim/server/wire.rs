@@ -1,4 +1,4 @@
-//! The connections of a master, with what has arrived on them and is not executed.
+//! The connections of a master, with the requests that arrived and are not executed yet.
 
 use std::collections::VecDeque;
 
@@ -6,37 +6,38 @@ use redquorum_protocol::Waiter;
 
 use super::{Event, Request};
 
-/// A connection, unique over restarts.
+/// Identifies a connection, unique across restarts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Connection(u64);
 
 /// How a client closes its end.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Close {
-    /// A FIN, behind all it had written. A master that was paused executes all of it, and its
-    /// replies go out: the client may have closed only its sending half. If it closed both, its
-    /// kernel answers the first reply with a reset, and that is for the caller to deliver.
+    /// A FIN, behind all that the client had written. A master that was paused executes all of it
+    /// and sends its replies, since the client may have closed only its sending half. If the client
+    /// closed both halves, its kernel answers the first reply with a reset. The caller delivers
+    /// that reset.
     Fin,
-    /// A RST. Linux lets the master read on what had arrived. It reads once, 16 KB or a little
-    /// more, executes that, fails to reply, and forgets the rest.
+    /// A RST. Linux lets the master read what had arrived. The master reads once, 16 KB or a little
+    /// more, executes that, fails to reply, and drops the rest.
     Reset,
 }
 
-/// What one read takes from a buffer at least.
+/// The least that one read takes from a buffer.
 const READ: usize = 16 * 1024;
 
-/// Redis has used up the ids below for clients of its own.
+/// Redis uses the ids below for clients of its own.
 const FIRST_CLIENT_ID: u64 = 3;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wire {
     inbox: VecDeque<Request>,
-    /// `None` while it waits to be accepted.
+    /// `None` while the connection waits to be accepted.
     client_id: Option<u64>,
     closed: Option<Close>,
-    /// All that will be read of it was read: the next turn finds its end.
+    /// The master has read all that it will read. Its next turn finds the end of the connection.
     over: bool,
-    /// The waiters that are woken on it.
+    /// The waiters whose wake-ups this connection subscribes to.
     subscribed: Vec<u64>,
 }
 
@@ -47,32 +48,32 @@ impl Wire {
         }
     }
 
-    /// Behind its end nothing arrives.
+    /// Adds a request. Nothing arrives behind the end of the connection.
     pub(super) fn arrive(&mut self, request: Request) {
         if self.closed.is_none() {
             self.inbox.push_back(request);
         }
     }
 
-    /// Its client has closed it, and nothing that had arrived before is left.
+    /// Whether the client closed the connection and no earlier request is left.
     pub(super) fn is_ended(&self) -> bool {
         self.closed.is_some() && self.inbox.is_empty()
     }
 
-    /// How its client closed it, and how many bytes of its buffer will be read.
+    /// How the client closed the connection, and how many bytes of the buffer the master will read.
     pub(super) fn end(&self) -> (Option<Close>, usize) {
         (self.closed, if self.closed == Some(Close::Reset) { READ } else { usize::MAX })
     }
 
-    /// The event loop was there.
+    /// Records that the event loop has read the connection.
     pub(super) fn read(&mut self) {
         self.over = self.closed.is_some();
     }
 
-    /// The next request, if it is within what is read.
+    /// The next request, if it lies within what the master reads.
     pub(super) fn next(&mut self, room: &mut usize) -> Option<Request> {
         let request = self.inbox.pop_front()?;
-        // Bytes are counted only where they matter.
+        // Sizes are counted only if the read is bounded.
         if *room != usize::MAX {
             *room = room.checked_sub(size(&request))?;
         }
@@ -91,7 +92,7 @@ fn size(request: &Request) -> usize {
     }
 }
 
-/// A few, in order of age: a search through them is faster than a tree.
+/// Open connections in order of age. There are few, so a linear search is faster than a tree.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wires {
     open: Vec<(Connection, Wire)>,
@@ -110,7 +111,7 @@ impl Wires {
         connection
     }
 
-    /// Its client id, which it is given when it is accepted.
+    /// Accepts a connection and returns its client id.
     pub(super) fn accept(&mut self, index: usize) -> u64 {
         let accepted = &mut self.accepted;
         *self.open[index].1.client_id.get_or_insert_with(|| {
@@ -132,8 +133,8 @@ impl Wires {
         self.open.iter().filter(move |(_, wire)| waits(wire)).map(|(it, _)| *it)
     }
 
-    /// With nothing in its buffer it is forgotten at once; but while its master is paused it counts as one
-    /// who listens, if it did.
+    /// Closes a connection. If its buffer is empty, the connection is removed at once. But while
+    /// its master is paused, a subscribed connection stays, and still counts as a subscriber.
     pub(super) fn close(&mut self, connection: Connection, how: Close, paused: bool) {
         let Some(index) = self.index(connection) else { return };
         let wire = &mut self.open[index].1;
@@ -144,7 +145,7 @@ impl Wires {
         }
     }
 
-    /// Wakes a waiter on the connections that are subscribed for it. Whether there are any.
+    /// Wakes a waiter on the connections that subscribe to it. Returns whether there are any.
     pub(super) fn publish(&self, waiter: Waiter, out: &mut Vec<Event>) -> bool {
         let mut any = false;
         let subscribed = |wire: &Wire| wire.subscribed.contains(&waiter.inbox);
@@ -161,14 +162,14 @@ impl Wires {
         self.open.remove(index);
     }
 
-    /// If it was closed, and all of it is read.
+    /// Removes a connection that was closed and read to its end.
     pub(super) fn forget(&mut self, connection: Connection) {
         if let Some(index) = self.index(connection).filter(|index| self.open[*index].1.over) {
             self.open.remove(index);
         }
     }
 
-    /// Returns whether there was one.
+    /// Closes the connection with this client id. Returns whether there was one.
     pub(super) fn kill(&mut self, client_id: u64, out: &mut Vec<Event>) -> bool {
         let found = self.open.iter().position(|(_, wire)| wire.client_id == Some(client_id));
         if let Some(index) = found {
@@ -186,7 +187,7 @@ impl Wires {
         out.extend(self.open.drain(..).filter_map(told));
     }
 
-    /// Another process counts its clients anew.
+    /// Starts over: a new process numbers its clients anew.
     pub(super) fn restart(&mut self) {
         self.accepted = 0;
     }

@@ -1,4 +1,4 @@
-//! What is said to a master and what comes of it.
+//! Requests to a master, its replies, and its events.
 
 use std::sync::Arc;
 
@@ -8,21 +8,21 @@ use redquorum_protocol::{Answer, Key, Ticket, Token};
 use super::Connection;
 use crate::sabotage::Laxity;
 
-/// Nanoseconds of a master's own wall clock since the Unix epoch.
+/// What a master's own wall clock shows: nanoseconds since the Unix epoch.
 pub type Wall = u64;
 
-/// What a client writes to a master.
+/// A request of a client to a master.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     /// A command of the lock.
     Lock(Command),
-    /// The same of a client whose script leaves something out.
+    /// A command of a client whose script leaves something out.
     Lax(Command, Laxity),
-    /// The handshake of a link: who are you, who am I, and here are the scripts.
+    /// The handshake of a link: identifies the server and the connection, and loads the scripts.
     Hello,
-    /// `DEL`, of a client that does not compare.
+    /// `DEL` of a client that does not compare the token.
     Del(Key),
-    /// `PEXPIRE`, of a client that does not compare: for so many milliseconds.
+    /// `PEXPIRE`, for so many milliseconds, of a client that does not compare the token.
     PExpire(Key, u64),
     /// `GET`
     Get(Key),
@@ -36,44 +36,46 @@ pub enum Request {
     ScriptFlush,
 }
 
-/// What a master answers.
+/// A reply of a master.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// To [`Request::Lock`], [`Request::Lax`], [`Request::Del`] and [`Request::PExpire`]: as [`Expect::read`](redquorum_protocol::wire::Expect::read) reads it.
+    /// To [`Request::Lock`], [`Request::Lax`], [`Request::Del`] and [`Request::PExpire`]: the same
+    /// value that [`Expect::read`](redquorum_protocol::wire::Expect::read) returns.
     Answer(Answer),
     /// To [`Request::Hello`].
     Greeting {
-        /// The connection's id, unique in one run of the master and no longer.
+        /// The connection's id, unique within one run of the master only.
         client_id: u64,
-        /// Another one after every start.
+        /// Differs after every start.
         run_id: u64,
-        /// The marker of guarded locks, if it has one.
+        /// The boot marker of guarded locks, if the master has one.
         boot: Option<Arc<str>>,
-        /// Whether it syncs every write before it answers.
+        /// Whether the master syncs every write before it replies.
         durable: bool,
     },
-    /// To nothing: a waiter is woken.
+    /// To no request: wakes a waiter.
     Woken(Ticket),
     /// To [`Request::Get`].
     Value(Option<Token>),
-    /// To [`Request::Pttl`]: milliseconds, −2 where there is no such key.
+    /// To [`Request::Pttl`]: milliseconds, or −2 if the key does not exist.
     Pttl(i64),
     /// To [`Request::Time`], in whole microseconds.
     Time(Wall),
     /// To [`Request::FlushAll`] and [`Request::ScriptFlush`].
     Ok,
-    /// An error to what is not a command of the lock. A link that is greeted so is unfit.
+    /// An error in reply to a request that is no command of the lock. A link whose handshake gets
+    /// it is unfit.
     Error(&'static str),
 }
 
-/// What comes of serving a connection, or of a fault.
+/// An effect of serving a connection, or of a fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The answer to the oldest request of this connection that was not yet answered.
+    /// The reply to the oldest unanswered request of this connection.
     Reply(Connection, Reply),
-    /// Pushed to a connection that is subscribed: this waiter is woken.
+    /// A push message on a connection that is subscribed: wakes this waiter.
     Woken(Connection, Ticket),
-    /// The master's side is closed, and what it had not executed is lost. Not said of a connection
-    /// that its client has closed.
+    /// The master closed its end, and the requests that it had not executed are lost. Not reported
+    /// for a connection that its client has closed.
     Dropped(Connection),
 }

@@ -1,4 +1,4 @@
-//! How connections come up and end, and what becomes of them when a fault is healed.
+//! Opening and closing of connections, and what happens to them when a fault is healed.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Wire {
 }
 
 impl World {
-    /// A process wants a connection.
+    /// Opens a connection for a process.
     pub(in crate::sim) fn dial(&mut self, actor: usize, link: usize, epoch: u64) {
         let node = self.actors[actor].nodes[link];
         let id = self.wires.next();
@@ -82,7 +82,7 @@ impl World {
         self.pass_up(id, Message { number, request, class, act: None, duplicate: false });
     }
 
-    /// A try to connect that has had its time is over.
+    /// Ends a connection attempt that has timed out.
     pub(in crate::sim) fn give_up(&mut self, id: WireId) {
         let Some(wire) = self.wires.get(id).filter(|wire| wire.client_open && !wire.greeted) else {
             return;
@@ -92,7 +92,7 @@ impl World {
         self.closed(actor, link, epoch, "no greeting in time".into());
     }
 
-    /// The client closes its end, by a reset.
+    /// Closes the client's end, with a reset.
     pub(in crate::sim) fn close(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
         wire.client_open = false;
@@ -102,7 +102,7 @@ impl World {
             return;
         }
         match self.rules.keeps_end(actor, node, Side::Request) {
-            // The other end is told when the rule is healed.
+            // The master's end learns of it when the rule is healed.
             Some((rule, false)) => return wire.suffers.push(rule),
             Some((rule, true)) => {
                 wire.up.held.get_or_insert((rule, VecDeque::new()));
@@ -116,7 +116,7 @@ impl World {
         self.hangs_up(id);
     }
 
-    /// The client's end is on its way to the master.
+    /// Sends the close of the client's end to the master.
     fn hangs_up(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.hangs_up = true;
@@ -125,7 +125,7 @@ impl World {
         self.enter(at, What::Hangup(id));
     }
 
-    /// The client's end reaches the master.
+    /// Delivers the close of the client's end to the master.
     pub(in crate::sim) fn hang_up(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.master_open) else { return };
         let Some(connection) = wire.connection else { return };
@@ -137,7 +137,7 @@ impl World {
         self.forget(id);
     }
 
-    /// The master dropped a connection.
+    /// Handles a connection that the master has dropped.
     pub(super) fn dropped(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.master_open = false;
@@ -156,7 +156,7 @@ impl World {
         self.forget(id);
     }
 
-    /// The master's end is on its way to the client.
+    /// Sends the close of the master's end to the client.
     fn drops(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.drops = true;
@@ -165,7 +165,7 @@ impl World {
         self.enter(at, What::Ended(id, RESET));
     }
 
-    /// Nothing more will come of what was not answered.
+    /// Records unanswered commands as silent: no reply will follow.
     fn forget(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         for pending in std::mem::take(&mut wire.awaiting) {
@@ -173,7 +173,7 @@ impl World {
         }
         let Some(wire) = self.wires.get(id) else { return };
         if !wire.client_open && !wire.master_open && wire.up.held.is_none() {
-            // Replies that nobody waits for any more.
+            // The client no longer waits for these replies.
             let Some(wire) = self.wires.get_mut(id) else { return };
             let under_way = std::mem::take(&mut wire.down.under_way).into_iter();
             let (_, held) = wire.down.held.take().unwrap_or_default();
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// The master's end reaches the client.
+    /// Delivers the close of the master's end to the client.
     pub(in crate::sim) fn ended(&mut self, id: WireId, why: &'static str) {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };
         wire.client_open = false;
@@ -197,13 +197,13 @@ impl World {
         self.closed(actor, link, epoch, why.into());
     }
 
-    /// A process is told that a connection did not come up, or broke.
+    /// Tells a process that a connection did not open, or broke.
     pub(in crate::sim) fn closed(&mut self, actor: usize, link: usize, epoch: u64, why: Arc<str>) {
         let random = self.links.of_mut(actor, link).retries.any();
         self.happen(actor, Happening::Closed { node: link, epoch, why, random });
     }
 
-    /// Both ends are reset, at once.
+    /// Resets both ends at once.
     pub(in crate::sim) fn reset(&mut self, id: WireId) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.up.held = None;
@@ -221,7 +221,7 @@ impl World {
         self.enter(at, What::Hangup(id));
     }
 
-    /// One end is reset, and the other is told nothing until the rule is healed.
+    /// Resets one end. The other end learns nothing until the rule is healed.
     pub(in crate::sim) fn half_open(&mut self, id: WireId, end: End, rule: u64) {
         let Some(wire) = self.wires.get_mut(id) else { return };
         wire.suffers.push(rule);
@@ -234,7 +234,8 @@ impl World {
         }
     }
 
-    /// A rule is healed: what it held goes on, what suffered from it is reset.
+    /// Heals a rule: held messages move on, and the connections that suffered from the rule are
+    /// reset.
     pub(in crate::sim) fn heal(&mut self, rule: u64) {
         if let Some(cured) = self.rules.heal(rule).filter(|rule| rule.slows()) {
             self.hasten(&cured);
@@ -272,7 +273,7 @@ impl World {
         }
     }
 
-    /// A rule that slowed messages is gone: what it kept goes on at once.
+    /// Lets messages that a healed rule had slowed move on at once.
     fn hasten(&mut self, cured: &Rule) {
         for id in 0..self.wires.next() {
             let Some(wire) = self.wires.get_mut(id) else { continue };
@@ -300,7 +301,7 @@ impl World {
         }
     }
 
-    /// The run is over: what is known of all that is open.
+    /// Ends the run: records the outcome of all open commands, as far as it is known.
     pub(in crate::sim) fn finish(&mut self) {
         for id in 0..self.wires.next() {
             self.forget(id);

@@ -1,4 +1,4 @@
-//! What the commands of a client are on the wire, and what they and their replies mean to a key.
+//! How commands look on the wire, and what commands and replies mean for a key.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::sabotage::Lie;
 use crate::scenario::Class;
 use crate::sim::server::{Reply, Request};
 
-/// How many tokens are remembered: those of a few clients that are asking for something.
+/// How many tokens are cached: enough for the few clients that are acquiring.
 const TOKENS: usize = 8;
 
-/// The texts of keys and tokens that were seen last: each is on its way to every master.
+/// Caches the text of recent keys and tokens, since each of them goes to every master.
 #[derive(Clone, Debug, Default)]
 pub(in crate::sim) struct Texts {
     keys: Vec<(Key, Name)>,
     tokens: Vec<(Token, Name)>,
-    /// The one that was asked for last.
+    /// The latest token that was looked up.
     latest: usize,
-    /// The one that is forgotten next.
+    /// The token to replace next.
     oldest: usize,
 }
 
 impl Texts {
-    /// What a command does to a key, as the wire shows it; none: it touches none.
+    /// The effect of a command on a key, as the wire shows it. `None` if it touches no key.
     pub(super) fn act(&mut self, lie: Lie, command: &Command) -> Option<Act> {
         Some(match command {
             Command::Set { key, token, ttl_ms, .. }
@@ -49,7 +49,7 @@ impl Texts {
                 let token = compares.then(|| self.token(lie.on_the_wire(*token)));
                 Act::Certify { key: self.key(key), token }
             }
-            // They change no lock's key.
+            // These change no lock's key.
             Command::Stand { .. }
             | Command::StepOut { .. }
             | Command::Watch { .. }
@@ -73,7 +73,7 @@ impl Texts {
     }
 
     fn token(&mut self, token: Token) -> Name {
-        // Mostly the one of a moment ago, for the next master.
+        // It is mostly the same token as before, on its way to the next master.
         let latest = self.tokens.get(self.latest).filter(|(known, _)| *known == token);
         if let Some((_, text)) = latest {
             return text.clone();
@@ -95,7 +95,7 @@ impl Texts {
     }
 }
 
-/// What a command is for.
+/// The class of a command.
 pub(super) const fn class_of(command: &Command) -> Class {
     match command {
         Command::Set { .. } | Command::Guarded { .. } | Command::Certify { .. } => Class::Acquire,
@@ -106,7 +106,7 @@ pub(super) const fn class_of(command: &Command) -> Class {
     }
 }
 
-/// The bytes that a liar makes of a command, as a request.
+/// Encodes a command, as the mutant does, as a request.
 pub(super) fn request(lie: Lie, command: Command) -> Request {
     match (lie, command) {
         (Lie::PlainDel, Command::Delete { key, .. }) => Request::Del(key),
@@ -121,7 +121,7 @@ pub(super) fn request(lie: Lie, command: Command) -> Request {
     }
 }
 
-/// About how many bytes a request has.
+/// Approximate size of a request in bytes.
 pub(super) fn size_of(request: &Request) -> u64 {
     match request {
         Request::Lock(command) | Request::Lax(command, _) => command.size_hint() as u64,
@@ -129,7 +129,7 @@ pub(super) fn size_of(request: &Request) -> u64 {
     }
 }
 
-/// What a master said to a command.
+/// The outcome of a command according to its reply.
 pub(super) fn outcome(act: &Act, reply: &Reply) -> Outcome {
     let Reply::Answer(answer) = reply else { return Outcome::Refused };
     match answer {
@@ -155,7 +155,7 @@ fn outcome_of(act: &Act, answer: &Answer) -> Outcome {
     }
 }
 
-/// What a client makes of a reply.
+/// How a client reads a reply.
 pub(super) fn answer_of(reply: Reply) -> Answer {
     match reply {
         Reply::Answer(answer) => answer,

@@ -1,5 +1,5 @@
-//! What arrived on a connection: asks the rules, tells the observer, and puts it into its lane or
-//! cuts the connection.
+//! Handles an arrival on a connection: asks the rules, notifies the observer, and puts it into its
+//! lane or cuts the connection.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl Connection {
-    /// Judges what came.
+    /// Applies the rules to the arrivals.
     pub(super) fn arrived(&mut self, end: usize, at: Instant, world: &mut World) {
         while !self.over
             && let Some(piece) = self.lanes[end].framing.next()
@@ -43,7 +43,7 @@ impl Connection {
         let (label, reply) = if end == CLIENT {
             let words = decode::words(&bytes);
             if words.is_empty() {
-                // Servers ignore it, so that it is no message.
+                // Servers ignore it, so it is no message.
                 return self.bytes(end, bytes, Cargo::Bytes, world);
             }
             (self.dialogue.request(words), None)
@@ -101,7 +101,7 @@ impl Connection {
         verdict
     }
 
-    /// Something came that is no message.
+    /// Handles an arrival that is no message.
     pub(super) fn bytes(&mut self, end: usize, bytes: Vec<u8>, cargo: Cargo, world: &mut World) {
         let side = self.lanes[end].side();
         let verdict = world.rules.judge_all_that_passes(self.who.link(), side, Instant::now());
@@ -111,7 +111,7 @@ impl Connection {
         }
     }
 
-    /// Puts something into a lane.
+    /// Puts an arrival into a lane.
     fn push(&mut self, end: usize, bytes: Vec<u8>, cargo: Cargo, gates: Vec<(RuleId, Gate)>) {
         if self.lanes[end].dropped.is_none() {
             self.lanes[end].push(Item { bytes, cargo, gates });
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    /// Resets one end or both, behind what may still pass.
+    /// Resets one end or both, behind the data that may still pass.
     pub(super) fn cut(&mut self, fate: Fate, world: &mut World) {
         for end in [CLIENT, MASTER] {
             self.flush(end, world);

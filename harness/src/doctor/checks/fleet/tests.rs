@@ -1,4 +1,4 @@
-//! The checks of all masters together, by tables.
+//! Table-driven tests of the checks of all masters together.
 
 use super::*;
 use crate::doctor::Level;
@@ -47,7 +47,7 @@ fn one_server_under_two_names_is_an_error_that_has_both() {
     let found = duplicates(&all);
     assert_eq!((found.len(), found[0].level), (1, Level::Error));
     assert!(found[0].text.starts_with("a and c are"), "{}", found[0].text);
-    // Those that do not say who they are are not taken for the same.
+    // Two masters that do not report their identities are not taken for the same server.
     assert_eq!(duplicates(&[master("a", "", 0, None), master("b", "", 0, None)]), []);
 }
 

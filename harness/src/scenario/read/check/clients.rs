@@ -1,4 +1,4 @@
-//! Clients: names, counts, and scripts that ask for nothing that cannot be.
+//! Checks clients: their names, their counts, and whether their scripts are possible.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::scenario::{Client, NodeList, OwnGuard, Rounds, Step, Way};
 
 /// The most clients of a kind.
 pub(super) const MOST: usize = 64;
-/// The longest that a script may take for certain: a lesson, not a soak test.
+/// The longest time that a script may take for certain. Scenarios are not soak tests.
 const LONGEST: Duration = Duration::from_secs(600);
 
 impl<'a> Run<'a> {
@@ -82,7 +82,7 @@ impl<'a> Run<'a> {
         self.time(place, client);
     }
 
-    /// The masters that it knows.
+    /// Checks the masters that the client knows.
     fn list(&mut self, place: &Place, client: &Client) {
         let Some(numbers) = &client.nodes else { return };
         let (place, all) = (place.key("nodes"), self.cluster.1.nodes);
@@ -103,7 +103,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether it knows the masters that others of its process know: they have the same lock.
+    /// Whether the client knows the same masters as others of its process: they share a lock.
     fn shares(&mut self, index: usize, place: &Place, client: &Client) {
         let all = self.cluster.1.nodes;
         let known = |client: &Client| NodeList::of(client, all);
@@ -126,7 +126,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// What it has of its own in place of the lock's.
+    /// Checks the options that the client sets in place of the lock's.
     fn own(&mut self, place: &Place, client: &Client) {
         let (lock, at) = (self.lock.1.clone(), place.key("guard"));
         if let Some(OwnGuard::UpTo(guard)) = client.guard {
@@ -217,7 +217,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether each is named once.
+    /// Whether each resource is named once.
     fn several<'n>(&mut self, at: &Place, names: impl Iterator<Item = &'n Name>) {
         let mut seen: Vec<&Name> = Vec::new();
         for name in names {
@@ -230,8 +230,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether a register is touched under tokens that there are, by everybody, and after they were
-    /// presented.
+    /// Whether a register is touched under tokens that exist, by all clients, and only after the
+    /// tokens were presented.
     fn fenced(
         &mut self,
         at: &Place,

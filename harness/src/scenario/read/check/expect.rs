@@ -1,5 +1,5 @@
-//! Expectations: about clients that are there, causes that can be, and nothing that contradicts
-//! itself.
+//! Checks expectations: their clients exist, their causes are possible, and they do not contradict
+//! each other.
 
 use super::Run;
 use crate::scenario::read::tree::Place;
@@ -89,7 +89,7 @@ impl Run<'_> {
         self.overtaken();
     }
 
-    /// A client, or all of a kind.
+    /// A client, or all clients of a kind.
     fn expected(&mut self, at: &Place, name: &str) -> Option<usize> {
         let kind = self.clients.iter().position(|(_, client)| client.id == name);
         kind.or_else(|| self.known(at, name))
@@ -150,7 +150,8 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the quorums of any two clients can be without a common master, or one cannot be had.
+    /// Whether the quorums of any two clients can have no master in common, or a client cannot
+    /// reach a quorum.
     fn lists_are_wrong(&self) -> bool {
         let all = self.cluster.1.nodes;
         let lists: Vec<NodeList> =
@@ -159,8 +160,8 @@ impl Run<'_> {
         lists.iter().any(|one| parts(one) || one.masters().len() < one.quorum())
     }
 
-    /// Whether two clients have guards, and of different TTLs, or one has another than that with which the
-    /// masters were blessed at the start.
+    /// Whether two clients have guards with different TTLs, or a client's guard differs from the
+    /// one that initialized the masters at the start.
     fn guards_differ(&self) -> bool {
         let lock = self.lock.1;
         let guards = self.clients.iter().filter_map(|own| own.1.options(lock).guard);
@@ -176,7 +177,7 @@ impl Run<'_> {
     }
 }
 
-/// The faults that can be a cause; none: it is no fault's.
+/// The faults that can be a cause. Empty if no fault is the cause.
 fn causing(cause: Cause) -> &'static [&'static str] {
     match cause {
         Cause::ClockStep => &["clock.step", "clock.strobe"],

@@ -1,4 +1,4 @@
-//! Faults: that they can strike, that they hit somebody, and that they do something.
+//! Checks faults: each can strike, hits a master or a client, and has an effect.
 
 use super::Run;
 use crate::name::Name;
@@ -9,7 +9,7 @@ use crate::scenario::{
     NodeList, Nodes, ResourceHarm, Step, Touches, Way, What, When, Which,
 };
 
-/// What of a step a moment is about.
+/// The names in a step that a moment is about.
 type Fits = fn(&Step) -> Vec<&str>;
 
 impl Run<'_> {
@@ -34,7 +34,7 @@ impl Run<'_> {
         self.failovers();
     }
 
-    /// What makes no sense with replicas, or without.
+    /// Checks faults that make no sense with replicas, or without.
     fn replicas(&mut self, place: &Place, harm: &Harm) {
         let name = harm.name();
         match (self.cluster.1.replicas, harm) {
@@ -55,7 +55,7 @@ impl Run<'_> {
         }
     }
 
-    /// There is one replica of each master.
+    /// Checks failovers: each master has only one replica.
     fn failovers(&mut self) {
         let all = self.cluster.1.nodes;
         let mut over: Vec<usize> = Vec::new();
@@ -64,7 +64,8 @@ impl Run<'_> {
             let hit: Vec<usize> = match nodes {
                 Nodes::All => (1..=all).collect(),
                 Nodes::Some(numbers) => numbers.clone(),
-                // Which that is is known when it strikes; it fails then.
+                // These masters are known only when the fault strikes. A second failover of a
+                // master fails then.
                 Nodes::Role(_) => continue,
             };
             for node in hit {
@@ -102,7 +103,7 @@ impl Run<'_> {
         let place = place.key("for");
         let at_once = match &fault.harm {
             harm if !harm.has_cure() => true,
-            // With a window, those that come within it are reset.
+            // With a duration, the selected messages that pass within it are reset.
             Harm::Net(NetHarm::Reset(which)) => !picks(which),
             _ => false,
         };
@@ -249,12 +250,12 @@ impl Run<'_> {
         }
     }
 
-    /// Whether anybody does what is delayed.
+    /// Whether any client makes an access that the fault delays.
     fn touches(&mut self, place: &Place, clients: &Clients, what: Touches) {
         let touches = |step: &Step| matches!(step, Step::Touch { way, .. } if what.has(*way));
         let hit = |client: &Client| client.names().iter().any(|name| clients.has(name));
         let mut all = self.clients.iter().filter(|(_, client)| hit(client)).peekable();
-        // That there is no such client is told elsewhere.
+        // Another check reports that there is no such client.
         if all.peek().is_none() || all.any(|(_, client)| client.script.iter().any(touches)) {
             return;
         }
@@ -267,7 +268,7 @@ impl Run<'_> {
         self.wrong(place, format!("nobody whom it hits {does} a register"), mend);
     }
 
-    /// Whether anybody locks a resource.
+    /// Whether any client locks a resource.
     fn wanted(&mut self, place: &Place, resource: &str) {
         let scripts = self.clients.iter().flat_map(|(_, client)| &client.script);
         let known: Vec<&str> = scripts.flat_map(acquired).collect();

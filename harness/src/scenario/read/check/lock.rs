@@ -1,5 +1,5 @@
-//! The lock's options: the very checks that the library makes, so that no scenario fails only when
-//! its clients start.
+//! Checks the lock's options as the library does, so that no scenario fails only when its clients
+//! start.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Run<'_> {
         self.terms(&place, lock.ttl.0, &place.key("ttl"), lock.guard);
     }
 
-    /// Options are handed to clients in milliseconds.
+    /// The harness passes options to clients in milliseconds.
     pub(super) fn whole(&mut self, place: &Place, length: Length) {
         if !length.0.subsec_nanos().is_multiple_of(1_000_000) {
             let up = length.0 + Duration::from_millis(1);
@@ -47,7 +47,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the library takes a TTL with the other options; what is wrong with the TTL is told
+    /// Whether the library accepts a TTL with the other options. A problem with the TTL is reported
     /// at its place, which may be in a script. A client may have a `guard` of its own.
     pub(super) fn terms(
         &mut self,
@@ -61,7 +61,7 @@ impl Run<'_> {
         let drift = Drift { ppm: lock.drift_ppm, fixed: lock.drift.0 };
         let terms = Terms::new(nodes, ttl, drift, lock.node_timeout.0)
             .and_then(|terms| terms.with_grace(lock.grace.0));
-        // Who has no guard of its own among others does not look at clocks either.
+        // A client that opts out of the others' guard does not check clocks either.
         let looks = lock.clock_guard.filter(|_| guard.is_some() || lock.guard.is_none());
         let guarded = |terms: Terms| match (guard, looks) {
             (Some(max_ttl), None) => Guard::new(max_ttl.0, drift, 0)
@@ -88,7 +88,7 @@ impl Run<'_> {
             return;
         }
         let text = bad.to_string();
-        // Messages of the library tell the mend behind a semicolon or a colon.
+        // Messages of the library name the fix after a semicolon or a colon.
         let cut = text.rfind("; ").or_else(|| text.rfind(": "));
         let (message, mend) =
             cut.map_or((text.as_str(), "choose another"), |cut| (&text[..cut], &text[cut + 2..]));

@@ -1,4 +1,4 @@
-//! The goals of owners that acquire again what they have.
+//! The goals of owners that acquire again a resource that they hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,9 +7,9 @@ use crate::history::{Event, History};
 
 pub(super) fn reached(history: &History) -> Vec<Goal> {
     let mut goals = Vec::new();
-    // By the numbers of requests: what, whose, and whether as its owner.
+    // By request number: the resource, the owner, and whether it is an acquire as the owner.
     let mut asked = BTreeMap::new();
-    // Whose lease was lost, until there is another.
+    // The owners whose lease was lost, until they have another.
     let mut lost = BTreeSet::new();
     for record in &history.records {
         match &record.event {
@@ -20,7 +20,7 @@ pub(super) fn reached(history: &History) -> Vec<Goal> {
                 let Some((op, whose, again)) = asked.get(id) else { continue };
                 let others = *ok && handles.is_some();
                 match *op {
-                    // Without a round nothing passes in between.
+                    // Without a round no time passes between the two.
                     "acquire" if others => goals.extend((at > from).then_some(Goal::Prolonged)),
                     "acquire" => {
                         let anew = *again && lost.contains(whose);

@@ -6,75 +6,79 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Goal {
-    /// A lease was granted by as few masters as can be, of three or more.
+    /// A lease was granted by as few masters as possible, of three or more.
     BareQuorum,
-    /// A lease was believed while fewer masters than a quorum had its key.
+    /// A client held a lease while fewer masters than a quorum had its key.
     HollowHold,
-    /// A client died with a lease in its hands.
+    /// A client died while it held a lease.
     Orphan,
-    /// An extension found a key missing and made it anew.
+    /// An extension found a key missing and created it again.
     Repair,
-    /// A master set a key when its client had given the attempt up.
+    /// A master set a key after its client had given the attempt up.
     Zombie,
-    /// The answer to a SET came when the acquire had its verdict.
+    /// The reply to a SET came after the acquire had its result.
     LateReply,
     /// A lease was lost while it was being extended.
     LossInExtend,
-    /// Two asked at once, and each got some masters but no quorum.
+    /// Two clients asked at once, and each got some masters but no quorum.
     SplitVote,
     /// An extension was refused because the lease was lost.
     ExtendAfterLoss,
-    /// What a broken connection left behind was deleted over another one.
+    /// What a broken connection left behind was deleted over another connection.
     PaidAnew,
     /// A watchdog extended a lease.
     Watchdog,
-    /// An acquire was given up while it was under way.
+    /// An acquire was cancelled while it was under way.
     GivenUp,
-    /// A quorum granted, and nothing was left of the TTL.
+    /// A quorum granted, but nothing was left of the TTL.
     Late,
-    /// Too few masters answered.
+    /// Too few masters replied.
     NoQuorum,
-    /// A client found, by looking, that its lease is over.
+    /// A client checked its lease and found that it was over.
     StoppedInTime,
-    /// A resource went from its holder to one that waited.
+    /// A resource went from its holder to a waiter.
     HandOver,
-    /// A master answered with an error.
+    /// A master replied with an error.
     MasterError,
     /// A master died, and came back before the end.
     MasterBack,
-    /// The grants did not show one number, and a round of its own certified one.
+    /// The grants did not show one number, and a separate round certified one.
     Certified,
     /// A register refused a fencing token.
     FencedOff,
-    /// An extension of a lease with a fencing token found a key missing and made it anew.
+    /// An extension of a lease with a fencing token found a key missing and created it again.
     FencedRepair,
     /// An acquire failed, and a master that might have granted it is distrusted.
     Distrusted,
     /// A master that had forgotten, and was distrusted for it, granted to a client with a guard.
     TrustedAgain,
-    /// One of several handles of a lease was given back, and the lease lived on.
+    /// One of several handles of a lease was released, and the lease lived on.
     HandleLeft,
     /// An owner acquired again for longer than it had, and its lease was extended.
     Prolonged,
-    /// An owner acquired again what it had lost, and asked the masters as anybody.
+    /// An owner acquired again a resource that it had lost, and asked the masters like any client.
     AskedAnew,
-    /// Two who wanted the same resources at once named them in opposite orders.
+    /// Two clients that wanted the same resources at once named them in opposite orders.
     OppositeOrders,
-    /// A quorum granted one of several resources, and it was given up since another was taken.
+    /// A quorum granted one of several resources, and the client gave it up since another was
+    /// taken.
     Undone,
-    /// An acquire that waited went on as soon as the holder gave back.
+    /// An acquire that waited went on as soon as the holder released.
     Woken,
-    /// An acquire that waited was not told that the resource is free, and found it by a look at a master.
+    /// An acquire that waited got no wake-up, and found the resource free when it looked at a
+    /// master.
     FoundOut,
-    /// A lease went from one client to the next of its process behind the key's deletion.
+    /// A lease went from one client to the next waiter of its process, right behind the deletion of
+    /// the key.
     Heir,
-    /// The next one of a process gave up when its turn had come.
+    /// The next waiter of a process gave up when its turn had come.
     HeirGone,
-    /// A process had several leases in a row, and one of another process came before its next.
+    /// A process had several leases in a row, and a waiter of another process came before its next
+    /// one.
     Guest,
-    /// One master was asked first, and refused.
+    /// The first master was asked alone, and refused.
     RefusedFirst,
-    /// One master was asked first and refused, and the others granted without it.
+    /// The first master was asked alone and refused, and the others granted without it.
     Disbelieved,
 }
 

@@ -1,4 +1,4 @@
-//! The goals of those who want several resources at once.
+//! The goals of clients that want several resources at once.
 
 use super::{Attempt, Goal, Request, Seen};
 
@@ -11,9 +11,11 @@ pub(super) fn reached(seen: &Seen<'_>, attempts: &[Attempt<'_>]) -> Vec<Goal> {
     goals
 }
 
-/// Whether two named the same two resources in opposite orders, and wanted them at the same time.
+/// Whether two clients named the same two resources in opposite orders, and wanted them at the same
+/// time.
 fn are_opposite(several: &[&Request<'_>]) -> bool {
-    // What is asked for at once is recorded as requests that follow each other, as it was named.
+    // A request for several resources is recorded as consecutive requests, in the order of their
+    // names in the request.
     let named = several.iter().flat_map(|first| {
         let twin = |second: &&&Request<'_>| {
             (second.client, second.asked) == (first.client, first.asked) && second.id > first.id
@@ -31,7 +33,7 @@ fn are_opposite(several: &[&Request<'_>]) -> bool {
     })
 }
 
-/// Whether a quorum granted what was asked for, and it was given up since another was taken.
+/// Whether a quorum granted a resource, and the client gave it up since another was taken.
 fn is_undone(seen: &Seen<'_>, request: &Request<'_>, attempts: &[Attempt<'_>]) -> bool {
     let process = seen.process(request.client);
     let during = request.asked..=request.answered;

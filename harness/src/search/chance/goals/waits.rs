@@ -1,4 +1,5 @@
-//! The goals of those who wait. What masters say unasked is in no history, so it is told by what came of it.
+//! The goals of waiters. The history does not record the push messages of masters, so the goals are
+//! derived from what follows them.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,12 @@ fn ms(number: u64) -> Ns {
     Ns::try_from(number).unwrap_or(Ns::MAX).saturating_mul(MS)
 }
 
-/// An attempt that another process makes so soon after a deletion is made because of it: a wake-up, and a
-/// moment for the wake-ups of other masters.
+/// An attempt of another process this soon after a deletion is due to the deletion: a wake-up, and
+/// a short time for the wake-ups of other masters.
 const SOON: Ns = 15 * MS;
-/// A deletion and the SET of an heir are written at once.
+/// A deletion and the SET of the next waiter of the same process are written at once.
 const BEHIND: Ns = MS / 5;
-/// So many heirs in a row, and a guest is next.
+/// After this many leases in a row, a waiter of another process is next.
 const HEIRS: usize = 3;
 
 /// The SETs of one attempt.
@@ -26,15 +27,15 @@ struct Try<'a> {
     key: &'a Name,
     token: &'a Name,
     from: Ns,
-    /// When its keys expire at the latest, unless they are extended.
+    /// The latest time at which its keys expire, unless they are extended.
     expires: Ns,
     nodes: Vec<usize>,
     refused_by: Vec<usize>,
-    /// It was written behind the deletion of another lease of its process.
+    /// It was written right behind the deletion of another lease of its process.
     heir: bool,
 }
 
-/// A deletion: it compares with an attempt's own token.
+/// A deletion of a key. The script compares the value with an attempt's own token.
 struct Delete<'a> {
     process: &'a Name,
     key: &'a Name,
@@ -78,7 +79,7 @@ pub(super) fn reached(seen: &Seen<'_>, history: &History) -> Vec<Goal> {
     goals
 }
 
-/// Whether one and the same request of a process is under way from one instant to another.
+/// Whether one request of a process is under way throughout, from one instant to another.
 fn waits(seen: &Seen<'_>, process: &str, key: &str, (from, to): (Ns, Ns)) -> bool {
     seen.requests.iter().any(|request| {
         request.op == "acquire"
@@ -89,8 +90,8 @@ fn waits(seen: &Seen<'_>, process: &str, key: &str, (from, to): (Ns, Ns)) -> boo
     })
 }
 
-/// Why an attempt of a waiter was granted just then: it was woken, or it found out by itself that the lease of
-/// another process is over before its time.
+/// Why an attempt of a waiter was granted at that time: it was woken, or it found by itself that
+/// the lease of another process had ended early.
 fn woken(
     seen: &Seen<'_>,
     (deletes, before): (&[Delete<'_>], &[Try<'_>]),
@@ -98,7 +99,7 @@ fn woken(
     granted: impl Fn(&Name) -> bool,
 ) -> Option<Goal> {
     let since = one.from - SOON;
-    // Another came to its turn before.
+    // Another waiter had its turn before.
     if !waits(seen, one.process, one.key, (since, one.from)) || !granted(one.token) {
         return None;
     }
@@ -116,7 +117,8 @@ fn woken(
     (lease.process != one.process && one.from < lease.expires).then_some(Goal::FoundOut)
 }
 
-/// Whether another process came before the next one of a process that had several leases in a row.
+/// Whether a waiter of another process came before the next one of a process that had several
+/// leases in a row.
 fn has_guest(seen: &Seen<'_>, tries: &[Try<'_>]) -> bool {
     let lease = |request: &super::Request<'_>| {
         let one = tries.iter().find(|one| Some(one.token) == request.token)?;
@@ -202,7 +204,7 @@ fn tries<'a>(
             delete.key == key
                 && delete.token != token
                 && sent.saturating_sub(delete.sent) <= BEHIND
-                // Who asks when its release was answered asks a moment later.
+                // A client that asks when the reply to its release arrives asks a moment later.
                 && waits(process, key, (delete.sent - MS, *sent))
         });
     }

@@ -1,4 +1,4 @@
-//! Ends and starts of the process, and what is left over them.
+//! Stops and starts of the process, and what survives them.
 
 use super::*;
 
