@@ -1,5 +1,5 @@
-//! How long who wants several resources waits beside those who want one of them, in virtual time: the
-//! table in `docs/evidence.md`. Takes some minutes.
+//! Measures in virtual time how long a request for several resources waits beside requests for one
+//! of them: the table in `docs/evidence.md`. It takes some minutes.
 
 use std::collections::BTreeMap;
 

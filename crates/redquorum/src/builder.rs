@@ -235,8 +235,8 @@ impl Builder {
     /// each master every half `max_ttl`, and no other round trip.
     ///
     /// All clients of the masters must have the same bound. It is part of the boot marker, and a
-    /// client with another bound sees that in its reports. `docs/operations.md` lists what the clock
-    /// guard does not detect, such as a clock that steps up and back between two looks.
+    /// client with another bound sees that in its reports. `docs/operations.md` lists what the
+    /// clock guard does not detect, such as a clock that steps up and back between two looks.
     pub fn clock_guard(mut self, bound: Duration) -> Self {
         self.clock_guard = Some(bound);
         self
