@@ -1,4 +1,4 @@
-//! How fast the simulation is: runs of a contended scenario, simulated, recorded and judged, and how
+//! Measures the simulation: runs of a contended scenario, simulated, recorded and checked, and how
 //! much virtual time passes meanwhile. `just bench-sim`.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

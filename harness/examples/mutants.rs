@@ -1,8 +1,8 @@
-//! `just mutants`: puts every client that lies through every scenario, and prints which scenario
-//! catches which, as a table in Markdown. In virtual time, which takes seconds; with `--real` as
-//! processes against real masters, which takes a quarter of an hour. With `--search` the random search
-//! looks for them instead: after how many runs and how long it noticed, and how many faults are left of
-//! what it found. With names of mutants: only those.
+//! `just mutants`: puts every mutant through every scenario, and prints which scenario catches
+//! which, as a table in Markdown. It runs in virtual time, which takes seconds; with `--real` as
+//! processes against real masters, which takes a quarter of an hour. With `--search` the random
+//! search looks for the mutants instead, and the table says after how many runs and how long it
+//! found each, and how many faults its shrunk scenario has. Names of mutants select only those.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};

@@ -221,7 +221,8 @@ fn progress(runs: usize) -> ProgressBar {
     bar
 }
 
-/// Writes `contest.json`, to another name first so that no half of it is ever there, and the report.
+/// Writes `contest.json` and the report. The JSON is written under another name first, so that no
+/// half of it is ever there.
 fn write(contest: &Contest, out: &Path) -> Result<(), String> {
     let file = out.join("contest.json");
     let failed = |error: io::Error| format!("{} cannot be written: {error}", file.display());

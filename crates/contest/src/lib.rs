@@ -7,9 +7,9 @@
 //! # Reading order
 //!
 //! `cli.rs` has the options, `contest.rs` the order of the runs. `run.rs` makes one run of a
-//! strategy (`strategy.rs`) under a workload (`workload.rs`) and a fault (`fault.rs`), on a database
-//! (`database.rs`) and masters (`masters.rs`), with latency by `network.rs`. `tally.rs` collects what
-//! applicants saw, `table.rs` prints the figures.
+//! strategy (`strategy.rs`) under a workload (`workload.rs`) and a fault (`fault.rs`), on a
+//! database (`database.rs`) and masters (`masters.rs`), with latency by `network.rs`. `tally.rs`
+//! collects what applicants saw, `table.rs` prints the figures.
 
 mod names;
 pub mod page;

@@ -178,7 +178,8 @@ pub struct Figures {
     pub per_second: f64,
     /// The time of an application.
     pub latency: Latency,
-    /// The longest time in which no application was accepted while applicants waited, in milliseconds.
+    /// The longest time in which no application was accepted while applicants waited, in
+    /// milliseconds.
     pub stall_ms: f64,
     /// The statements per accepted application.
     pub statements: f64,

@@ -1,7 +1,7 @@
 //! A run in the Trace Event format, for Perfetto and other viewers of traces.
 //!
-//! Each client, master and fault is a process of the trace. A client has threads for its requests, its
-//! belief and its gaps; a master has one for the tokens on it.
+//! Each client and each master is a process of the trace, and so are the faults. A client has
+//! threads for its requests, its belief and its gaps; a master has one for the tokens on it.
 
 use serde_json::{Value, json};
 

@@ -62,7 +62,8 @@ fn docker(args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// Whether an engine replies that has the image: an image is pulled only for `--database container`.
+/// Whether an engine replies that has the image. An image is pulled only for `--database
+/// container`.
 pub(super) fn image_is_present() -> bool {
     docker(&["image", "inspect", "--format", "{{.Id}}", &image()]).is_ok()
 }

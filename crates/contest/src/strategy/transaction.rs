@@ -27,8 +27,8 @@ pub(super) async fn insert(
     session.execute(INSERT, &[application.recruitment, application.volunteer]).await
 }
 
-/// Reads and writes in the transaction that has begun, without its commit; `None`: no place is left,
-/// and it is rolled back.
+/// Reads and writes in the transaction that has begun, without its commit. `None`: no place is
+/// left, and the transaction is rolled back.
 ///
 /// `still_held` is the last check before the writes. A process that is paused after it writes all
 /// the same.

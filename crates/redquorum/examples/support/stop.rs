@@ -4,8 +4,8 @@ use std::io;
 
 /// Returns which of the two came, at the first one.
 ///
-/// Await it once: a signal that comes while nobody listens is lost, and no longer ends the process
-/// by itself after the first call.
+/// Await it once: a signal that comes while no task waits for it is lost, and no longer ends the
+/// process by itself after the first call.
 pub(crate) async fn stop() -> io::Result<&'static str> {
     #[cfg(unix)]
     {

@@ -61,7 +61,7 @@ impl Scheme {
             Self::Certified => "what this project does",
             Self::LargestGrant => "takes the largest number with which a quorum granted",
             Self::MedianGrant => "takes the median of the numbers with which a quorum granted",
-            Self::AnyMajority => "writes the token back to any majority, whoever's key is there",
+            Self::AnyMajority => "writes the token back to any majority, over the keys of others",
             Self::RepairWithoutBump => "does not count a key that an extension creates",
             Self::OldTokenHandedOver => "hands a lease over with its old token",
             Self::StaysAtTheEnd => "counts on at the end of the numbers, where c + 1 = c",
