@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use redquorum_protocol::{
-    AcquireRequest, Ballot, Claim, ClaimId, Failure, Hold, Input, Key, Standing, Time,
+    AcquireRequest, Ballot, Claim, ClaimId, Client, Failure, Hold, Input, Key, Standing, Time,
 };
 use tokio::sync::Notify;
 
@@ -120,7 +120,8 @@ impl ClaimCell {
     }
 
     fn found(&self, turn: &mut Turn<'_>, collect: bool) -> Found {
-        if collect && self.is_won(turn) {
+        let is_won = |claim: &Claim| matches!(claim, Claim::Acquiring(it) if it.is_won());
+        if collect && is_won(self.of(&turn.state.client)) {
             turn.input(|client, cx| client.handle(self.id, Input::Collect, cx));
         }
         let client = &turn.state.client;
@@ -138,11 +139,6 @@ impl ClaimCell {
         }
     }
 
-    fn is_won(&self, turn: &Turn<'_>) -> bool {
-        let claim = turn.state.client.claim(self.id);
-        matches!(claim, Some(Claim::Acquiring(acquire)) if acquire.is_won())
-    }
-
     fn turn(&self) -> Turn<'_> {
         self.fleet.shared.turn()
     }
@@ -154,7 +150,7 @@ impl ClaimCell {
         let is_held = |hold: &Hold| hold.lost().is_none() && hold.handles() == 1;
         let held = turn.state.client.hold(self.id).is_some_and(is_held);
         turn.input(|client, cx| client.give_back(self.id, input, cx));
-        let seen = look(turn.state.client.claim(self.id).unwrap_or(&ENDED));
+        let seen = look(self.of(&turn.state.client));
         turn.finish(Writer::Idle);
         if let (Some(granted), true) = (self.granted.get(), held) {
             trace::given_back(&self.key, now.since(*granted));
@@ -194,16 +190,21 @@ impl ClaimCell {
     /// Gives the claim one input, and reads the claim before and after it.
     pub(crate) fn apply_and_compare<R>(&self, input: Input, look: impl Fn(&Claim) -> R) -> (R, R) {
         let mut turn = self.turn();
-        let before = look(turn.state.client.claim(self.id).unwrap_or(&ENDED));
+        let before = look(self.of(&turn.state.client));
         turn.input(|client, cx| client.handle(self.id, input, cx));
-        let after = look(turn.state.client.claim(self.id).unwrap_or(&ENDED));
+        let after = look(self.of(&turn.state.client));
         turn.finish(Writer::Idle);
         (before, after)
     }
 
+    /// The claim, also once the client has forgotten it.
+    fn of<'a>(&self, client: &'a Client) -> &'a Claim {
+        client.claim(self.id).unwrap_or(&ENDED)
+    }
+
     /// Reads the claim.
     pub(crate) fn view<R>(&self, look: impl FnOnce(&Claim) -> R) -> R {
-        self.fleet.shared.view(|client| look(client.claim(self.id).unwrap_or(&ENDED)))
+        self.fleet.shared.view(|client| look(self.of(client)))
     }
 
     /// Waits until `look` returns a value, and wakes the claim when it is due.

@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -69,13 +69,16 @@ impl Turn<'_> {
         let close = &mut self.state.masters[node.index()].close;
         if let Some(index) = close.iter().position(|epoch| Some(*epoch) == io.epoch()) {
             close.swap_remove(index);
-            io.close(true);
+            if let Some((_, connection)) = io.close() {
+                self.discard(connection, true);
+            }
         }
     }
 
     /// Handles a connection that broke by itself.
     fn broken(&mut self, node: NodeId, io: &mut Io, why: &str) {
-        if let Some(epoch) = io.close(false) {
+        if let Some((epoch, connection)) = io.close() {
+            self.discard(connection, false);
             self.input(|client, cx| client.closed(node, epoch, why.into(), number(), cx));
         }
     }
@@ -137,14 +140,14 @@ impl Shared {
             let finished = turn.is_finished(node);
             let wanted = turn.next_timer(node);
             turn.state.masters[node.index()].armed = wanted.min(task.armed);
-            task.obey(node, &mut turn.state, self.guarded);
+            let given_up = task.obey(node, &mut turn.state, self.guarded);
             after.merge(turn.end(Writer::Driver(node)));
             io.take(&mut socket.outbox());
 
             io.write(cx);
             let mut again = io.has_failed();
             drop(io);
-            drop(former);
+            drop((former, given_up));
             self.finish(after);
             if self.is_shut_down() {
                 self.changed.notify_waiters();
@@ -176,9 +179,12 @@ impl Shared {
         let greeted = result.and_then(|(connection, hello, greeting)| {
             match turn.input(|client, cx| client.connected(node, epoch, greeting, cx)) {
                 Ok(()) => Ok((connection, hello)),
-                Err(twin) => Err(format!(
-                    "it is the same server as {twin}, and one server must not vote twice"
-                )),
+                Err(twin) => {
+                    turn.discard(connection, false);
+                    Err(format!(
+                        "it is the same server as {twin}, and one server must not vote twice"
+                    ))
+                }
             }
         });
         match greeted {
@@ -191,6 +197,11 @@ impl Shared {
                 turn.input(|client, cx| client.closed(node, epoch, why.into(), number(), cx));
             }
         }
+        self.tried(node, turn, io);
+    }
+
+    /// Ends a turn in which a connection came up, did not, or went down.
+    fn tried(&self, node: NodeId, turn: Turn<'_>, io: MutexGuard<'_, Io>) {
         let after = turn.end(Writer::Driver(node));
         drop(io);
         self.finish(after);
@@ -203,10 +214,7 @@ impl Shared {
         let mut turn = self.turn();
         turn.input(|client, cx| client.abandon_link(node, cx));
         turn.broken(node, &mut io, "the runtime of the lock was shut down");
-        let after = turn.end(Writer::Driver(node));
-        drop(io);
-        self.finish(after);
-        self.changed.notify_waiters();
+        self.tried(node, turn, io);
     }
 }
 
@@ -224,21 +232,25 @@ type Dialling = Pin<Box<dyn Future<Output = Dialled> + Send>>;
 type Dialled = Result<(Box<dyn Connection>, Hello, Greeting), String>;
 
 impl Task {
-    /// Gives up attempts to connect and starts new ones, as the link has ordered.
-    fn obey(&mut self, index: NodeId, state: &mut State, guarded: bool) {
+    /// Gives up attempts to connect and starts new ones, as the link has ordered. Returns an
+    /// attempt that was given up: it is a caller's code, so drop it without the mutex.
+    fn obey(&mut self, index: NodeId, state: &mut State, guarded: bool) -> Option<(u64, Dialling)> {
         let State { client, masters, .. } = state;
         let master = &mut masters[index.index()];
+        let mut given_up = None;
         for epoch in master.close.drain(..) {
             master.dial = master.dial.filter(|next| *next != epoch);
-            self.dialling = self.dialling.take().filter(|(under_way, _)| *under_way != epoch);
+            given_up = given_up.or(self.dialling.take_if(|(under_way, _)| *under_way == epoch));
         }
         if let Some(epoch) = master.dial.take() {
             let (node, limit) = (self.node.clone(), self.connect_timeout);
             // This is a second connection beside a stalled one. All clients of the master see it
             // stall at about the same time, and must not connect at the same moment.
             let pause = client.link(index).epoch().map_or(Duration::ZERO, |_| jitter(limit / 10));
-            self.dialling = Some((epoch, Box::pin(dial(node, pause, limit, guarded))));
+            let dialling: Dialling = Box::pin(dial(node, pause, limit, guarded));
+            given_up = self.dialling.replace((epoch, dialling)).or(given_up);
         }
+        given_up
     }
 
     /// Arms the timer, unless it already fires early enough. Returns whether it has fired.

@@ -147,18 +147,15 @@ impl Io {
         self.hello = hello;
     }
 
-    /// Drops the connection and the bytes in transit, and returns its number.
-    pub(crate) fn close(&mut self, abort: bool) -> Option<u64> {
-        let (epoch, mut connection) = self.connection.take()?;
-        if abort {
-            connection.abort();
-        }
+    /// Takes the connection out, with its number, and drops the bytes in transit.
+    pub(crate) fn close(&mut self) -> Option<(u64, Box<dyn Connection>)> {
+        let closed = self.connection.take()?;
         self.outgoing.clear();
         self.written = 0;
         self.failed = None;
         self.filled = 0;
         self.skip = None;
-        Some(epoch)
+        Some(closed)
     }
 }
 

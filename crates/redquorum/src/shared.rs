@@ -3,8 +3,8 @@
 //!
 //! Every input goes through a [`Turn`]. It reads the clock once it has the mutex, and carries out
 //! the client's effects: it encodes commands and collects wakers. [`Shared::finish`] does the rest
-//! after the mutex is free again: it writes to sockets, wakes, logs and drops wakers. All of these
-//! may run other code.
+//! after the mutex is free again: it writes to sockets, wakes, logs, and drops wakers and
+//! connections. All of these may run other code.
 //!
 //! If a master is idle, the caller writes to the socket itself, which saves a task switch. If a
 //! master is busy, its driver writes, and sends all queued commands at once.
@@ -29,6 +29,7 @@ use crate::claim::ClaimCell;
 use crate::clock::{Clock, NAP};
 use crate::dice::{RetryPolicy, ShellDice, refuse_in_policy};
 use crate::io::Io;
+use crate::node::Connection;
 use crate::report::Report;
 use crate::stats::{Counters, Latencies, MasterStats, Stats, count};
 use crate::trace::{self, Throttle};
@@ -127,12 +128,14 @@ pub(crate) enum Writer {
 
 /// The work that is left to do when the mutex is free again.
 #[derive(Default)]
-#[must_use = "nothing is written and nobody is woken before `finish`"]
+#[must_use = "nothing is written and no task is woken before `finish`"]
 pub(crate) struct After {
     flush: NodeSet,
     wake: Vec<Waker>,
     /// Wakers to drop. A drop may run other code.
     discarded: Vec<Waker>,
+    /// Connections to drop, and whether to reset them.
+    closed: Vec<(Box<dyn Connection>, bool)>,
     changed: Vec<Arc<ClaimCell>>,
     replies: Vec<(oneshot::Sender<Answer>, Answer)>,
     logs: Vec<Log>,
@@ -246,7 +249,12 @@ impl Shared {
 
     /// Does the work that turns have left to do.
     pub(crate) fn finish(&self, after: After) {
-        let After { flush, wake, discarded, changed, replies, logs } = after;
+        let After { flush, wake, discarded, closed, changed, replies, logs } = after;
+        for (mut connection, reset) in closed {
+            if reset {
+                connection.abort();
+            }
+        }
         for node in NodeId::all(self.sockets.len()).filter(|node| flush.contains(*node)) {
             self.flush(node);
         }
@@ -376,21 +384,19 @@ impl Shared {
                 turn.input(|client, cx| client.wake_leases(cx));
                 let next = turn.state.client.leases_wake_at();
                 // At most a nap: the timer does not count suspended time, the clock does.
-                let armed = next.min(turn.now.plus(NAP));
-                let (due, idle) = (next <= turn.now, next == Time::NEVER);
-                let waker = std::mem::replace(
-                    &mut turn.state.leases,
-                    (if idle { Time::NEVER } else { armed }, Some(cx.waker().clone())),
-                );
-                turn.after.discarded.extend(waker.1);
+                let nap = turn.now.plus(NAP);
+                let armed = if next == Time::NEVER { next } else { next.min(nap) };
+                let due = next <= turn.now;
+                let leases = (armed, Some(cx.waker().clone()));
+                let (_, former) = std::mem::replace(&mut turn.state.leases, leases);
+                turn.after.discarded.extend(former);
                 // Renewals leave in one write for each master.
                 turn.finish(Writer::All);
                 if due {
                     // Let other tasks run first: some of them read the replies of masters.
                     cx.waker().wake_by_ref();
-                    return Poll::Pending;
                 }
-                if idle {
+                if due || armed == Time::NEVER {
                     return Poll::Pending;
                 }
                 timer.as_mut().reset(self.clock.timer(armed));
@@ -480,6 +486,12 @@ impl Turn<'_> {
         {
             self.after.discarded.extend(caller.waker.replace(waker.clone()));
         }
+    }
+
+    /// Drops a connection once the mutex is free again, since it may be a caller's own. With
+    /// `reset`, it is reset before.
+    pub(crate) fn discard(&mut self, connection: Box<dyn Connection>, reset: bool) {
+        self.after.closed.push((connection, reset));
     }
 
     /// Logs whether a master is up, if that has changed.
@@ -598,6 +610,7 @@ impl After {
         self.flush = self.flush.or(other.flush);
         self.wake.append(&mut other.wake);
         self.discarded.append(&mut other.discarded);
+        self.closed.append(&mut other.closed);
         self.changed.append(&mut other.changed);
         self.replies.append(&mut other.replies);
         self.logs.append(&mut other.logs);

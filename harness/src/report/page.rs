@@ -33,6 +33,7 @@ mod violations;
 
 use overview::Row;
 use run::Section;
+pub(super) use text::line;
 use violations::Violation;
 
 /// Timelines of runs that hold are drawn while the page stays below this size.
@@ -52,7 +53,6 @@ struct Page<'a> {
     sentence: String,
     properties: Vec<(&'static str, &'static str)>,
     several: bool,
-    rows: Vec<Row>,
     runs: Vec<RunFields>,
     left_out: usize,
 }
@@ -107,8 +107,6 @@ pub(crate) fn render(
             bodies[index] = Some(body);
         }
     }
-    let rows: Vec<Row> =
-        entries.iter().enumerate().map(|(index, entry)| overview::row(index + 1, entry)).collect();
     let runs = entries.iter().enumerate().zip(bodies).map(|((index, entry), body)| {
         let (violations, more_violations) = violations::told(entry);
         RunFields {
@@ -136,7 +134,6 @@ pub(crate) fn render(
             .to_vec(),
         several: entries.iter().any(|entry| Some(&entry.backend) != first),
         left_out: runs.iter().filter(drawable).count(),
-        rows,
         runs,
     };
     let template = environment.get_template("report.html").map_err(io::Error::other)?;

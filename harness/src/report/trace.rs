@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use super::page::line;
 use crate::history::{History, Ns, Window};
 use crate::judge::timeline::{Timeline, timeline};
 
@@ -32,7 +33,7 @@ pub(crate) fn trace(history: &History) -> Value {
         let args = json!({
             "ok": request.ok,
             "why": request.why,
-            "line": request.records.0 + 2,
+            "line": line(request.records.0),
         });
         trace.bar(&request.client, "requests", name.trim_end(), request.span, args);
     }

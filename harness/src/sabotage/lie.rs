@@ -210,8 +210,8 @@ impl Lie {
             Self::ReentersDead => "lets its owner into a lease that is over",
             Self::KeepsSome => "keeps some of several resources while it waits for the others",
             Self::DeafForEver => "receives no wake-up, and finds nothing by looks, while it waits",
-            Self::CallsAlways => "calls all who wait when an attempt failed, too",
-            Self::JumpsQueue => "keeps no order of those who wait, though it says so",
+            Self::CallsAlways => "wakes all waiters after a failed attempt, too",
+            Self::JumpsQueue => "attempts out of turn in a fair queue",
             Self::KeepsPlace => "does not leave the line when its wait is over",
             Self::LosesPlace => "goes to the end of the line whenever it asks whose turn it is",
         }

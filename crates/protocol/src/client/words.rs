@@ -42,7 +42,8 @@ pub struct AcquireRequest<S = ()> {
     pub terms: Terms,
     /// How long it may wait. Zero: one attempt, outside the local queue.
     pub wait: Duration,
-    /// Whether a refused request waits up to one node timeout to learn who holds the resource.
+    /// Whether a refused request waits up to one node timeout to learn which client holds the
+    /// resource.
     pub explain: bool,
     /// Whether it enqueues before it attempts, if the client is fair.
     pub fair: bool,

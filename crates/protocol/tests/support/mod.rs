@@ -133,7 +133,7 @@ impl Cluster {
         Some((id, self.clients[client].claim(id)?))
     }
 
-    /// Gives a claim one input of its caller, who is gone with [`Input::Abandon`].
+    /// Gives a claim one input of its caller. [`Input::Abandon`]: the caller is gone.
     pub(crate) fn drive(&mut self, client: usize, id: ClaimId, input: Input) {
         match input {
             Input::Abandon => {

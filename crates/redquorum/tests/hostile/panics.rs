@@ -1,14 +1,15 @@
-//! A connection of the caller's own that panics costs itself, and nothing else.
+//! A connection of the caller's own that panics, or uses the lock as it ends, costs itself and
+//! nothing else.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{Connecting, Connection, LinkState, Node};
+use redquorum::{Connecting, Connection, LinkState, Node, Redlock};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::sleep;
 
@@ -17,12 +18,14 @@ use crate::scripted::{Say, Scripted};
 /// A node whose connections panic once, when they are told to.
 struct Panicky {
     master: Scripted,
+    lock: Arc<OnceLock<Redlock>>,
     on_read: Arc<AtomicBool>,
     on_write: Arc<AtomicBool>,
 }
 
 struct Fragile {
     inner: Box<dyn Connection>,
+    lock: Arc<OnceLock<Redlock>>,
     on_read: Arc<AtomicBool>,
     on_write: Arc<AtomicBool>,
 }
@@ -36,12 +39,22 @@ impl Node for Panicky {
         Box::pin(async {
             let inner = self.master.connect().await?;
             let (on_read, on_write) = (self.on_read.clone(), self.on_write.clone());
-            Ok(Box::new(Fragile { inner, on_read, on_write }) as Box<dyn Connection>)
+            let lock = self.lock.clone();
+            Ok(Box::new(Fragile { inner, lock, on_read, on_write }) as Box<dyn Connection>)
         })
     }
 }
 
 impl Connection for Fragile {}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        // As one that reports its end with the lock's figures.
+        if let Some(lock) = self.lock.get() {
+            lock.stats();
+        }
+    }
+}
 
 impl AsyncRead for Fragile {
     fn poll_read(
@@ -77,9 +90,12 @@ impl AsyncWrite for Fragile {
 async fn a_connection_that_panics_is_replaced_and_what_is_owed_there_is_paid() {
     let (on_read, on_write) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let master = Scripted::new("panicky", |_| Say::Well);
-    let node = Panicky { master, on_read: on_read.clone(), on_write: on_write.clone() };
+    let used = Arc::new(OnceLock::new());
+    let (lock, on) = (used.clone(), (on_read.clone(), on_write.clone()));
+    let node = Panicky { master, lock, on_read: on.0, on_write: on.1 };
     let masters = Masters::new(2);
     let lock = masters.builder().node(node).build().await.unwrap();
+    used.set(lock.clone()).unwrap();
     for panicked in [&on_read, &on_write] {
         let lease = lock.acquire("r").await.unwrap();
         sleep(Duration::from_millis(1)).await;

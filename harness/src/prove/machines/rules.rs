@@ -33,7 +33,7 @@ pub(super) const A_BELIEVED_HOLD_IS_TRUE: &str = "a believed hold is a true one"
 pub(super) const NO_WAITER_IS_FORGOTTEN: &str = "no waiter is forgotten";
 /// An attempt that its votes refused wakes no waiter. Otherwise two waiters would wake each other
 /// for ever.
-pub(super) const A_FAILURE_WAKES_NOBODY: &str = "an attempt that failed wakes nobody";
+pub(super) const A_FAILURE_WAKES_NOBODY: &str = "an attempt that failed wakes no client";
 /// At an end no queue has a position of a client that is done, unless a message was lost.
 pub(super) const NO_POSITION_STAYS: &str = "no position stays behind";
 /// Two clients never believe in a lease at once.

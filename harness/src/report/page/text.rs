@@ -39,7 +39,7 @@ pub(super) fn ms(ns: Ns) -> String {
 }
 
 /// The line of a record in its `history.jsonl`. The first line is the header.
-pub(super) const fn line(record: usize) -> usize {
+pub(in crate::report) const fn line(record: usize) -> usize {
     record + 2
 }
 

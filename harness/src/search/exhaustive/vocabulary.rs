@@ -198,7 +198,7 @@ impl Words<'_> {
         let count = u32::try_from(self.nodes()).unwrap_or(u32::MAX);
         let places = [
             after("c1", What::Granted(resource())),
-            // The reply tells the waiter who holds the resource.
+            // The reply tells the waiter which client holds the resource.
             before("c2", What::Reply(1, Class::Release)),
             before("c1", What::Releases(resource())),
             after("c1", What::Released(resource())),
