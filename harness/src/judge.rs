@@ -130,8 +130,9 @@ pub struct Verdict {
 
 /// Judges a run.
 pub fn judge(history: &History) -> Verdict {
-    let history = Paces::of(history).in_run_time(history);
-    let case = Case::of(&history);
+    let paces = Paces::of(history);
+    let history = paces.in_run_time(history);
+    let case = Case::of(&history, paces);
     let clashes = exclusion::check(&case);
     let mut findings = register::check(&case, &clashes);
     findings.extend(clashes.into_iter().map(|clash| clash.finding));

@@ -30,7 +30,8 @@ pub(super) struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn of(history: &'a History) -> Self {
+    /// The case of a history in run time, with the rates of the clocks that it was converted by.
+    pub(super) fn of(history: &'a History, paces: Paces<'a>) -> Self {
         let world = World::of(history);
         let faults = Faults::of(&world);
         let clocks = Clocks::of(&world);
@@ -57,7 +58,6 @@ impl<'a> Case<'a> {
         }
         looks.values_mut().for_each(|looks| looks.sort_unstable());
         let hollow = leases.iter().map(|lease| hollow(&world, &keys, lease)).collect();
-        let paces = Paces::of(history);
         Self { world, faults, clocks, paces, requests, keys, leases, of_client, looks, hollow }
     }
 

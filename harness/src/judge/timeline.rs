@@ -116,8 +116,9 @@ pub struct FaultSpan {
 
 /// Computes the data that reports draw.
 pub fn timeline(history: &History) -> Timeline {
-    let history = Paces::of(history).in_run_time(history);
-    let case = Case::of(&history);
+    let paces = Paces::of(history);
+    let history = paces.in_run_time(history);
+    let case = Case::of(&history, paces);
     Timeline {
         requests: requests(&case),
         leases: case.leases.iter().map(|lease| lease_span(&case, lease)).collect(),
