@@ -12,8 +12,8 @@ use redquorum_rig::trials::{Case, thrice, with_masters};
 use crate::support::{ask_text, folder};
 
 /// Runs outside of the assumptions in which the lock breaks, and not by a hair: by clocks that step and strobe, by
-/// masters that are flushed and that fail over, and by lists of masters that differ.
-const FINDS: [u64; 5] = [49, 99, 410, 459, 963];
+/// masters that are flushed, by resources that apply writes late, and by lists of masters that differ.
+const FINDS: [u64; 9] = [6, 49, 53, 99, 192, 312, 410, 459, 963];
 
 pub(crate) fn cases() -> Vec<Case> {
     let search = Search { space: Space::OUTSIDE, seed: 0, runs: 0, lie: Lie::None, jobs: 1 };
