@@ -17,6 +17,7 @@
 //! A claim never receives a reply while the client routes the claim's own effects. Otherwise an
 //! attempt could fail before its last `SET` is queued, and its clean-up would be queued first.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -64,7 +65,8 @@ pub struct Client<C: ClaimMachine = Claim> {
     links: Vec<Link<ReplyTo>>,
     /// The server to which each link leads.
     servers: Roster,
-    claims: BTreeMap<ClaimId, Entry<C, C::Seed>>,
+    /// Boxed, so that the map moves pointers.
+    claims: BTreeMap<ClaimId, Box<Entry<C, C::Seed>>>,
     /// The number of the latest claim.
     last: u64,
     queues: WaitQueues,
@@ -168,7 +170,7 @@ impl<C: ClaimMachine> Client<C> {
         self.last += 1;
         let (id, now) = (ClaimId(self.last), cx.now());
         let queued = !request.wait.is_zero();
-        let entry = Entry {
+        let entry = Box::new(Entry {
             key: key.clone(),
             give_up: now.plus(request.wait),
             request,
@@ -180,7 +182,7 @@ impl<C: ClaimMachine> Client<C> {
             timer: Timer::default(),
             number: None,
             holds: false,
-        };
+        });
         self.claims.insert(id, entry);
         let turn = if queued { self.queues.join(now, &key, id) } else { Some(Turn::First) };
         self.start_next(turn.map(|turn| (id, turn)), cx);
@@ -291,7 +293,9 @@ impl<C: ClaimMachine> Client<C> {
     fn forget(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         let Some(mut entry) = self.claims.remove(&id) else { return };
         self.timers.replace(id, entry.timer, Timer::default());
-        self.unlisten(entry.listens.take(), &entry.key, id, cx);
+        if let Some(ticket) = entry.listens.take() {
+            self.unlisten(ticket, &entry.key, id, cx);
+        }
         if entry.queued {
             let next = self.queues.leave(&entry.key, id);
             self.start_next(next, cx);
@@ -458,7 +462,9 @@ impl<C: ClaimMachine> Client<C> {
         let State::Claim(claim) = &mut entry.state else { return };
         let mut effects = core::mem::take(&mut self.effects);
         claim.handle(cx.clocks, input, cx.dice, &mut effects);
-        self.route(id, &mut effects, cx);
+        if !effects.is_empty() {
+            self.route(id, &mut effects, cx);
+        }
         self.effects = effects;
         self.follow_up(id, cx);
     }
@@ -520,18 +526,10 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    fn unlisten(
-        &mut self,
-        ticket: Option<Ticket>,
-        key: &Key,
-        id: ClaimId,
-        cx: &mut Context<'_, C>,
-    ) {
-        if let Some(ticket) = ticket {
-            self.queues.unlisten(key, id);
-            for node in NodeId::all(self.links.len()) {
-                self.enter(node, LinkInput::Unlisten(ticket), None, cx);
-            }
+    fn unlisten(&mut self, ticket: Ticket, key: &Key, id: ClaimId, cx: &mut Context<'_, C>) {
+        self.queues.unlisten(key, id);
+        for node in NodeId::all(self.links.len()) {
+            self.enter(node, LinkInput::Unlisten(ticket), None, cx);
         }
     }
 
@@ -603,22 +601,22 @@ impl<C: ClaimMachine> Client<C> {
 
     /// Whether the caller of a waiting request has not looked at it for a long time.
     fn is_unresponsive(&self, id: ClaimId, cx: &Context<'_, C>) -> bool {
-        let late = |entry: &Entry<C, C::Seed>| {
-            !entry.waits && cx.now() >= entry.changed.plus(self.leeway())
-        };
-        self.claims.get(&id).is_some_and(late)
+        let Some(entry) = self.claims.get(&id) else { return false };
+        !entry.waits && cx.now() >= entry.changed.plus(self.leeway())
     }
 
     /// Updates the turns, the subscriptions and the timers after an input.
     fn follow_up(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        self.set_timer(id, cx);
         let Some(entry) = self.claims.get_mut(&id) else { return };
         let State::Claim(claim) = &entry.state else { return };
         let claim = claim.claim();
         let waits = matches!(claim, Claim::Acquiring(it) if it.failure().is_none());
         let (done, ended) = (is_done(claim), matches!(claim, Claim::Ended));
-        let (key, forget) = (entry.key.clone(), if waits { None } else { entry.listens.take() });
-        self.unlisten(forget, &key, id, cx);
-        self.set_timer(id, cx);
+        if !waits && let Some(ticket) = entry.listens.take() {
+            let key = entry.key.clone();
+            self.unlisten(ticket, &key, id, cx);
+        }
         if ended {
             self.forget(id, cx);
         } else if done {
@@ -656,7 +654,9 @@ impl<C: ClaimMachine> Client<C> {
             _ => {}
         }
         let set = core::mem::replace(&mut entry.timer, wanted);
-        self.timers.replace(id, set, wanted);
+        if set != wanted {
+            self.timers.replace(id, set, wanted);
+        }
     }
 
     /// The links, in order.

@@ -118,30 +118,39 @@ impl Shared {
             // Register the waker first: bytes that are queued from here on wake this task again.
             let former = {
                 let mut outbox = socket.outbox();
+                task.looks |= std::mem::take(&mut outbox.orders);
                 match &outbox.driver {
                     Some(waker) if waker.will_wake(cx.waker()) => None,
                     _ => outbox.driver.replace(cx.waker().clone()),
                 }
             };
-            while let Poll::Ready(read) = io.read(cx) {
+            let mut given_up = Vec::new();
+            let mut finished = false;
+            // A turn that only writes needs no look at the client.
+            loop {
+                let read = match io.read(cx) {
+                    Poll::Ready(read) => Some(read),
+                    Poll::Pending if task.looks => None,
+                    Poll::Pending => break,
+                };
                 let mut turn = self.turn();
                 match read {
-                    Ok(()) => turn.read(node, &mut io),
-                    Err(why) => turn.broken(node, &mut io, &why),
+                    Some(Ok(())) => turn.read(node, &mut io),
+                    Some(Err(why)) => turn.broken(node, &mut io, &why),
+                    None => {}
                 }
+                if turn.now >= turn.state.client.link(node).next_wake() {
+                    turn.input(|client, cx| client.wake_link(node, cx));
+                    turn.close(node, &mut io);
+                }
+                turn.log_change(node);
+                finished = turn.is_finished(node);
+                task.wanted = turn.next_timer(node);
+                turn.state.masters[node.index()].armed = task.wanted.min(task.armed);
+                given_up.extend(task.obey(node, &mut turn.state, self.guarded));
                 after.merge(turn.end(Writer::Driver(node)));
+                task.looks = false;
             }
-            let mut turn = self.turn();
-            if turn.now >= turn.state.client.link(node).next_wake() {
-                turn.input(|client, cx| client.wake_link(node, cx));
-                turn.close(node, &mut io);
-            }
-            turn.log_change(node);
-            let finished = turn.is_finished(node);
-            let wanted = turn.next_timer(node);
-            turn.state.masters[node.index()].armed = wanted.min(task.armed);
-            let given_up = task.obey(node, &mut turn.state, self.guarded);
-            after.merge(turn.end(Writer::Driver(node)));
             io.take(&mut socket.outbox());
 
             io.write(cx);
@@ -163,9 +172,10 @@ impl Shared {
                 self.dialled(node, epoch, result);
                 again = true;
             }
-            if !again && !task.arm(self.clock, wanted, cx) {
+            if !again && !task.arm(self.clock, cx) {
                 return Poll::Pending;
             }
+            task.looks = true;
         }
     }
 
@@ -224,7 +234,12 @@ struct Task {
     connect_timeout: Duration,
     dialling: Option<(u64, Dialling)>,
     timer: Pin<Box<Sleep>>,
+    /// When the timer fires.
     armed: Time,
+    /// When the link was to be woken, at the last look.
+    wanted: Time,
+    /// The next turn looks at the client, whether or not bytes arrive.
+    looks: bool,
 }
 
 type Dialling = Pin<Box<dyn Future<Output = Dialled> + Send>>;
@@ -254,10 +269,10 @@ impl Task {
     }
 
     /// Arms the timer, unless it already fires early enough. Returns whether it has fired.
-    fn arm(&mut self, clock: Clock, wanted: Time, cx: &mut Context<'_>) -> bool {
-        if wanted < self.armed {
-            self.armed = wanted;
-            self.timer.as_mut().reset(clock.timer(wanted));
+    fn arm(&mut self, clock: Clock, cx: &mut Context<'_>) -> bool {
+        if self.wanted < self.armed {
+            self.armed = self.wanted;
+            self.timer.as_mut().reset(clock.timer(self.armed));
         }
         let fired = self.armed != Time::NEVER && self.timer.as_mut().poll(cx).is_ready();
         if fired {
@@ -336,7 +351,14 @@ pub(crate) async fn drive(
     }
     let exit = OnExit(shared, node);
     let timer = Box::pin(tokio::time::sleep(Duration::ZERO));
-    let mut task =
-        Task { node: connector, connect_timeout, dialling: None, timer, armed: Time::NEVER };
+    let mut task = Task {
+        node: connector,
+        connect_timeout,
+        dialling: None,
+        timer,
+        armed: Time::NEVER,
+        wanted: Time::NEVER,
+        looks: true,
+    };
     std::future::poll_fn(|cx| exit.0.drive(node, cx, &mut task)).await;
 }

@@ -66,6 +66,9 @@ pub(crate) struct Outbox {
     epoch: u64,
     bytes: Vec<u8>,
     pub(crate) driver: Option<Waker>,
+    /// The driver has more to do than to write these bytes: a connection to open or to close, or
+    /// an earlier timer.
+    pub(crate) orders: bool,
 }
 
 /// The protocol client, and the callers that wait for it.
@@ -337,7 +340,10 @@ impl Shared {
         turn.finish(Writer::Idle);
         // A caller's own policy may own anything, so drop it without the mutex.
         drop(retry);
-        self.sockets.iter().for_each(Socket::wake);
+        for socket in &self.sockets {
+            socket.outbox().orders = true;
+            socket.wake();
+        }
     }
 
     /// The numbers of keys to clean up, and of keys of living claims, over all masters.
@@ -516,9 +522,11 @@ impl Turn<'_> {
                 ClientEffect::Rearm { node } => self.touched.insert(node),
                 ClientEffect::Dial { node, epoch } => {
                     self.state.masters[node.index()].dial = Some(epoch);
+                    self.touched.insert(node);
                 }
                 ClientEffect::Close { node, epoch } => {
                     self.state.masters[node.index()].close.push(epoch);
+                    self.touched.insert(node);
                 }
                 ClientEffect::Changed(id) => self.changed(id),
                 ClientEffect::Replied { request, answer, .. } => {
@@ -592,9 +600,13 @@ impl Turn<'_> {
             if writes > 0 && idle {
                 self.after.flush.insert(node);
             }
-            if writes > 0 && !idle || link.next_wake() < master.armed {
-                let driver = self.shared.sockets[node.index()].outbox().driver.take();
-                self.after.wake.extend(driver);
+            let orders = link.next_wake() < master.armed
+                || master.dial.is_some()
+                || !master.close.is_empty();
+            if writes > 0 && !idle || orders {
+                let mut outbox = self.shared.sockets[node.index()].outbox();
+                outbox.orders |= orders;
+                self.after.wake.extend(outbox.driver.take());
             }
         }
         if client.leases_wake_at() < leases.0 {
