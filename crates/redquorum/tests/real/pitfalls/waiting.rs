@@ -51,7 +51,7 @@ async fn no_policy_however_eager_makes_a_waiter_spin() {
         let error = lock.acquire(&r).wait(200 * MS).await.unwrap_err();
         let AcquireError::Taken { attempts, .. } = error else { panic!("{error}") };
         // At least a millisecond between two of them.
-        assert!((10..=201).contains(&attempts), "{attempts} attempts in 200 ms");
+        assert!((2..=201).contains(&attempts), "{attempts} attempts in 200 ms");
     }
     lease.release().await;
 }
