@@ -1,5 +1,5 @@
-//! The events that the lock sends to `tracing` (feature `tracing`): they say what happened and
-//! contain no secret.
+//! The events that the lock sends to `tracing` (feature `tracing`): complete, and without
+//! secrets.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};

@@ -54,7 +54,7 @@ async fn look_everywhere(lock: &Redlock) {
     }
 }
 
-/// Checks a lock over two good masters and three that reply as the script says.
+/// Checks a lock over two good masters and three that follow this script.
 async fn look_at(script: impl Fn(&Args<'_>) -> Say + Clone + Send + Sync + 'static) {
     let mut builder = Masters::new(2).builder();
     for number in 3..=5 {
