@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, S, TTL, bed, keys, settle, take};
 
-/// The holders of each resource, as the holders believe: from the return of `acquire` to the call
-/// of `release`, the deadline, or the loss.
+/// The clients that believe to hold a resource: from the return of `acquire` to the call of
+/// `release`, the deadline, or the loss.
 #[derive(Clone, Default)]
 struct Believers(Arc<Mutex<HashMap<&'static str, (u64, Deadline)>>>, Arc<Mutex<Vec<String>>>);
 

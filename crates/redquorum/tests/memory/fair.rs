@@ -49,7 +49,7 @@ async fn processes_come_in_turns_however_many_tasks_each_has() {
     }
     let turns = turns.lock().unwrap().clone();
     assert_eq!(turns.len(), 50);
-    // While all processes want it, any four leases in a row belong to four processes.
+    // While all processes compete, any four leases in a row belong to four processes.
     for four in turns[..20].windows(4) {
         let mut four = four.to_vec();
         four.sort_unstable();
