@@ -98,7 +98,7 @@ fn clean_ups_that_may_not_read_keys_end() {
     without(&["GET"]);
 }
 
-/// The number of commands of five masters for each lease, while these processes compete for one name.
+/// The commands of five masters for each lease, while these processes compete for one name.
 async fn commands_per_lease(processes: u64, leases: u64) -> u64 {
     let (backend, granted) = (Memory::new(5), Arc::new(AtomicU64::new(0)));
     for number in 0..processes {
