@@ -18,7 +18,6 @@ fn commands(history: &History) -> usize {
     history.records.iter().filter(|record| matches!(record.event, Event::Command { .. })).count()
 }
 
-/// Measures each scenario.
 fn runs(criterion: &mut Criterion) {
     for text in SCENARIOS {
         let scenario: Scenario = toml::from_str(text).expect("a scenario that can be read");

@@ -131,7 +131,6 @@ fn masters() -> Result<Ground, String> {
     Ground::prepare(&setup).map_err(|why| why.to_string())
 }
 
-/// Runs a mutant on real masters.
 fn played(ground: &Ground, run: &Scenario, lie: Lie) -> Result<History, String> {
     let words = [beside("redquorum-mutant")?.into(), "--mutant".into(), lie.name().into()];
     let liars = ground.clone().with_command(lie.name(), words.to_vec());

@@ -35,7 +35,6 @@ const PERSONS: [&str; 9] = [
     "whoever",
 ];
 
-/// The problems of a file, one line each.
 fn faults(path: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let (rust, markdown) = (path.ends_with(".rs"), path.ends_with(".md"));
@@ -65,7 +64,6 @@ fn faults(path: &str, text: &str) -> Vec<String> {
     faults
 }
 
-/// The prose of a line, if it has any.
 fn prose<'a>(path: &str, line: &'a str) -> Option<&'a str> {
     let line = line.trim_start();
     if path.ends_with(".md") {

@@ -15,7 +15,6 @@ const TTL_MS: u64 = 10_000;
 /// The library's default.
 const FENCING_MEMORY_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
-/// One acquire and one release.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair {
     pub(crate) acquire: Duration,
@@ -38,7 +37,6 @@ pub(crate) enum Contender {
     Rslock(rslock::LockManager),
 }
 
-/// The kind of a contender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Floor,
@@ -57,7 +55,6 @@ impl Kind {
     pub(crate) const DEFENDED: &[Self] =
         &[Self::Redquorum, Self::Fenced, Self::Guarded, Self::ScriptFloor];
 
-    /// Locks that wait.
     pub(crate) const CROWDED: &[Self] = &[
         Self::Redquorum,
         Self::Fair,
@@ -66,7 +63,6 @@ impl Kind {
         Self::Rslock,
     ];
 
-    /// Plain locks.
     pub(crate) const PLAIN: &[Self] = &[
         Self::Floor,
         Self::Redquorum,

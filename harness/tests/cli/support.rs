@@ -19,7 +19,6 @@ mod folder;
 
 pub(crate) use folder::folder;
 
-/// The text of a small scenario.
 pub(crate) fn text(name: &str) -> String {
     format!(
         "name = \"{name}\"\nabout = \"To be played.\"\n\n[[client]]\nid = \"c1\"\n\
@@ -153,7 +152,6 @@ pub(crate) fn told(folder: &Path, names: &[&str], format: Format) -> String {
     told.text()
 }
 
-/// The text of a report.
 #[derive(Clone, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<u8>>>);
 

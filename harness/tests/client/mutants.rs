@@ -67,7 +67,6 @@ fn all_are_granted_what_is_free() {
 }
 
 fn no_deadline_check_takes_a_lease_that_is_over() {
-    // The masters reply while the client is stopped.
     let [honest, liar] = both("no-deadline-check", |client, masters| {
         (1..=3).for_each(|node| masters.pause(node).unwrap());
         let asked = client.say("c1", acquire("r", 500));

@@ -203,7 +203,6 @@ fn nothing_outlives_a_parent_that_is_killed_while_it_starts_clients() {
     assert!(any, "there were clients, or the test sees nothing");
 }
 
-/// The processes that have the mark in their command line.
 fn marked(mark: &str) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -12,7 +12,6 @@ use redquorum_rig::{Masters, Reply};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// The built-in client.
 pub(crate) const BUILT_IN: &[&str] = &[env!("CARGO_BIN_EXE_redquorum-chaos"), "client"];
 
 /// A mutant, or the honest client.
@@ -66,7 +65,6 @@ impl Client {
         self.last
     }
 
-    /// Waits for the reply to a request.
     pub(crate) fn answer(&mut self, id: u64) -> Answer {
         let is = |answer: &&Answer| answer.id == id;
         self.listen(SOON, |client| client.answers.iter().any(|answer| answer.id == id));
@@ -140,7 +138,6 @@ pub(crate) fn having(masters: &Masters, key: &str) -> usize {
     (1..=masters.len()).filter(has).count()
 }
 
-/// Waits until `count` masters have the key.
 pub(crate) fn await_having(masters: &Masters, key: &str, count: usize) {
     let until = Instant::now() + Duration::from_secs(2);
     while having(masters, key) != count {

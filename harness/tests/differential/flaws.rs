@@ -17,7 +17,6 @@ const MS: Wall = 1_000_000;
 enum Flaw {
     /// A key is gone in its last millisecond, not after it.
     ExpiryOffByOne,
-    /// A restart without persistence keeps the keys.
     RestartRemembers,
     /// A refused `SET NX PX` gives the key its TTL.
     RepeatRenews,
@@ -25,7 +24,6 @@ enum Flaw {
     ExpiryIgnoresClock,
     /// Commands that a client had sent to a paused master are lost with the client.
     SetLostWithClient,
-    /// The rest of a TTL is rounded up.
     TtlRoundedUp,
     /// A power loss takes only what a kill would take.
     PowerLossTakesNothing,
@@ -39,7 +37,6 @@ enum Flaw {
     KeepsUnreachable,
     /// A connection that wakes its own waiter gets no message.
     DeafToItself,
-    /// The message follows the reply.
     TellsBehindAnswer,
     /// The message names the waiter that enqueued last, not the first in the queue.
     NamesLast,
@@ -53,7 +50,6 @@ enum Flaw {
     LeavesNotWithKey,
     /// A waiter that leaves with a key is counted.
     CountsLeaver,
-    /// All waiters get the same position.
     AllAtOne,
     /// A position that another master gave comes before the last waiter.
     NotBehindLast,

@@ -10,7 +10,6 @@ use crate::plan::{Ask, End, Leave, SLOTS, Step};
 use crate::real::NOBODY;
 use crate::world::{Heard, Seen};
 
-/// A model, right or wrong.
 pub(crate) trait Master {
     fn server(&mut self) -> &mut Server;
 

@@ -9,7 +9,6 @@ use redquorum_harness::sim::server::Request;
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Spot, Ticket, Token, Waiter};
 
-/// The positions that waiters request.
 const SPOTS: [Spot; 9] = [
     Spot::Any,
     Spot::Any,
@@ -36,7 +35,6 @@ const WAITERS: [(u64, u64); 7] = [
     (0x1f, 4), // No connection ever subscribes for it.
 ];
 
-/// The waiter with this ticket.
 pub(crate) fn waiter_of(ticket: Ticket) -> Waiter {
     let (inbox, _) =
         WAITERS.into_iter().find(|(_, of)| Ticket::new(*of) == ticket).expect("it is one");
@@ -93,7 +91,6 @@ pub(crate) enum Step {
     Restart(End, i64),
     /// The file is synced, a second later.
     Sync,
-    /// The master looks for expired keys.
     Expire,
     /// Memory becomes short, or available again.
     Memory(bool),
@@ -280,7 +277,6 @@ fn change(random: &mut Random) -> i64 {
     if random.below(3) == 0 { -size } else { size }
 }
 
-/// A plan of `steps` steps.
 pub(crate) fn plan(seed: u64, steps: usize, persistence: Persistence) -> Vec<Step> {
     let mut random = Random(seed);
     let mut plan = Vec::with_capacity(steps);

@@ -26,7 +26,6 @@ pub(crate) struct Real {
     masters: Masters,
     persistence: Persistence,
     paused: bool,
-    /// Memory is short.
     short: bool,
     /// The open connections with their numbers, oldest first. Closed slots have `None`.
     open: Vec<(usize, Option<usize>, Socket)>,

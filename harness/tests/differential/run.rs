@@ -34,12 +34,10 @@ impl Record {
         Self::new(persistence, plan(seed, steps, persistence))
     }
 
-    /// The number of replies.
     pub(crate) fn replies(&self) -> usize {
         self.seen.iter().flat_map(|seen| &seen.heard).map(|heard| heard.replies.len()).sum()
     }
 
-    /// The number of replies up to a step.
     pub(crate) fn replies_until(&self, step: usize) -> usize {
         let until = self.seen[..=step].iter().flat_map(|seen| &seen.heard);
         until.map(|heard| heard.replies.len()).sum()

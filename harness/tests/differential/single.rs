@@ -236,7 +236,7 @@ fn ends() {
         assert!(matches!(reply(&mut deletes), Reply::Answer(Answer::Place { ahead: 0, .. })));
         // The master would keep a waiter that has just sent a request.
         masters.set_clock(1, ClockChange::forward(Duration::from_secs(2))).unwrap();
-        // With this round trip, neither request is in the first turn.
+        // After this round trip, neither connection is still in the turn of its earlier commands.
         Talk::connect(masters.port(1)).ask("PING");
         masters.pause(1).unwrap();
         let leave = |mut ears: Socket| {

@@ -3,7 +3,6 @@
 use redquorum_harness::sim::server::{Reply, Wall};
 use redquorum_protocol::{Answer, Cause};
 
-/// The visible result of a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// The wall clock at this step. It is an input of the model and not compared.
@@ -16,16 +15,13 @@ pub(crate) struct Seen {
     pub(crate) count: Option<usize>,
 }
 
-/// The replies on one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
     pub(crate) number: usize,
     pub(crate) replies: Vec<Reply>,
-    /// The master closed the connection.
     pub(crate) dropped: bool,
 }
 
-/// The first difference.
 pub(crate) fn compare(real: &Seen, model: &Seen) -> Result<(), String> {
     let same = |what: &str, same| {
         if same { Ok(()) } else { Err(format!("{what}: {real:#?}\n but the model: {model:#?}")) }

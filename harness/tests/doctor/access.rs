@@ -66,7 +66,6 @@ fn the_least_permissions_that_the_docs_name_are_no_error() {
     assert!(said.findings.iter().any(asks), "{said:#?}");
 }
 
-/// The warnings about permissions.
 fn warned(urls: &[String], options: &[&str]) -> Vec<String> {
     let (_, said) = examine(urls, options);
     let found = said.findings.into_iter().filter(|found| found.check == "permissions");

@@ -3,7 +3,6 @@
 use redquorum_harness::history::{Event, History};
 use redquorum_harness::scenario::{Scenario, embedded_runs};
 
-/// Every run of every built-in scenario.
 pub(crate) fn runs() -> Vec<Scenario> {
     embedded_runs().collect()
 }

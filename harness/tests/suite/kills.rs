@@ -77,7 +77,6 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).unwrap().next().is_none()
 }
 
-/// The processes that have the mark.
 fn marked(mark: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={mark}");
     let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);

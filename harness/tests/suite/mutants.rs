@@ -6,7 +6,6 @@ use redquorum_rig::trials::{Case, thrice, with_masters};
 
 use crate::support::{Ended, ask, folder};
 
-/// The scenario that exists for each mutant.
 const CAUGHT: [(Lie, &str); 30] = [
     (Lie::NoDeadlineCheck, "pause-in-flight"),
     (Lie::T0AfterFirstReply, "slow-replies"),

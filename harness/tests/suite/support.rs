@@ -11,10 +11,8 @@ mod folder;
 
 pub(crate) use folder::folder;
 
-/// The program.
 pub(crate) const CHAOS: &str = env!("CARGO_BIN_EXE_redquorum-chaos");
 
-/// The result of a run.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) said: String,
@@ -22,7 +20,6 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// The outcome of the only scenario.
     pub(crate) fn outcome(&self) -> &str {
         let result = self.result.as_ref().unwrap_or_else(|| panic!("no result: {}", self.said));
         assert_eq!(result.scenarios.len(), 1, "{}", self.said);
@@ -38,7 +35,6 @@ pub(crate) fn program(folder: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Runs the program to its end.
 pub(crate) fn ask(folder: &Path, words: &[&str]) -> Ended {
     let output = program(folder, words).output().unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -53,7 +49,6 @@ pub(crate) fn text(name: &str) -> &'static str {
     all.find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no scenario {name}")).1
 }
 
-/// Runs a scenario with this text.
 pub(crate) fn ask_text(folder: &Path, name: &str, text: &str, words: &[&str]) -> Ended {
     let file = format!("{name}.toml");
     fs::write(folder.join(&file), text).unwrap();

@@ -134,7 +134,6 @@ fn a_server_of_the_user_is_left_as_it_was() {
     let existing = complaint(&args, 3);
     assert!(existing.contains("exists") && existing.contains("name another one"), "{existing}");
 
-    // Users without rights.
     let denied = complaint(&format!("--database mysql://poor:wrong@127.0.0.1:{port}"), 3);
     assert!(denied.contains("refuses user and password"), "{denied}");
     let poor = complaint(&format!("--database mysql://poor:poor@127.0.0.1:{port}"), 3);
@@ -161,7 +160,6 @@ fn a_server_of_the_user_is_left_as_it_was() {
     stops_in_the_middle(&server);
 }
 
-/// Stops the server in the middle of a contest.
 fn stops_in_the_middle(server: &Server) {
     let _turn = one_at_a_time();
     let out = Out::new("stops");

@@ -25,7 +25,6 @@ fn servers() -> Vec<String> {
     lines.filter(|line| line.contains("/redquorum-contest-")).collect()
 }
 
-/// Waits until nothing is left of a contest.
 fn assert_nothing_is_left() {
     let until = Instant::now() + Duration::from_secs(10);
     while !(servers().is_empty() && temporary_directories().is_empty()) {

@@ -82,7 +82,6 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The figures of all runs that were measured.
 pub(crate) fn measured(contest: &Contest) -> impl Iterator<Item = (&Run, &Figures)> {
     contest.runs.iter().filter_map(|run| match &run.outcome {
         Outcome::Measured(figures) => Some((run, figures)),

@@ -19,7 +19,6 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const TTL: Duration = Duration::from_secs(2);
 
-/// The parameters of a world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sort {
     pub(crate) nodes: usize,
@@ -179,7 +178,6 @@ impl World {
                 self.drive(process, Input::Release);
                 let pause = MS * u32::try_from(self.random.below(30)).expect("it fits");
                 let of = &mut self.processes[process];
-                // The replies to a release do not matter.
                 (of.claim, of.next) = (None, self.now.plus(pause));
             }
             Some(_) => self.drive(process, Input::Wake),

@@ -86,7 +86,6 @@ impl Bench {
         self.tell(LinkInput::Wake);
     }
 
-    /// Returns the effects since the last look.
     pub(crate) fn look(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said)
     }

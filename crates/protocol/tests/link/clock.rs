@@ -18,7 +18,6 @@ fn guard() -> Guard {
     Guard::new(3 * S, Drift::default(), 7).unwrap().with_clock_bound(BOUND).unwrap()
 }
 
-/// A master, and the offset of its clock.
 struct Master {
     bench: Bench,
     ahead: Duration,
@@ -184,7 +183,8 @@ fn the_clock_of_another_process_is_not_watched_yet() {
     let (answer, reading) = master.grant();
     assert_eq!(answer, Answer::Created);
     assert_eq!(reading.unwrap().unwatched(), guard().window() - MS, "for others to compare with");
-    // From now on the watch is as long as for any other master, even over the end of a connection.
+    // From now on the watch takes as long as for any other master. The end of a connection does not
+    // start it anew.
     master.pass(4 * S);
     master.restart("b");
     assert!(master.looked(MS));

@@ -10,7 +10,6 @@ use crate::play::*;
 const BOUND_MS: u64 = 200;
 /// The offsets of clocks before they step.
 const APART: [u64; 2] = [0, BOUND_MS / 2 - 1];
-/// The sizes of the steps.
 const STEPS: [u64; 4] = [0, BOUND_MS / 2, BOUND_MS, BOUND_MS + 1];
 
 /// A clock that must be watched for another second.

@@ -232,7 +232,6 @@ fn whoever_extends_a_fenced_lease_tells_the_masters_its_token() {
     let mut run = Run::start(&[Grant::Number(7), Grant::Number(7), Grant::Refused]);
     assert_eq!(run.token(), Some(7));
     run.play.said.clear();
-    // These terms have no fencing.
     run.play.tell(Input::Extend(terms(3)));
     let fences: Vec<_> = run
         .play

@@ -12,7 +12,6 @@ fn with_grace() -> Terms {
     terms(MASTERS).with_grace(2_000 * MS).unwrap()
 }
 
-/// A lease with a grace, granted by all masters.
 fn held() -> Play {
     let mut play = Play::acquire_on(with_grace(), ONCE);
     (0..MASTERS).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));

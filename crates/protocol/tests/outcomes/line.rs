@@ -392,7 +392,6 @@ fn a_first_waiter_that_finds_no_quorum_goes_to_the_end() {
     play.wake_at(play.claim.next_wake());
     let round = play.stands();
     assert_eq!(round, Some((3, Spot::Last)));
-    // Replies about these positions change nothing.
     (0..5).for_each(|at| play.place(1, at, free(4, 0)));
     assert_eq!(play.asked().len(), 0);
 }

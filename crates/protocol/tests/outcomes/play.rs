@@ -202,7 +202,6 @@ pub(crate) fn refusal(at: usize) -> Answer {
     if at.is_multiple_of(2) { Answer::Absent } else { Answer::Taken(Holder::NoExpiry) }
 }
 
-/// The reply to a `SET`.
 pub(crate) fn vote(said: Said, at: usize) -> Option<Answer> {
     match said {
         Granted | Late => Some(Answer::Created),
@@ -223,7 +222,6 @@ pub(crate) fn kept(said: Said, at: usize, member: bool) -> Option<Answer> {
     }
 }
 
-/// The reply to a `Delete`.
 pub(crate) fn deleted(said: Said, at: usize) -> Option<Answer> {
     match said {
         Granted | Late => Some(Answer::Deleted),

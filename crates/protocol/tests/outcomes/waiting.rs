@@ -26,13 +26,11 @@ fn held_by(holder: Holder) -> Answer {
     Answer::Place { number: 2, ahead: 1, holder: Some(holder) }
 }
 
-/// The ticket of every waiter in these tests.
 fn ticket() -> Ticket {
     Ticket::new(0)
 }
 
 impl Play {
-    /// All masters refuse the latest attempt.
     fn refused(&mut self) {
         let attempt = self.attempt();
         (0..5).for_each(|at| self.hear(Step::Attempt(attempt), at, Some(TAKEN)));

@@ -12,7 +12,6 @@ use redquorum_protocol::{
 
 use crate::time::*;
 
-/// Tokens count up.
 pub(crate) struct Counted(pub(crate) u64);
 
 impl Dice for Counted {

@@ -22,7 +22,6 @@ enum Act {
     Gain(u32),
     /// A request: the time to the master, the time back, and the gain of the clock in between.
     Ask(u32, u32, u32),
-    /// The connection breaks, and is replaced.
     Break,
 }
 

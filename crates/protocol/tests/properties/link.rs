@@ -19,9 +19,7 @@ use crate::time::*;
 enum Act {
     /// A claim requests a grant for a new token.
     Set,
-    /// A living claim extends.
     Keep(usize, bool),
-    /// A living claim certifies its number.
     Certify(usize),
     /// A claim ends.
     Settle(usize),
@@ -34,11 +32,9 @@ enum Act {
     Break,
     /// The master executes a number of commands of a connection, which may be an old one.
     Execute(usize, usize),
-    /// A number of replies arrive.
     Deliver(usize),
     /// A reply that no request expects, on some connection.
     Stray(u64),
-    /// A reply that is not RESP.
     Garbage,
     /// The master's next commands return errors.
     Busy(usize),
@@ -114,7 +110,6 @@ struct World {
     /// The probation of another client, and its start.
     other: Option<(Arc<str>, Time)>,
     guard: Option<Guard>,
-    /// The number of grants of a guarded link.
     grants: usize,
     /// The expected ledger of the link.
     ledger: BTreeSet<Token>,

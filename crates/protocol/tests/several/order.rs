@@ -104,7 +104,7 @@ fn who_was_waited_for_is_kept_while_the_others_are_tried_once() {
     bed.won(0, 901);
     assert_eq!(bed.won(2, 902), [Order::Decided]);
     assert!(bed.machine.is_won());
-    // The member is refused again: the machine undoes the others, and waits for this one.
+    // The last member is refused: the machine undoes the others, and waits for this one.
     assert_eq!(
         other.taken(2),
         [Order::Undo { member: 0 }, Order::Undo { member: 1 }, Order::Decided]

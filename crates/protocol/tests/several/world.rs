@@ -17,7 +17,6 @@ pub(crate) const NODES: usize = 3;
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(20);
 pub(crate) const TTL: Duration = Duration::from_secs(60);
 
-/// The state of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Trying,
@@ -62,7 +61,6 @@ pub(crate) struct World {
     pub(crate) callers: Vec<Caller>,
     /// The keys of each master: token and expiry.
     pub(crate) keys: Vec<BTreeMap<usize, (Token, Time)>>,
-    /// The time until which each master is stopped.
     pub(crate) stopped: [Time; NODES],
     /// The arrival of the latest message from a caller to a master.
     latest: BTreeMap<(usize, usize), Time>,
@@ -187,7 +185,6 @@ impl World {
         self.queue.insert((time, self.numbers), event);
     }
 
-    /// Lets time pass until `end`.
     pub(crate) fn run_until(&mut self, end: Time) {
         loop {
             (0..self.callers.len()).for_each(|caller| self.attend(caller));

@@ -8,7 +8,6 @@ use redquorum_protocol::{Drift, Failure, Terms, Time};
 
 use crate::world::{Fate, MS, NODE_TIMEOUT, NODES, World};
 
-/// An action in a world.
 #[derive(Clone, Debug)]
 enum Act {
     Ask(Vec<usize>, u32),

@@ -26,11 +26,9 @@ pub(crate) struct Cluster {
     /// The claims of each client that still have a caller.
     claims: Vec<Vec<ClaimId>>,
     pub(crate) terms: Terms,
-    /// The time and the client of each grant.
     pub(crate) grants: Vec<(Time, usize)>,
     /// Grants during another claim's valid lease.
     pub(crate) violations: Vec<(Time, usize)>,
-    /// The fencing tokens, in the order of the grants.
     pub(crate) fencing_tokens: Vec<u64>,
     key: Key,
 }

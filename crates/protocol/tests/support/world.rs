@@ -59,7 +59,6 @@ pub(crate) struct Master {
     /// Values with their expiry. An expired key stays until a command reads it, so that a test can
     /// find a key without a clean-up.
     pub(crate) keys: BTreeMap<Key, (Token, Time)>,
-    /// The fencing counter of each key.
     pub(crate) counters: BTreeMap<Key, u64>,
     pub(crate) markers: Markers,
     /// How far the clock was set ahead.
@@ -191,11 +190,9 @@ pub(crate) enum Reply {
 pub(crate) enum Event {
     /// A request is in the master's socket buffer.
     Arrived(WireId, Request),
-    /// The master serves this connection.
     Served(WireId),
     /// A reply reaches the client.
     Replied(WireId, Reply),
-    /// A claim of a client changed.
     Changed(usize, ClaimId),
 }
 
@@ -354,7 +351,6 @@ impl World {
         master.markers = Markers::default();
     }
 
-    /// Initializes all masters.
     pub(crate) fn mark_all(&mut self, guard: Guard) {
         for (number, master) in self.masters.iter_mut().enumerate() {
             let run_id = RunId(Arc::from(format!("{number}-{}", master.restarts)));

@@ -15,7 +15,6 @@ use redquorum_rig::{Containers, clocks_supported, engine};
 /// Set for a child: the name of its task.
 pub(crate) const CHILD: &str = "RIG_TEST_CHILD";
 
-/// Carries out the task of a child.
 pub(crate) fn child(part: &str) -> ExitCode {
     match part {
         "hold" => {

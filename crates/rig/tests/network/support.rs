@@ -24,7 +24,6 @@ pub(crate) fn request(words: &str) -> Vec<u8> {
     format!("*{}\r\n{body}", words.len()).into_bytes()
 }
 
-/// A rule for one side.
 pub(crate) fn on(side: Side, harm: Harm) -> Rule {
     Rule { side, ..Rule::all(harm) }
 }
@@ -150,7 +149,6 @@ impl Wire {
     }
 }
 
-/// One end of a connection.
 pub(crate) struct Half(pub(crate) TcpStream);
 
 impl Half {
@@ -164,7 +162,6 @@ impl Half {
         self.0.write_all(bytes).unwrap();
     }
 
-    /// Reads exactly these bytes.
     #[track_caller]
     pub(crate) fn gets(&mut self, bytes: &[u8]) {
         let mut got = vec![0; bytes.len()];

@@ -77,7 +77,6 @@ fn ahead(command: &mut Command) -> i64 {
     shown - now()
 }
 
-/// The wall clock, in seconds.
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap()

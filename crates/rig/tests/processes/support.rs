@@ -49,7 +49,6 @@ impl Owner {
         }
     }
 
-    /// Reads the rest of the output.
     pub(crate) fn read_rest(&mut self) -> String {
         let mut text = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
@@ -108,7 +107,6 @@ fn processes_of(temp: &Path) -> Vec<String> {
     found
 }
 
-/// Whether a process with this id exists.
 pub(crate) fn exists(pid: u32) -> bool {
     send("0", &pid.to_string())
 }
