@@ -1,4 +1,4 @@
-//! The built-in client: a process that implements the client protocol of [`talk`](crate::client_protocol) with
+//! The built-in client: a process that implements the client protocol of [`client_protocol`](crate::client_protocol) with
 //! the library `redquorum`.
 //!
 //! A scenario runs this client unless you name another command. It is also the example for a driver
@@ -6,8 +6,8 @@
 //! rest:
 //!
 //! - `settings.rs`: the settings in the environment
-//! - `voice.rs`: the writer of all output
-//! - `desk.rs`: the handler of requests
+//! - `output.rs`: the writer of all output
+//! - `requests.rs`: the handler of requests
 //! - `several.rs`: requests for several resources
 //! - `owner.rs`: the task that owns a lease
 //!

@@ -2,13 +2,13 @@
 //! It reads no clock and opens no socket.
 //!
 //! It does the work of the Tokio shell and the built-in client, without Tokio. The simulation runs
-//! it in virtual time, and `sabotage/shell.rs` runs mutants of it on real masters. It decides
+//! it in virtual time, and `mutants/shell.rs` runs mutants of it on real masters. It decides
 //! nothing about the lock: it passes requests to the client, and answers them by the results of its
 //! claims.
 //!
 //! - `lease.rs`: requests that wait for one claim
-//! - `again.rs`: requests of an owner that holds the resource already
-//! - `several.rs`: requests for several resources
+//! - `reentry.rs`: requests of an owner that holds the resource already
+//! - `multi_lock.rs`: requests for several resources
 //! - `conduct.rs`: the seam for mutants
 
 use std::sync::Arc;

@@ -9,13 +9,13 @@
 //! - `mutant.rs` lists the mutations, and implements those that need no memory.
 //! - `claim.rs` is the adapter around a claim.
 //! - `votes.rs` makes up votes, and `numbers.rs` falsifies fencing numbers.
-//! - `script_mutant.rs` has scripts with a line left out.
+//! - `script.rs` has scripts with a line left out.
 //! - `conduct.rs` makes a client process (`client_machine`) drive the adapter instead of the claim.
 //!
 //! The other files drive mutants on real masters and implement the client protocol:
 //!
 //! - `wires.rs` moves bytes.
-//! - `shell.rs` is the loop. Its messages come from `client/voice.rs`.
+//! - `shell.rs` is the loop. Its messages come from `client/output.rs`.
 //!
 //! That part is simple rather than fast: one thread decides, and one thread per connection reads.
 

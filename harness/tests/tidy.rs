@@ -12,13 +12,13 @@ const LONG: [&str; 11] = [
     "crates/protocol/src/acquire.rs",
     "crates/protocol/src/client.rs",
     "crates/protocol/src/link.rs",
-    "crates/protocol/src/terms.rs",
+    "crates/protocol/src/lock_config.rs",
     "crates/protocol/src/wire.rs",
     "crates/redquorum/src/builder.rs",
     "crates/redquorum/src/shared.rs",
     "harness/src/client_machine.rs",
-    "harness/src/prove/machines/side.rs",
-    "harness/src/prove/machines/turn.rs",
+    "harness/src/model_check/machines/connection.rs",
+    "harness/src/model_check/machines/turn.rs",
     "harness/src/sim/server/keys.rs",
 ];
 

@@ -116,7 +116,7 @@ pub struct Acquire {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum State {
     /// It asks the masters for its positions in their queues.
-    RequestState,
+    Enqueueing,
     /// It asks the masters for their votes.
     Voting,
     /// A quorum granted; the masters are asked to agree on a number.
@@ -304,7 +304,7 @@ impl Acquire {
                 }
                 self.judge_number(now, rng, out);
             }
-            State::RequestState if now >= self.standing_ends() => self.close_round(now, rng, out),
+            State::Enqueueing if now >= self.standing_ends() => self.close_round(now, rng, out),
             State::Waiting => self.wake_waiting(now, rng, out),
             // The caller did not collect the lease in time.
             State::Won if now >= self.collect_by() => {
@@ -322,7 +322,7 @@ impl Acquire {
     pub fn next_wake(&self) -> Time {
         match self.state {
             State::Voting => self.voting_ends(),
-            State::RequestState => self.standing_ends(),
+            State::Enqueueing => self.standing_ends(),
             State::Certifying => self.round_ends(),
             State::Waiting => self.waits_until(),
             State::Explaining { until } => until,

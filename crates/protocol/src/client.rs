@@ -9,9 +9,9 @@
 //! | file | rules |
 //! |---|---|
 //! | `client.rs` | routes effects of claims to links, and replies of links to claims |
-//! | `client/turns.rs` | decides which local request asks the masters next |
+//! | `client/wait_queues.rs` | decides which local request asks the masters next |
 //! | `client/timers.rs`, `client/pacing.rs` | decide when leases end and when they are renewed |
-//! | `client/words.rs` | options, requests and effects |
+//! | `client/types.rs` | options, requests and effects |
 //! | `client/machine.rs` | the seam between the client and the claims that it drives |
 //!
 //! A claim never receives a reply while the client routes the claim's own effects. Otherwise an
@@ -586,7 +586,7 @@ impl<C: ClaimMachine> Client<C> {
                 out.push(ClientEffect::Replied { request, node, answer });
             }
             LinkEffect::QueueEvent(key, QueueEvent::Waiters(others)) => {
-                self.queues.others(now, &key, others)
+                self.queues.others(now, &key, others);
             }
             LinkEffect::QueueEvent(key, word) => {
                 let listeners =

@@ -80,7 +80,7 @@ impl<K: Conduct> Process<K> {
         self.advance(id, Input::Release, around);
         match whose {
             Some(whose) if why == FailureReason::Lost => {
-                self.acquire(asked.0, whose, wanted, around)
+                self.acquire(asked.0, whose, wanted, around);
             }
             _ => around.answer(asked, Err(why), |_| ()),
         }

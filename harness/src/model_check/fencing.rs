@@ -176,7 +176,7 @@ impl Model for Fencing {
 
     fn events(&mut self, state: &State, out: &mut Vec<(Fairness, Event)>) {
         event::list(&self.scope, self.scheme, state, &mut |event| {
-            out.push((Fairness::Free, event))
+            out.push((Fairness::Free, event));
         });
     }
 

@@ -171,7 +171,7 @@ impl Shell {
                     dial(self.urls[node].clone(), (node, epoch), how, self.events.clone());
                 }
                 ProcessEffect::Close { node, epoch } => {
-                    self.wires[node].retain(|wire| wire.epoch != epoch)
+                    self.wires[node].retain(|wire| wire.epoch != epoch);
                 }
                 ProcessEffect::Refuse { node, epoch, why } => {
                     // Reported later, by the loop, like any other end.

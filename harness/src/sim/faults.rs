@@ -91,7 +91,7 @@ impl World {
                 return self.struck_or(fault, self.now, failed);
             }
             FaultKind::Clock(clock) => {
-                nodes.iter().for_each(|node| self.set_clock(*node, Some(clock)))
+                nodes.iter().for_each(|node| self.set_clock(*node, Some(clock)));
             }
             FaultKind::Net(net) => {
                 let rule = rule_of(net);

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use redquorum_harness::checker::{Finding, Measures, Outcome, Seen, Verdict};
+use redquorum_harness::checker::{Measures, Observed, Outcome, Verdict, Violation};
 use redquorum_harness::cli::Format;
 use redquorum_harness::cli::{Chosen, Plan, ScenarioRunner, Selection, Tally, run_all};
 use redquorum_harness::history::{Event, Header, History, Phase, Record, SCHEMA};
@@ -95,24 +95,24 @@ pub(crate) fn history(scenario: &Scenario, seed: u64) -> History {
 pub(crate) fn judge(history: &History) -> Verdict {
     let name = history.header.scenario.name.as_str();
     let (outcome, seen) = match name.split(['-', '/']).next().unwrap() {
-        "differs" => (Outcome::Differs, Seen::Violated),
-        "blind" => (Outcome::NotSeen, Seen::Safe),
-        "unsure" => (Outcome::Inconclusive, Seen::Inconclusive),
+        "differs" => (Outcome::Differs, Observed::Violated),
+        "blind" => (Outcome::NotSeen, Observed::Safe),
+        "unsure" => (Outcome::Inconclusive, Observed::Inconclusive),
         "injudicable" => panic!("no verdict on this"),
-        _ => (Outcome::AsExpected, Seen::Violated),
+        _ => (Outcome::AsExpected, Observed::Violated),
     };
     let bad = outcome != Outcome::AsExpected;
-    let mut observed: std::collections::BTreeMap<Property, Seen> =
-        Property::ALL.into_iter().map(|layer| (layer, Seen::Safe)).collect();
+    let mut observed: std::collections::BTreeMap<Property, Observed> =
+        Property::ALL.into_iter().map(|layer| (layer, Observed::Safe)).collect();
     observed.insert(Property::MutualExclusion, seen);
     Verdict {
         outcome,
         observed,
         differences: if bad { vec![format!("{name} is <not> & as expected")] } else { Vec::new() },
-        findings: if seen == Seen::Safe {
+        findings: if seen == Observed::Safe {
             Vec::new()
         } else {
-            vec![Finding {
+            vec![Violation {
                 layer: Property::MutualExclusion,
                 seen,
                 story: vec!["c1 believed L from 1.0 to 9.0".to_owned(), "so did c2".to_owned()],
@@ -121,7 +121,7 @@ pub(crate) fn judge(history: &History) -> Verdict {
                 to: 9_000_000,
             }]
         },
-        because: if seen == Seen::Violated { vec![Cause::ClockStep] } else { Vec::new() },
+        because: if seen == Observed::Violated { vec![Cause::ClockStep] } else { Vec::new() },
         measures: Measures { grants: 2, margins: vec![1, 1], ..Measures::default() },
     }
 }

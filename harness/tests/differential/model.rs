@@ -208,7 +208,7 @@ impl<M: Master> Model<M> {
             });
             match event {
                 Event::Woken(_, waiter_id) => {
-                    heard[at].replies.push(ServerReply::Woken(*waiter_id))
+                    heard[at].replies.push(ServerReply::Woken(*waiter_id));
                 }
                 Event::Dropped(_) => {
                     heard[at].dropped = true;

@@ -165,7 +165,7 @@ fn loading() {
                 ServerReply::Reply(Reply::Unknown(Cause::Error(model))),
             ) => assert!(real.starts_with(&**model), "{request:?}: {real} {model}"),
             (ServerReply::Error(real), ServerReply::Error(model)) => {
-                assert!(model.starts_with(real))
+                assert!(model.starts_with(real));
             }
             (real, model) => assert_eq!(real, *model, "{request:?}"),
         }

@@ -144,7 +144,7 @@ impl Acquire {
         self.votes = Votes::open(self.terms.nodes(), now);
         self.certification = None;
         self.wait.hint = Time::NEVER;
-        self.state = State::RequestState;
+        self.state = State::Enqueueing;
         self.look(out);
     }
 
@@ -196,7 +196,7 @@ impl Acquire {
         }
         self.note_place(now, node, &answer);
         match self.state {
-            State::RequestState => {
+            State::Enqueueing => {
                 self.votes.record(now, node, answer);
                 self.judge_place(now, rng, out);
             }
@@ -236,7 +236,7 @@ impl Acquire {
 
     /// Attempts if it is first, and the resource is free, on a quorum. Returns whether it does.
     fn go_if_first(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<Effect>) -> bool {
-        let asks = matches!(self.state, State::RequestState | State::Waiting);
+        let asks = matches!(self.state, State::Enqueueing | State::Waiting);
         let Some(line) = self.line.as_mut().filter(|_| asks) else { return false };
         let goes = line.first().and(self.wait.watch.free()).len() >= self.terms.quorum();
         if goes {
@@ -295,7 +295,7 @@ impl Acquire {
 
     /// The caller does not respond: others go first. The acquire goes on when its timer wakes it.
     pub(crate) fn yield_turn(&mut self, out: &mut Vec<Effect>) {
-        if matches!(self.state, State::Waiting | State::RequestState) {
+        if matches!(self.state, State::Waiting | State::Enqueueing) {
             self.go_to_the_end(out);
             self.wait.resume(self.terms.nodes());
             self.state = State::Waiting;

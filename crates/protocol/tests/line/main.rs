@@ -1,5 +1,5 @@
 //! Processes in a fair queue, with the shipped machine and random timings: the order that
-//! `acquire/line.rs` promises.
+//! `acquire/positions.rs` promises.
 
 #[path = "../support/chance.rs"]
 mod chance;

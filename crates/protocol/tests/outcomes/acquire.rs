@@ -267,7 +267,7 @@ fn who_holds_it_is_waited_for_no_longer_than_for_the_last_clean_up() {
             WaitPolicy { wait: Duration::ZERO, explain: true, ..WaitPolicy::default() },
         );
         (0..3).for_each(|at| {
-            play.hear(RoundId::Attempt(1), at, Some(Reply::Taken(Holder::NotAsked)))
+            play.hear(RoundId::Attempt(1), at, Some(Reply::Taken(Holder::NotAsked)));
         });
         assert_eq!(play.verdict(), None);
         (0..2).for_each(|at| play.hear(RoundId::Cleanup(1), at, Some(said.clone())));

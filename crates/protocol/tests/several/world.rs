@@ -312,7 +312,8 @@ impl World {
             match &self.callers[caller].claims[member] {
                 Some((_, Claim::Holding(_))) => {}
                 _ => {
-                    return self.tell(caller, MemberEvent::Failed { member, why: Failure::TooLate });
+                    return self
+                        .tell(caller, MemberEvent::Failed { member, why: Failure::TooLate });
                 }
             }
         }

@@ -220,7 +220,7 @@ pub(super) fn possible(
     let mut out = Vec::new();
     for (master, side) in (0..).zip(sides) {
         let mut list = |fairness, link_event, cost| {
-            out.push((fairness, ClientEvent::Between(master, link_event), cost))
+            out.push((fairness, ClientEvent::Between(master, link_event), cost));
         };
         messages(side, mutant, &mut list);
         faults(side, &mut list);
@@ -300,7 +300,7 @@ fn acts(
     list: &mut impl FnMut(Fairness, Act, Cost),
 ) {
     let mut list = |fairness, act| {
-        list(fairness, act, if act == Act::Die { Cost::Death } else { Cost::Nothing })
+        list(fairness, act, if act == Act::Die { Cost::Death } else { Cost::Nothing });
     };
     if let Claim::Acquiring(acquire) = &caller.claim
         && acquire.is_won()

@@ -220,7 +220,7 @@ impl Machines {
         match client_event {
             ClientEvent::Act(act) => turn.act(act),
             ClientEvent::Between(master, link_event) => {
-                turn.between(master.into(), link_event, reply)
+                turn.between(master.into(), link_event, reply);
             }
         }
         turn.unlisten();

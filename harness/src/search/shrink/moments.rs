@@ -193,7 +193,7 @@ fn numbers(trial: &mut Trial<'_>) {
             let mut other = trial.scenario().clone();
             match &mut other.faults[index].fault_kind {
                 FaultKind::Net(NetworkFault::Trickle { bytes, .. }) => {
-                    *bytes = *bytes / unit * unit
+                    *bytes = *bytes / unit * unit;
                 }
                 _ => break,
             }
