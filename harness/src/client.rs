@@ -81,18 +81,18 @@ fn start() -> Result<std::convert::Infallible, String> {
 async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
     let node_timeout = Duration::from_millis(options.node_timeout_ms);
     let builder = Redlock::builder()
-        .urls(nodes)
+        .masters(nodes)
         .ttl(options.ttl())
-        .grace(Duration::from_millis(options.grace_ms))
+        .lock_delay(Duration::from_millis(options.grace_ms))
         .node_timeout(node_timeout)
         .connect_timeout(CONNECT_TIMEOUT.max(node_timeout))
-        .fencing_memory(FENCING_MEMORY)
+        .fencing_counter_ttl(FENCING_MEMORY)
         .wake_ups(options.wake_ups)
         .fair(options.fair)
         .drift(options.drift_ppm, Duration::from_millis(options.drift_ms));
     let guard = options.guard_ms.map(Duration::from_millis);
     let builder = match guard {
-        Some(max_ttl) => builder.guard(max_ttl),
+        Some(max_ttl) => builder.restart_guard(max_ttl),
         None => builder,
     };
     let builder = match options.clock_guard_ms.map(Duration::from_millis) {
@@ -100,7 +100,7 @@ async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
         None => builder,
     };
     let builder = match &options.fleet {
-        Some(name) => builder.fleet(name),
+        Some(name) => builder.masters_id(name),
         None => builder,
     };
     builder.build().await.map_err(|why| why.to_string())

@@ -46,7 +46,7 @@ pub(crate) fn told(urls: &[String], length: Duration) -> String {
 /// of its leases, and how many of them needed a second round.
 pub(crate) async fn contend(millis: &str, urls: &[String]) -> ExitCode {
     let length = Duration::from_millis(millis.parse().unwrap_or(1_000));
-    let lock = Redlock::builder().urls(urls).require_quorum(true).build().await;
+    let lock = Redlock::builder().masters(urls).require_quorum(true).build().await;
     let lock = lock.expect("five masters are up");
     let start = Instant::now();
     while start.elapsed() < length {

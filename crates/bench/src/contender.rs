@@ -98,7 +98,7 @@ impl Kind {
             Self::Fenced => Contender::Fenced(lock(plain(urls)).await),
             Self::Guarded => {
                 // A guard distrusts new masters until they are initialized.
-                let lock = lock(plain(urls).guard(TTL).require_quorum(false)).await;
+                let lock = lock(plain(urls).restart_guard(TTL).require_quorum(false)).await;
                 lock.initialize_masters().await;
                 assert!(lock.health().await.has_quorum(), "blessed masters are trusted");
                 Contender::Guarded(lock)
@@ -110,7 +110,7 @@ impl Kind {
 }
 
 fn plain(urls: &[String]) -> Builder {
-    Redlock::builder().urls(urls).ttl(TTL).require_quorum(true)
+    Redlock::builder().masters(urls).ttl(TTL).require_quorum(true)
 }
 
 async fn lock(builder: Builder) -> Redlock {

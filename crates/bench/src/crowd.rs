@@ -177,7 +177,7 @@ async fn take_turns(contender: Contender, end: u64) -> Vec<Lease> {
 /// commands per second on all masters together.
 pub(crate) async fn idle(masters: &Masters, waiters: usize, length: Duration) -> String {
     let build = || async {
-        let builder = redquorum::Redlock::builder().urls(masters.urls());
+        let builder = redquorum::Redlock::builder().masters(masters.urls());
         let builder = builder.ttl(Duration::from_secs(30)).require_quorum(true);
         builder.build().await.expect("five masters are up")
     };

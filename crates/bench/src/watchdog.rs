@@ -77,7 +77,7 @@ pub(crate) async fn told(urls: &[String], plan: &Plan) -> String {
 
 /// Acquires the leases within the time `within`, and adds a row to the table.
 async fn row(urls: &[String], plan: &Plan, within: Duration, waited_for: bool) -> String {
-    let lock = Redlock::builder().urls(urls).ttl(plan.ttl).require_quorum(true).build().await;
+    let lock = Redlock::builder().masters(urls).ttl(plan.ttl).require_quorum(true).build().await;
     let lock = lock.expect("five masters are up");
     let start = tokio::time::Instant::now();
     let taking = stream::iter(0..plan.leases).map(|number| {

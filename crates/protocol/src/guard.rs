@@ -331,7 +331,7 @@ impl fmt::Display for Distrust {
                 write!(
                     f,
                     ", and this lock is over {ours}: give all clients the same list of masters, spelled \
-                     alike, or one `fleet` name; if the list was changed on purpose, stop the old clients, \
+                     alike, or one `masters_id`; if the list was changed on purpose, stop the old clients, \
                      then delete `redquorum:boot` where it is wrong"
                 )
             }
@@ -430,7 +430,7 @@ mod tests {
                 assert!(!why.passes());
                 let text = format!("{why}");
                 for part in
-                    [&*format!("{theirs}"), &format!("{ours}"), "`fleet`", "`redquorum:boot`"]
+                    [&*format!("{theirs}"), &format!("{ours}"), "`masters_id`", "`redquorum:boot`"]
                 {
                     assert!(text.contains(part), "{part}: {text}");
                 }

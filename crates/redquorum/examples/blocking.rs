@@ -20,7 +20,7 @@ use tokio::runtime::{self, Runtime};
 
 fn main() -> Result<(), Failure> {
     let ttl = Duration::from_secs(3);
-    let lock = BlockingLock::build(Redlock::builder().urls(support::urls()?).ttl(ttl))?;
+    let lock = BlockingLock::build(Redlock::builder().masters(support::urls()?).ttl(ttl))?;
     // Declared after the lock, so the lease is dropped before the lock on every path.
     let lease = lock.acquire("invoice:42")?;
     // The watchdog extends the lease in the background. Its bound ends the lease of a thread that

@@ -38,7 +38,7 @@ const AT_MOST: Duration = Duration::from_secs(9);
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let host = std::env::args().nth(1).unwrap_or_else(|| format!("host {}", std::process::id()));
-    let lock = Redlock::builder().urls(support::urls()?).ttl(TTL).build().await?;
+    let lock = Redlock::builder().masters(support::urls()?).ttl(TTL).build().await?;
     let signal = tokio::select! {
         signal = stop::stop() => signal?,
         never = tick_for_ever(&lock, &host) => match never {},

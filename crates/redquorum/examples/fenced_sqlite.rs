@@ -21,7 +21,7 @@ use tokio::time::sleep;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
-    let lock = Redlock::builder().urls(support::urls()?).require_quorum(true).build().await?;
+    let lock = Redlock::builder().masters(support::urls()?).require_quorum(true).build().await?;
     let database = Connection::open_in_memory()?;
     database.execute_batch(
         "CREATE TABLE account (id INTEGER PRIMARY KEY, balance BIGINT NOT NULL,

@@ -23,7 +23,7 @@ async fn main() -> Result<(), Failure> {
     // Build the lock once, and clone it into every task. A service would not require the quorum, so
     // that it can start before its masters. This example requires it, so that it fails at once if
     // the masters are not up.
-    let lock = Redlock::builder().urls(support::urls()?).require_quorum(true).build().await?;
+    let lock = Redlock::builder().masters(support::urls()?).require_quorum(true).build().await?;
     let result = hold_once(&lock).await;
     // Complete the pending clean-ups while there is a runtime, whatever the result. A master that
     // is down cannot delete its key: print that, but do not fail. The key expires within the TTL.

@@ -35,7 +35,7 @@ const PAUSE: Backoff =
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     let me = std::env::args().nth(1).unwrap_or_else(|| format!("process {}", std::process::id()));
-    let lock = Redlock::builder().urls(support::urls()?).ttl(TTL).retry(PAUSE).build().await?;
+    let lock = Redlock::builder().masters(support::urls()?).ttl(TTL).retry(PAUSE).build().await?;
     // Either branch drops the campaign with everything in it, a lease included. The library
     // releases the lease in the background, and withdraws votes in progress.
     let result: Result<_, Failure> = tokio::select! {

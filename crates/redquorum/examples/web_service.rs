@@ -42,7 +42,7 @@ async fn main() -> Result<(), Failure> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
     // The service starts even if the masters are down: `/health` shows whether they are up.
     let lock = Redlock::builder()
-        .urls(support::urls()?)
+        .masters(support::urls()?)
         .ttl(TTL)
         .wait(WAIT)
         .prefix("order:")
@@ -72,9 +72,9 @@ async fn stopped() {
     }
 }
 
-type Reply = Result<String, (StatusCode, String)>;
+type MasterOutcome = Result<String, (StatusCode, String)>;
 
-async fn ship(State(lock): State<Redlock>, Path(id): Path<u64>) -> Reply {
+async fn ship(State(lock): State<Redlock>, Path(id): Path<u64>) -> MasterOutcome {
     // If the client disconnects, this function is dropped at an await, and the lease with it. The
     // library releases the order in the background.
     let lease = lock.acquire(id.to_string()).await.map_err(|error| refused(id, &error))?;

@@ -184,7 +184,7 @@ impl<L: Granted> Acquire<L> {
     /// # Cancel safety
     /// Dropping the future gives the attempt up, or drops `work` and then the lease. A panic of
     /// `work` does the same. The resource is given back in the background; with a
-    /// [grace period](crate::Builder::grace), when that is over.
+    /// [lock delay](crate::Builder::lock_delay), when that is over.
     pub async fn run<T>(
         self,
         max_hold: Duration,
@@ -198,7 +198,7 @@ impl<L: Granted> Acquire<L> {
                 lease.into_lease().release().await;
                 Ok(done)
             }
-            // Dropped, not released: there is no reply to wait for, and the grace period applies.
+            // Dropped, not released: there is no reply to wait for, and the lock delay applies.
             Err(lost) => Err(RunError::Lost(lost)),
         }
     }

@@ -13,9 +13,10 @@ use tokio::runtime::Handle;
 
 use crate::clock::Clock;
 use crate::driver::drive;
-use crate::endpoint::{BadUrl, Endpoint};
+use crate::endpoint::Endpoint;
 use crate::error::BuildError;
 use crate::fleet::Fleet;
+use crate::master::{IntoMaster, Master, Sealed, Target};
 use crate::node::Node;
 use crate::owner::Owners;
 use crate::redlock::Redlock;
@@ -30,19 +31,19 @@ use crate::shared::Shared;
 /// names, the lock detects that when it connects, and the server votes once.
 #[must_use = "nothing happens before `build`"]
 pub struct Builder {
-    masters: Vec<Result<Master, BadUrl>>,
+    masters: Vec<Master>,
     ttl: Duration,
-    grace: Duration,
+    lock_delay: Duration,
     wait: Duration,
-    fencing_memory: Duration,
+    fencing_counter_ttl: Duration,
     node_timeout: Duration,
     connect_timeout: Duration,
     drift: Drift,
-    guard: Option<Duration>,
+    restart_guard: Option<Duration>,
     clock_guard: Option<Duration>,
-    fleet: Option<String>,
+    masters_id: Option<String>,
     prefix: Vec<u8>,
-    retry: RetryPolicy,
+    retry: Box<dyn RetryPolicy>,
     wake_ups: bool,
     fair: bool,
     require_quorum: bool,
@@ -51,27 +52,22 @@ pub struct Builder {
     tls: crate::tls::Certificates,
 }
 
-enum Master {
-    Endpoint(Endpoint),
-    Own(Arc<dyn Node>),
-}
-
 impl Default for Builder {
     fn default() -> Self {
         Self {
             masters: Vec::new(),
             ttl: Duration::from_secs(10),
-            grace: Duration::ZERO,
+            lock_delay: Duration::ZERO,
             wait: Duration::from_secs(10),
-            fencing_memory: Duration::from_secs(30 * 24 * 60 * 60),
+            fencing_counter_ttl: Duration::from_secs(30 * 24 * 60 * 60),
             node_timeout: Duration::from_millis(100),
             connect_timeout: Duration::from_secs(1),
             drift: Drift::default(),
-            guard: None,
+            restart_guard: None,
             clock_guard: None,
-            fleet: None,
+            masters_id: None,
             prefix: Vec::new(),
-            retry: RetryPolicy::Backoff(Backoff::default()),
+            retry: Box::new(Backoff::default()),
             wake_ups: true,
             fair: false,
             require_quorum: false,
@@ -83,33 +79,18 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Adds a master by its URL: `redis://[[user]:password@]host[:port][/database]`, `rediss://…`
-    /// for TLS (feature `tls`), `unix:///path[?db=0&user=…&pass=…]`.
+    /// Adds a master: a URL, a client of the `redis` crate, or your own [`Node`]. See
+    /// [`IntoMaster`].
     ///
     /// [`build`](Builder::build) reports a faulty URL.
-    pub fn url(mut self, url: impl AsRef<str>) -> Self {
-        self.masters.push(Endpoint::from_url(url.as_ref()).map(Master::Endpoint));
+    pub fn master(mut self, master: impl IntoMaster) -> Self {
+        self.masters.push(master.into_master(Sealed));
         self
     }
 
-    /// Adds masters by their URLs: [`url`](Builder::url) for each.
-    pub fn urls<U: AsRef<str>>(self, urls: impl IntoIterator<Item = U>) -> Self {
-        urls.into_iter().fold(self, Self::url)
-    }
-
-    /// Adds a master by a client of the `redis` crate. It takes the address, user and database of
-    /// the client, but neither its connections nor its timeouts.
-    #[cfg(feature = "redis-client")]
-    pub fn client(mut self, client: &redis::Client) -> Self {
-        let endpoint = Endpoint::from_info(client.get_connection_info());
-        self.masters.push(endpoint.map(Master::Endpoint));
-        self
-    }
-
-    /// Adds a master that is reached by your own [`Node`].
-    pub fn node(mut self, node: impl Node) -> Self {
-        self.masters.push(Ok(Master::Own(Arc::new(node))));
-        self
+    /// Adds masters: [`master`](Builder::master) for each.
+    pub fn masters<M: IntoMaster>(self, masters: impl IntoIterator<Item = M>) -> Self {
+        masters.into_iter().fold(self, Self::master)
     }
 
     /// How long a master keeps a key, unless a request sets its own TTL.
@@ -127,20 +108,20 @@ impl Builder {
     /// check [fencing tokens](crate::FencedLease).
     ///
     /// The holder may have a write in progress when its lease ends: one that it sent, or was about
-    /// to send when it was paused. The grace period gives that write time to arrive before another
+    /// to send when it was paused. The lock delay gives that write time to arrive before another
     /// client can hold the resource. Chubby calls it lock-delay.
     ///
     /// Default zero; rounded down to milliseconds. TTL + grace is at most 24 h, and with a
-    /// [guard](Builder::guard) at most its `max_ttl`. A master's clock that runs fast shortens the
-    /// grace period by the time that it gains, which [drift](Builder::drift) bounds. The grace
+    /// [guard](Builder::restart_guard) at most its `max_ttl`. A master's clock that runs fast shortens the
+    /// lock delay by the time that it gains, which [drift](Builder::drift) bounds. The grace
     /// period moves no deadline, and does not protect from a write that takes longer.
     ///
     /// [`release`](crate::Lease::release) says that nothing is in progress: it frees the resource
     /// at once. A lease that is lost, or **dropped without a release**, keeps others out until the
-    /// grace period is over, counted from the end of the lease: a dropped future may have sent a
-    /// write. A failed acquire leaves nothing behind, with or without a grace period.
-    pub fn grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
+    /// lock delay is over, counted from the end of the lease: a dropped future may have sent a
+    /// write. A failed acquire leaves nothing behind, with or without a lock delay.
+    pub fn lock_delay(mut self, delay: Duration) -> Self {
+        self.lock_delay = delay;
         self
     }
 
@@ -187,15 +168,15 @@ impl Builder {
     /// Default 30 days, at least the TTL, at most ten years. A counter takes about a hundred bytes
     /// and the resource's name twice. When a counter has expired, the clients' wall clocks replace
     /// it: set the time longer than the error of any of these clocks.
-    pub fn fencing_memory(mut self, memory: Duration) -> Self {
-        self.fencing_memory = memory;
+    pub fn fencing_counter_ttl(mut self, ttl: Duration) -> Self {
+        self.fencing_counter_ttl = ttl;
         self
     }
 
     /// Guards the lock against masters that forget: restarts without `appendfsync always`, power
     /// losses, `FLUSHALL`, failovers to a replica. Default: no guard.
     ///
-    /// `max_ttl` is the longest TTL, with its [grace period](Builder::grace), of any lease that any
+    /// `max_ttl` is the longest TTL, with its [lock delay](Builder::lock_delay), of any lease that any
     /// client takes on these masters. No request may ask for more.
     ///
     /// A master that may have forgotten leases grants nothing until none of these can be alive.
@@ -209,16 +190,16 @@ impl Builder {
     /// names the distrust.
     ///
     /// All clients of the masters must have the same guard. A client without a guard voids it for
-    /// the others. A client with another `max_ttl`, or another [list of masters](Builder::fleet),
+    /// the others. A client with another `max_ttl`, or another [list of masters](Builder::masters_id),
     /// sees that in its reports. The guard costs no round trip: grants go through a script.
     /// `docs/operations.md` lists what it does not detect, such as the eviction of single keys.
-    pub fn guard(mut self, max_ttl: Duration) -> Self {
-        self.guard = Some(max_ttl);
+    pub fn restart_guard(mut self, max_ttl: Duration) -> Self {
+        self.restart_guard = Some(max_ttl);
         self
     }
 
     /// Guards the lock also against masters whose clocks step ahead or run fast: such a master
-    /// drops keys too early, and would grant a rival. It needs a [`guard`](Builder::guard).
+    /// drops keys too early, and would grant a rival. It needs a [`guard`](Builder::restart_guard).
     /// Default: clocks are trusted.
     ///
     /// `bound` is the time that a clock may gain undetected while a lease lives: at least 1 ms and
@@ -242,7 +223,7 @@ impl Builder {
         self
     }
 
-    /// Names the set of masters, for clients with a [guard](Builder::guard) that reach the same
+    /// Names the set of masters, for clients with a [guard](Builder::restart_guard) that reach the same
     /// masters under different addresses. Default: the addresses themselves are the name. Without a
     /// guard it does nothing.
     ///
@@ -259,8 +240,8 @@ impl Builder {
     /// With a name, the guard compares the name **and does not compare the lists**. So give the
     /// same name only to clients whose masters are the same, and give another name when the set
     /// changes.
-    pub fn fleet(mut self, name: impl Into<String>) -> Self {
-        self.fleet = Some(name.into());
+    pub fn masters_id(mut self, id: impl Into<String>) -> Self {
+        self.masters_id = Some(id.into());
         self
     }
 
@@ -312,29 +293,25 @@ impl Builder {
     /// asked at the same moment and none got a quorum. Default: a random pause of up to 10 ms,
     /// doubled with every attempt, up to 250 ms.
     ///
-    /// A pause is at least a millisecond, `max` is at least `initial`, and a multiplier is at least
-    /// 100 percent; otherwise [`build`](Builder::build) returns an error.
-    pub fn retry(mut self, backoff: Backoff) -> Self {
-        self.retry = RetryPolicy::Backoff(backoff);
-        self
-    }
-
-    /// Sets the pauses of [`retry`](Builder::retry) by a function. Its arguments are the number of
-    /// the attempt that failed, counted from 1, and a random number of 64 uniform bits.
+    /// Give a [`Backoff`], a function of the attempt and a random number, or your own
+    /// [`RetryPolicy`]:
     ///
-    /// A pause of less than a millisecond becomes a millisecond. The function must neither block
-    /// nor use a lock. If it uses one, or panics, the pause is 250 ms.
-    pub fn retry_by(
-        mut self,
-        policy: impl Fn(u32, u64) -> Duration + Send + Sync + 'static,
-    ) -> Self {
-        self.retry = RetryPolicy::Own(Box::new(policy));
+    /// ```
+    /// # use std::time::Duration;
+    /// # use redquorum::{Backoff, Redlock};
+    /// let builder = Redlock::builder().retry(Backoff::Fixed(Duration::from_millis(20)));
+    /// let builder = builder.retry(|attempt: u32, random: u64| {
+    ///     Duration::from_millis(u64::from(attempt) * 10 + random % 10)
+    /// });
+    /// ```
+    pub fn retry(mut self, policy: impl RetryPolicy) -> Self {
+        self.retry = Box::new(policy);
         self
     }
 
     /// Whether [`build`](Builder::build) fails if no quorum of masters is
     /// [usable](crate::Health::usable): reachable, taking writes and, with a
-    /// [guard](Builder::guard), trusted. It then takes one more round trip, and at most one node
+    /// [guard](Builder::restart_guard), trusted. It then takes one more round trip, and at most one node
     /// timeout.
     ///
     /// Default: no. So a service can start before its masters do, and you can build a lock to
@@ -393,7 +370,7 @@ impl Builder {
     fn start(self) -> Result<Redlock, BuildError> {
         let mut terms =
             LockConfig::new(self.masters.len(), self.ttl, self.drift, self.node_timeout)
-                .and_then(|terms| terms.with_grace(self.grace))
+                .and_then(|terms| terms.with_grace(self.lock_delay))
                 .map_err(BuildError::Options)?;
         let guard = self.guard_of_masters().map_err(BuildError::Options)?;
         if let Some(guard) = guard {
@@ -407,10 +384,8 @@ impl Builder {
                 node_timeout: self.node_timeout,
             }));
         }
-        terms.with_fencing(self.fencing_memory).map_err(BuildError::Options)?;
-        if let RetryPolicy::Backoff(backoff) = self.retry {
-            backoff.check().map_err(BuildError::Options)?;
-        }
+        terms.with_fencing(self.fencing_counter_ttl).map_err(BuildError::Options)?;
+        self.retry.check().map_err(BuildError::Options)?;
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         // Tokio reports a runtime without timers only by a panic. Check here: in a task the panic
         // would go unnoticed.
@@ -440,7 +415,7 @@ impl Builder {
             clock,
             terms,
             wait: self.wait,
-            fencing_memory: self.fencing_memory,
+            fencing_memory: self.fencing_counter_ttl,
             prefix: self.prefix,
             owners: Owners::default(),
         };
@@ -448,7 +423,7 @@ impl Builder {
     }
 
     fn guard_of_masters(&self) -> Result<Option<Guard>, BadOption> {
-        let Some(max_ttl) = self.guard else {
+        let Some(max_ttl) = self.restart_guard else {
             let alone = self.clock_guard.map(|_| BadOption::ClockBoundWithoutGuard);
             return alone.map_or(Ok(None), Err);
         };
@@ -459,7 +434,7 @@ impl Builder {
     /// The fingerprint of the set of masters.
     fn fingerprint(&self, nodes: &[Arc<dyn Node>]) -> Fingerprint {
         let address = |node: &Arc<dyn Node>| format!("{}/{}", node.name(), node.hello().database);
-        match &self.fleet {
+        match &self.masters_id {
             Some(name) => Fingerprint::of_name(name),
             None => Fingerprint::of_addresses(nodes.iter().map(address)),
         }
@@ -470,9 +445,9 @@ impl Builder {
         let mut seen = HashMap::new();
         for (index, master) in self.masters.iter().enumerate() {
             let number = index + 1;
-            let node = match master {
-                Ok(Master::Own(node)) => node.clone(),
-                Ok(Master::Endpoint(endpoint)) => self.connectable(endpoint)?,
+            let node = match &master.0 {
+                Ok(Target::Own(node)) => node.clone(),
+                Ok(Target::Endpoint(endpoint)) => self.connectable(endpoint)?,
                 Err(error) => return Err(BuildError::Address { number, error: error.clone() }),
             };
             if let Some(first) = seen.insert(node.name(), number) {
@@ -506,14 +481,14 @@ impl fmt::Debug for Builder {
         f.debug_struct("Builder")
             .field("masters", &self.masters.len())
             .field("ttl", &self.ttl)
-            .field("grace", &self.grace)
+            .field("lock_delay", &self.lock_delay)
             .field("wait", &self.wait)
             .field("node_timeout", &self.node_timeout)
             .field("connect_timeout", &self.connect_timeout)
             .field("drift", &self.drift)
-            .field("guard", &self.guard)
+            .field("restart_guard", &self.restart_guard)
             .field("clock_guard", &self.clock_guard)
-            .field("fleet", &self.fleet)
+            .field("masters_id", &self.masters_id)
             .finish_non_exhaustive()
     }
 }

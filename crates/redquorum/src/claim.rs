@@ -158,7 +158,7 @@ impl ClaimCell {
         seen
     }
 
-    /// Gives the attempt up, or gives back a lease under which no work ran, without a grace period.
+    /// Gives the attempt up, or gives back a lease under which no work ran, without a lock delay.
     pub(crate) fn undo(&self) {
         if self.view(|claim| matches!(claim, Claim::Holding(_))) {
             self.give_back(Input::Release, |_| ());

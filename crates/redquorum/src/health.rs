@@ -14,7 +14,7 @@ use crate::report::Report;
 pub struct Health {
     /// The number of masters that answered, whatever the answer.
     pub alive: usize,
-    /// The number of those that take writes and, with a [guard](crate::Builder::guard), are
+    /// The number of those that take writes and, with a [guard](crate::Builder::restart_guard), are
     /// trusted.
     pub usable: usize,
     /// The number of usable masters that a lease needs.

@@ -27,7 +27,7 @@ use crate::stats::count;
 ///
 /// Dropping it gives the resource back in the background and never blocks. The key is deleted on
 /// the masters that can be reached, and expires on the others within one TTL. With a
-/// [grace period](crate::Builder::grace), a dropped lease frees the resource only when that is
+/// [lock delay](crate::Builder::lock_delay), a dropped lease frees the resource only when that is
 /// over. [`release`](Lease::release) frees it at once.
 #[must_use = "the resource is given back as soon as the lease is dropped"]
 pub struct Lease {
@@ -272,7 +272,7 @@ impl Lease {
     /// [`Lost`] if the lease ended first.
     ///
     /// When `work` is done, [release](Lease::release) the lease. With a
-    /// [grace period](crate::Builder::grace), a mere drop keeps others out until that is over.
+    /// [lock delay](crate::Builder::lock_delay), a mere drop keeps others out until that is over.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work` and leaves the lease as it is.
@@ -280,7 +280,7 @@ impl Lease {
         run_while(work, self.lost(), || self.is_lost()).await
     }
 
-    /// Gives the handle back without waiting, and without a grace period: nothing is in progress
+    /// Gives the handle back without waiting, and without a lock delay: nothing is in progress
     /// under it.
     pub(crate) fn give_back(mut self) {
         self.count_down();
@@ -301,8 +301,8 @@ impl Lease {
     /// pending then complete in the background.
     ///
     /// Releasing an expired lease is an outcome, not an error. With a
-    /// [grace period](crate::Builder::grace), no master is asked in that case, and others are kept
-    /// out until the grace period is over.
+    /// [lock delay](crate::Builder::lock_delay), no master is asked in that case, and others are kept
+    /// out until the lock delay is over.
     ///
     /// While other handles of its [owner](crate::Owner) are out, no master is asked: the outcome is
     /// [`StillHeld`](Outcome::StillHeld), and the last handle gives the resource back.

@@ -8,7 +8,7 @@
 //!
 //! # async fn charge_once() -> Result<u64, std::io::Error> { Ok(1) }
 //! let lock = Redlock::builder()
-//!     .urls(["redis://db1", "redis://db2", "redis://db3", "redis://db4", "redis://db5"])
+//!     .masters(["redis://db1", "redis://db2", "redis://db3", "redis://db4", "redis://db5"])
 //!     .build()
 //!     .await?;
 //! // Acquires, extends for at most a minute while the work runs, and releases however it ends.
@@ -39,7 +39,7 @@
 //!   must refuse the write: see [`FencedLease`] and [`resource`].
 //! * Anything when masters forget, or when their clocks step. If all five masters granted a lease,
 //!   three of them must forget before a second client can acquire it. If only a quorum granted it,
-//!   one is enough. [`Builder::guard`] detects most ways of forgetting, [`Builder::clock_guard`]
+//!   one is enough. [`Builder::restart_guard`] detects most ways of forgetting, [`Builder::clock_guard`]
 //!   most clock steps. The lock does not count such masters until that is safe again.
 //! * Order among waiters of different processes: [`Builder::fair`] makes them take turns. Tasks
 //!   that share a lock are served in the order of their requests.
@@ -88,6 +88,7 @@ mod fleet;
 mod health;
 mod io;
 mod lease;
+mod master;
 #[cfg(feature = "memory")]
 pub mod memory;
 mod node;
@@ -113,16 +114,17 @@ pub use error::{AcquireError, BuildError, ExtendError, Lost, RunError, Unfinishe
 pub use fence::FencedLease;
 pub use health::Health;
 pub use lease::{Lease, Released};
+pub use master::IntoMaster;
 pub use node::{Connecting, Connection, Hello, Node};
 pub use owner::Owner;
 pub use redlock::Redlock;
 /// The largest fencing token: 2⁵³ − 2.
 pub use redquorum_protocol::MAX_NUMBER as MAX_FENCING_TOKEN;
 pub use redquorum_protocol::{
-    Backoff, BadOption, Cause, Distrust, Fingerprint, Holder, LinkState, Loss, Outcome, Reply,
-    Token,
+    Backoff, BadOption, Cause, Distrust, Fingerprint, Holder, LinkState, Loss, Outcome, Token,
 };
-pub use report::{MasterReport, Report};
+pub use report::{MasterOutcome, MasterReport, Report};
+pub use rng::RetryPolicy;
 pub use several::{
     AcquireAll, AcquireAllError, AcquiringAll, Leases, LostOne, NotExtended, ReleasedAll,
 };

@@ -90,7 +90,7 @@ impl Masters {
 
     /// Starts the description of a lock over these masters, under Tokio's clock.
     pub fn builder(&self) -> Builder {
-        let add = |builder: Builder, master: &Arc<Master>| builder.node(Pipe(master.clone()));
+        let add = |builder: Builder, master: &Arc<Master>| builder.master(Pipe(master.clone()));
         self.0.iter().fold(Redlock::builder().tokio_clock_for_tests(), add)
     }
 

@@ -88,7 +88,7 @@ impl Redlock {
     /// most one node timeout. Use it for readiness probes: see [`Health::has_quorum`].
     ///
     /// A master is usable if it takes writes (it is no replica, no node of a cluster, and not out
-    /// of memory) and, with a [restart guard](crate::Builder::guard), is trusted. The probe writes
+    /// of memory) and, with a [restart guard](crate::Builder::restart_guard), is trusted. The probe writes
     /// nothing: it asks masters to overwrite a key that does not exist, `redquorum:probe`. If the
     /// Redis user may not touch that key, the probe shows only whether masters answer.
     ///
@@ -99,7 +99,7 @@ impl Redlock {
     }
 
     /// Writes a boot marker on every master that has none, so that the lock trusts it at once. Use
-    /// it for a [guarded](crate::Builder::guard) lock on masters that were just set up. The report
+    /// it for a [guarded](crate::Builder::restart_guard) lock on masters that were just set up. The report
     /// shows for each master whether it was [`marked`](crate::Reply::Initialized), had a marker
     /// already, or did not answer within the node timeout.
     ///
@@ -141,7 +141,7 @@ impl Redlock {
     /// It waits for a master that is down only until the keys there have expired, one TTL at most.
     /// (A master that is stopped, not dead, may execute the commands in its sockets when it
     /// resumes: such a key lives for up to one TTL more.) It does not wait for the
-    /// [grace period](Builder::grace) of leases that were lost or dropped: those keys expire by
+    /// [lock delay](Builder::lock_delay) of leases that were lost or dropped: those keys expire by
     /// themselves.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ pub(crate) async fn acquire<L: Granted>(request: Request, owner: Owner) -> Resul
 }
 
 /// A handle that was not handed out. No work is in progress under it, so it is given back without a
-/// grace period, also if the request is dropped.
+/// lock delay, also if the request is dropped.
 struct Unused(Option<Lease>);
 
 impl Unused {

@@ -20,18 +20,68 @@ pub struct MasterReport {
     pub number: usize,
     /// Its name, such as `db1:6379`.
     pub name: Arc<str>,
-    /// Its reply; `None` if the result was clear before the master replied.
-    pub answer: Option<Reply>,
+    /// The outcome there; `None` if the result was clear before the master replied.
+    pub outcome: Option<MasterOutcome>,
     /// The time from the start of the round to the reply, or to the moment when the round gave the
     /// master up. Zero without a reply, and if the master was not asked.
     pub took: Duration,
+    /// For the text.
+    reply: Option<Reply>,
+}
+
+/// The outcome of a command at one master.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MasterOutcome {
+    /// The master granted, kept or deleted the key, as it was asked to.
+    Done,
+    /// There is no such key.
+    Absent,
+    /// The key belongs to another holder.
+    Taken(Holder),
+    /// The request has a position in the master's [fair](crate::Builder::fair) queue.
+    Queued {
+        /// How many waiters come first.
+        ahead: u64,
+        /// The holder of the resource on this master, if there is one.
+        holder: Option<Holder>,
+    },
+    /// The master keeps no queue, or none for this client.
+    NoQueue,
+    /// The master takes writes: [`health`](crate::Redlock::health).
+    Usable,
+    /// The master was new, and has a boot marker now:
+    /// [`initialize_masters`](crate::Redlock::initialize_masters).
+    Initialized,
+    /// The master had a boot marker before.
+    AlreadyInitialized,
+    /// Nothing is known: the command may have been executed or not.
+    Unknown(Cause),
+}
+
+impl MasterOutcome {
+    fn of(reply: &Reply) -> Self {
+        match reply {
+            Reply::Absent => Self::Absent,
+            Reply::Taken(holder) => Self::Taken(*holder),
+            Reply::Place { ahead, holder, .. } => Self::Queued { ahead: *ahead, holder: *holder },
+            Reply::NoQueue => Self::NoQueue,
+            Reply::Alive => Self::Usable,
+            Reply::Initialized => Self::Initialized,
+            Reply::Marked { .. } => Self::AlreadyInitialized,
+            Reply::Unknown(cause) => Self::Unknown(cause.clone()),
+            Reply::Stamped { answer, .. } | Reply::Timed { answer, .. } => Self::of(answer),
+            _ => Self::Done,
+        }
+    }
 }
 
 impl Report {
     pub(crate) fn new(votes: &Votes, names: &[Arc<str>]) -> Self {
         let masters = NodeId::all(names.len()).zip(votes.votes()).map(|(node, vote)| {
-            let (name, answer) = (names[node.index()].clone(), vote.answer.clone());
-            MasterReport { number: node.index() + 1, name, answer, took: vote.took }
+            let (name, reply) = (names[node.index()].clone(), vote.answer.clone());
+            let outcome = reply.as_ref().map(MasterOutcome::of);
+            MasterReport { number: node.index() + 1, name, outcome, took: vote.took, reply }
         });
         Self { masters: masters.collect() }
     }
@@ -43,26 +93,24 @@ impl Report {
 
     /// The holder of the resource, from the first master that named one.
     pub fn holder(&self) -> Option<Holder> {
-        self.masters.iter().find_map(|master| match master.answer {
-            Some(Reply::Taken(holder) | Reply::Place { holder: Some(holder), .. })
-                if holder != Holder::NotAsked =>
-            {
-                Some(holder)
-            }
+        self.masters.iter().find_map(|master| match master.outcome {
+            Some(
+                MasterOutcome::Taken(holder) | MasterOutcome::Queued { holder: Some(holder), .. },
+            ) if holder != Holder::NotAsked => Some(holder),
             _ => None,
         })
     }
 
     /// Whether any master was asked.
     pub(crate) fn says_anything(&self) -> bool {
-        self.masters.iter().any(|master| master.answer.is_some())
+        self.masters.iter().any(|master| master.outcome.is_some())
     }
 
     /// The number of distrusted masters, which may have forgotten leases that are alive: only with
-    /// a [guard](crate::Builder::guard).
+    /// a [guard](crate::Builder::restart_guard).
     pub fn distrusted(&self) -> usize {
         let is = |master: &&MasterReport| {
-            matches!(master.answer, Some(Reply::Unknown(Cause::Distrusted { .. })))
+            matches!(master.outcome, Some(MasterOutcome::Unknown(Cause::Distrusted { .. })))
         };
         self.masters.iter().filter(is).count()
     }
@@ -74,8 +122,8 @@ impl Report {
     }
 
     fn unknown(&self) -> impl Iterator<Item = &Cause> {
-        self.masters.iter().filter_map(|master| match &master.answer {
-            Some(Reply::Unknown(cause)) => Some(cause),
+        self.masters.iter().filter_map(|master| match &master.outcome {
+            Some(MasterOutcome::Unknown(cause)) => Some(cause),
             _ => None,
         })
     }
@@ -115,19 +163,8 @@ impl Report {
     /// The number of masters that granted, kept or deleted the key, as they were asked to. It is
     /// zero in a report on health, which asks for none of these.
     pub fn in_favour(&self) -> usize {
-        let yes = |master: &&MasterReport| {
-            matches!(
-                master.answer,
-                Some(
-                    Reply::Created
-                        | Reply::Granted { .. }
-                        | Reply::Certified { .. }
-                        | Reply::Kept
-                        | Reply::Deleted
-                )
-            )
-        };
-        self.masters.iter().filter(yes).count()
+        let done = |master: &&MasterReport| master.outcome == Some(MasterOutcome::Done);
+        self.masters.iter().filter(done).count()
     }
 }
 
@@ -168,10 +205,10 @@ impl fmt::Display for Report {
 impl fmt::Display for MasterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "master {} ({}): ", self.number, self.name)?;
-        match &self.answer {
+        match &self.reply {
             // A command that was never sent took no time.
-            Some(answer) if self.took.is_zero() => answer.fmt(f),
-            Some(answer) => write!(f, "{answer} ({:.1?})", self.took),
+            Some(reply) if self.took.is_zero() => reply.fmt(f),
+            Some(reply) => write!(f, "{reply} ({:.1?})", self.took),
             None => f.write_str("not awaited: the verdict stood"),
         }
     }

@@ -80,7 +80,7 @@ pub(crate) struct State {
     questions: HashMap<u64, oneshot::Sender<Reply>>,
     asked: u64,
     /// How to pause between attempts; `None` once the lock is dropped.
-    retry: Option<RetryPolicy>,
+    retry: Option<Box<dyn RetryPolicy>>,
     /// When the timer of the task for leases fires, and the waker of that task.
     leases: (Time, Option<Waker>),
     /// The lock was dropped.
@@ -174,7 +174,7 @@ impl Shared {
         config: ClientConfig,
         names: Vec<Arc<str>>,
         clock: Clock,
-        retry: RetryPolicy,
+        retry: Box<dyn RetryPolicy>,
     ) -> Self {
         let mut effects = Vec::new();
         let client = Client::start(config, &mut effects);
@@ -242,7 +242,7 @@ impl Shared {
 
     /// Lends the lock's random source and its policy for pauses.
     pub(crate) fn with_rng<R>(&self, act: impl FnOnce(&mut dyn Rng) -> R) -> R {
-        act(&mut SystemRng(self.state().retry.as_ref()))
+        act(&mut SystemRng(self.state().retry.as_deref()))
     }
 
     /// Reads the client.
@@ -471,7 +471,7 @@ impl Turn<'_> {
         input: impl FnOnce(&mut Client, &mut Context<'_, Claim>) -> R,
     ) -> R {
         let State { client, retry, effects, .. } = &mut *self.state;
-        let mut rng = SystemRng(retry.as_ref());
+        let mut rng = SystemRng(retry.as_deref());
         let mut cx = Context { clocks: self.now, rng: &mut rng, out: effects };
         let result = input(client, &mut cx);
         self.carry_out();

@@ -47,7 +47,7 @@ pub struct MasterStats {
     /// Whether it can vote now.
     pub state: LinkState,
     /// Why its grants do not count although it is connected, and for how long. `None` if they
-    /// count. Only with a [guard](crate::Builder::guard).
+    /// count. Only with a [guard](crate::Builder::restart_guard).
     pub distrusted: Option<Cause>,
     /// Keys that it created for this lock, at a grant or a repair.
     pub granted: u64,

@@ -129,7 +129,7 @@ mod tests {
         let server = authority.server("localhost");
         let masters: Vec<_> = (0..3).map(|_| Master::start(&server, None)).collect();
         let urls = masters.iter().map(|master| master.url("localhost"));
-        let builder = Redlock::builder().urls(urls).tls_ca(authority.pem()).require_quorum(true);
+        let builder = Redlock::builder().masters(urls).tls_ca(authority.pem()).require_quorum(true);
         let lock = quick(builder).build().await.unwrap();
         // More than one TLS record, and more than a socket's buffer.
         for resource in [vec![b'r'], vec![b'x'; 1 << 20]] {
@@ -151,11 +151,11 @@ mod tests {
         let master = Master::start(&authority.server("localhost"), None);
         let url = master.url("localhost");
         // Trust in another authority, and in those of the operating system.
-        let error = refused(Redlock::builder().url(&url).tls_ca(other.pem())).await;
+        let error = refused(Redlock::builder().master(&url).tls_ca(other.pem())).await;
         assert!(error.contains("invalid peer certificate"), "{error}");
-        match quick(Redlock::builder().url(&url)).build().await {
+        match quick(Redlock::builder().master(&url)).build().await {
             Ok(_) => {
-                let error = refused(Redlock::builder().url(&url)).await;
+                let error = refused(Redlock::builder().master(&url)).await;
                 assert!(error.contains("invalid peer certificate: UnknownIssuer"), "{error}");
             }
             Err(error) => assert!(error.to_string().contains("`tls_ca`"), "{error}"),
@@ -166,21 +166,21 @@ mod tests {
         let authority = Authority::new();
         let named = Master::start(&authority.server("other.example"), None);
         let url = named.url("localhost");
-        let error = refused(Redlock::builder().url(url).tls_ca(authority.pem())).await;
+        let error = refused(Redlock::builder().master(url).tls_ca(authority.pem())).await;
         assert!(error.contains("not valid for name"), "{error}");
         let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
         (params.not_before, params.not_after) =
             (date_time_ymd(2001, 1, 1), date_time_ymd(2002, 1, 1));
         let old = Master::start(&authority.sign(params), None);
         let url = old.url("localhost");
-        let error = refused(Redlock::builder().url(url).tls_ca(authority.pem())).await;
+        let error = refused(Redlock::builder().master(url).tls_ca(authority.pem())).await;
         assert!(error.contains("expired"), "{error}");
     }
 
     async fn an_address_is_a_name_where_the_certificate_says_so() {
         let authority = Authority::new();
         let master = Master::start(&authority.server("127.0.0.1"), None);
-        let builder = Redlock::builder().url(master.url("127.0.0.1")).tls_ca(authority.pem());
+        let builder = Redlock::builder().master(master.url("127.0.0.1")).tls_ca(authority.pem());
         let lock = quick(builder).require_quorum(true).build().await.unwrap();
         assert!(lock.try_acquire("r").await.unwrap().is_some());
     }
@@ -188,7 +188,7 @@ mod tests {
     async fn a_server_that_asks_for_a_certificate_gets_the_one_that_was_given() {
         let (authority, clients) = (Authority::new(), Authority::new());
         let master = Master::start(&authority.server("localhost"), Some(&clients));
-        let builder = || Redlock::builder().url(master.url("localhost")).tls_ca(authority.pem());
+        let builder = || Redlock::builder().master(master.url("localhost")).tls_ca(authority.pem());
         let me = clients.server("a client");
         let known = quick(builder().tls_identity(&me.chain, &me.key)).require_quorum(true);
         let lock = known.build().await.unwrap();
@@ -204,17 +204,17 @@ mod tests {
         let authority = Authority::new();
         let master = Master::start(&authority.server("localhost"), None);
         let plain = format!("rediss://:hunter2@localhost:{}", master.masters.port(1));
-        let error = refused(Redlock::builder().url(plain).tls_ca(authority.pem())).await;
+        let error = refused(Redlock::builder().master(plain).tls_ca(authority.pem())).await;
         assert!(error.contains("not connected"), "{error}");
         let secure = format!("redis://:hunter2@localhost:{}", master.port);
-        let error = refused(Redlock::builder().url(secure)).await;
+        let error = refused(Redlock::builder().master(secure)).await;
         assert!(error.contains("not connected"), "{error}");
     }
 
     async fn a_server_that_never_says_hello_is_given_up_in_time() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("rediss://:hunter2@{}", listener.local_addr().unwrap());
-        let error = refused(Redlock::builder().url(url).tls_ca(Authority::new().pem())).await;
+        let error = refused(Redlock::builder().master(url).tls_ca(Authority::new().pem())).await;
         assert!(error.contains("no connection within the connect timeout (500ms)"), "{error}");
     }
 
@@ -223,7 +223,7 @@ mod tests {
         let me = authority.server("me");
         let other = authority.server("other");
         let empty = "-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----\n";
-        let builder = || Redlock::builder().url("rediss://:hunter2@db1");
+        let builder = || Redlock::builder().master("rediss://:hunter2@db1");
         let cases = [
             (builder().tls_ca(""), "`tls_ca` holds no PEM certificate"),
             (builder().tls_ca("nonsense"), "`tls_ca` holds no PEM certificate"),
@@ -245,7 +245,7 @@ mod tests {
 
     async fn trusting_anybody_is_refused() {
         for url in ["rediss://:hunter2@db1/#insecure", "rediss://:hunter2@db1#insecure"] {
-            let error = Redlock::builder().url(url).build().await.unwrap_err().to_string();
+            let error = Redlock::builder().master(url).build().await.unwrap_err().to_string();
             assert!(error.contains("#insecure is not supported"), "{error}");
             assert!(!error.contains("hunter2"), "{error}");
         }

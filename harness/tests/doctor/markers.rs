@@ -45,7 +45,8 @@ fn init_marks_new_masters_once_and_a_lock_with_a_guard_trusts_them() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let guard = std::time::Duration::from_secs(30);
-        let lock = redquorum::Redlock::builder().urls(urls).guard(guard).build().await.unwrap();
+        let lock =
+            redquorum::Redlock::builder().masters(urls).restart_guard(guard).build().await.unwrap();
         lock.acquire("r").await.unwrap().release().await;
     });
 }
@@ -92,7 +93,7 @@ fn init_marks_for_a_clock_guard_and_another_one_is_an_error() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let guard = std::time::Duration::from_secs(30);
-        let builder = redquorum::Redlock::builder().urls(&urls).guard(guard);
+        let builder = redquorum::Redlock::builder().masters(&urls).restart_guard(guard);
         let lock =
             builder.clock_guard(std::time::Duration::from_millis(500)).build().await.unwrap();
         lock.acquire("r").await.unwrap().release().await;
@@ -132,8 +133,8 @@ fn markers_of_another_set_of_masters_are_an_error_and_name_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let guard = std::time::Duration::from_secs(30);
-        let builder = || redquorum::Redlock::builder().urls(&others).guard(guard);
-        let lock = builder().fleet("jobs").build().await.unwrap();
+        let builder = || redquorum::Redlock::builder().masters(&others).restart_guard(guard);
+        let lock = builder().masters_id("jobs").build().await.unwrap();
         lock.acquire("r").await.unwrap().release().await;
         let stranger = builder().build().await.unwrap();
         assert!(stranger.try_acquire("r").await.is_err());

@@ -25,10 +25,12 @@ impl Quorum {
 pub(super) async fn connect(context: &Context) -> Result<(Redlock, u64), String> {
     let commands: &Arc<AtomicU64> = &context.commands;
     // The counters of recruitments that no later contest uses need not stay on the masters.
-    let mut builder =
-        Redlock::builder().ttl(context.ttl).fencing_memory(context.ttl * 6).prefix(&context.prefix);
+    let mut builder = Redlock::builder()
+        .ttl(context.ttl)
+        .fencing_counter_ttl(context.ttl * 6)
+        .prefix(&context.prefix);
     for url in &context.addresses.all {
-        builder = builder.node(counting::Counting::new(url, commands)?);
+        builder = builder.master(counting::Counting::new(url, commands)?);
     }
     let lock = builder.require_quorum(true).build().await.map_err(|error| error.to_string())?;
     let masters = u64::try_from(context.addresses.all.len()).unwrap_or(0);

@@ -67,7 +67,15 @@ async fn with(says: Says) -> (u64, LinkState, usize) {
     let script = move |args: Option<&Args<'_>>| args.map_or(Say::Well, |args| says.to(args));
     let bad = Scripted::new(NAME, script);
     let seen = bad.seen();
-    let lock = good.builder().node(bad).ttl(TTL).guard(TTL).fleet(FLEET).build().await.unwrap();
+    let lock = good
+        .builder()
+        .master(bad)
+        .ttl(TTL)
+        .restart_guard(TTL)
+        .masters_id(FLEET)
+        .build()
+        .await
+        .unwrap();
     lock.initialize_masters().await;
     for _ in 0..60 {
         let lease = lock.acquire("r").await.unwrap_or_else(|error| panic!("{error}"));

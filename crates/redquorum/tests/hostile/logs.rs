@@ -141,7 +141,7 @@ async fn a_master_that_comes_and_goes_and_thousands_of_leases_fill_no_log() {
         _ => Say::Well,
     });
     let masters = Masters::new(4);
-    let lock = masters.builder().node(flaps).ttl(2 * S).build().await.unwrap();
+    let lock = masters.builder().master(flaps).ttl(2 * S).build().await.unwrap();
     for _ in 0..600 {
         lock.acquire("r").await.unwrap().release().await;
         tokio::time::sleep(S / 10).await;
@@ -177,7 +177,7 @@ async fn events_tell_what_happened_and_neither_password_nor_token() {
             }
             _ => Say::Well,
         };
-        builder = builder.node(Scripted::new(command, script).with_hello(hello()));
+        builder = builder.master(Scripted::new(command, script).with_hello(hello()));
     }
     let lock = builder.ttl(Duration::from_secs(1)).build().await.unwrap();
     let lease = lock.acquire("a\nb").wait(Duration::ZERO).await;

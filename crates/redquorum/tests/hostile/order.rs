@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{
-    AcquireError, Connecting, Connection, Holder, LinkState, Node, Outcome, Redlock, Reply,
+    AcquireError, Connecting, Connection, Holder, LinkState, MasterOutcome, Node, Outcome, Redlock,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinSet;
@@ -66,7 +66,7 @@ async fn clients_of_a_master_that_stalls_do_not_dial_in_step() {
     let mut locks = Vec::new();
     for _ in 0..20 {
         let node = Noting(masters.node(1), dialled.clone());
-        locks.push(Redlock::builder().tokio_clock_for_tests().node(node).build().await.unwrap());
+        locks.push(Redlock::builder().tokio_clock_for_tests().master(node).build().await.unwrap());
     }
     masters.stop(1);
     dialled.lock().unwrap().clear();
@@ -222,7 +222,7 @@ impl Connection for Breaking {}
 async fn an_error_without_words_is_an_error() {
     let scripted = Scripted::new("wordless", |_| Say::Well);
     let seen = scripted.seen();
-    let lock = Masters::new(4).builder().node(Wordless(scripted)).build().await.unwrap();
+    let lock = Masters::new(4).builder().master(Wordless(scripted)).build().await.unwrap();
     for _ in 0..5 {
         let lease = lock.acquire("r").await.unwrap();
         assert_eq!(lease.release().await.outcome, Outcome::Released);
@@ -236,7 +236,7 @@ async fn an_error_without_words_is_an_error() {
 async fn what_a_connection_holds_back_is_flushed_in_time() {
     let mut builder = Redlock::builder().tokio_clock_for_tests();
     for number in 1..=3 {
-        builder = builder.node(Holding(Scripted::new(&format!("held-{number}"), |_| Say::Well)));
+        builder = builder.master(Holding(Scripted::new(&format!("held-{number}"), |_| Say::Well)));
     }
     let lock = builder.build().await.unwrap();
     for _ in 0..20 {
@@ -259,7 +259,7 @@ async fn a_master_that_speaks_unasked_is_left_alone_for_a_while() {
         _ => Say::Well,
     });
     let seen = bad.seen();
-    let lock = Masters::new(4).builder().node(bad).build().await.unwrap();
+    let lock = Masters::new(4).builder().master(bad).build().await.unwrap();
     assert_eq!(lock.stats().masters[4].state, LinkState::Up);
     sleep(60 * MS).await;
     let down = LinkState::Down("an answer to no command".into());
@@ -274,7 +274,7 @@ async fn masters_that_forget_their_scripts_are_told_them_again_and_nothing_stays
     let known: Vec<_> = (0..3).map(|_| Arc::new(AtomicBool::new(true))).collect();
     let mut builder = Redlock::builder().tokio_clock_for_tests();
     for (number, known) in known.iter().cloned().enumerate() {
-        builder = builder.node(Scripted::new(&format!("flushed-{number}"), move |args| {
+        builder = builder.master(Scripted::new(&format!("flushed-{number}"), move |args| {
             match args {
                 Some([b"SCRIPT", ..]) => known.store(true, Relaxed),
                 Some([b"EVALSHA", ..]) if !known.load(Relaxed) => {
@@ -307,7 +307,7 @@ async fn masters_that_forget_their_scripts_are_told_them_again_and_nothing_stays
 async fn a_key_of_another_type_is_said_to_be_one() {
     let mut builder = Redlock::builder().tokio_clock_for_tests();
     for number in 1..=3 {
-        builder = builder.node(Scripted::new(&format!("list-{number}"), |args| match args {
+        builder = builder.master(Scripted::new(&format!("list-{number}"), |args| match args {
             Some([b"SET", ..]) => Say::line("$-1"),
             Some([b"EVALSHA", ..]) => Say::line("-WRONGTYPE Operation against a key"),
             _ => Say::Well,
@@ -316,7 +316,7 @@ async fn a_key_of_another_type_is_said_to_be_one() {
     let lock = builder.build().await.unwrap();
     let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
     let AcquireError::Taken { report, .. } = &error else { panic!("{error}") };
-    assert_eq!(report.masters()[2].answer, Some(Reply::Taken(Holder::WrongType)));
+    assert_eq!(report.masters()[2].outcome, Some(MasterOutcome::Taken(Holder::WrongType)));
     assert!(error.to_string().contains("the key is of another type, not a lock"), "{error}");
     assert!(lock.stats().masters.iter().all(|master| master.owed == 0), "nothing of ours is there");
 }

@@ -94,7 +94,7 @@ async fn a_connection_that_panics_is_replaced_and_what_is_owed_there_is_paid() {
     let (lock, on) = (used.clone(), (on_read.clone(), on_write.clone()));
     let node = Panicky { master, lock, on_read: on.0, on_write: on.1 };
     let masters = Masters::new(2);
-    let lock = masters.builder().node(node).build().await.unwrap();
+    let lock = masters.builder().master(node).build().await.unwrap();
     used.set(lock.clone()).unwrap();
     for panicked in [&on_read, &on_write] {
         let lease = lock.acquire("r").await.unwrap();

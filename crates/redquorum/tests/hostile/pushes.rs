@@ -70,7 +70,7 @@ async fn whatever_one_master_pushes_the_others_wake_the_waiter() {
         let masters = Masters::new(2);
         let bad = Scripted::new("bad", move |args| confirms_and_sends(args, |_| said.clone()));
         let seen = bad.seen();
-        let lock = || masters.builder().node(bad.clone()).ttl(60 * SECOND).build();
+        let lock = || masters.builder().master(bad.clone()).ttl(60 * SECOND).build();
         let [one, two] = [lock().await.unwrap(), lock().await.unwrap()];
         let lease = one.acquire("r").await.unwrap();
         let waiter = tokio::spawn(two.acquire("r").wait(60 * SECOND).into_future());
@@ -110,7 +110,7 @@ async fn a_waiter_that_is_woken_again_and_again_asks_no_faster_than_a_round_take
         args => confirms_and_sends(args, |_| Vec::new()),
     });
     let seen = bad.seen();
-    let lock = || masters.builder().node(bad.clone()).ttl(60 * SECOND).build();
+    let lock = || masters.builder().master(bad.clone()).ttl(60 * SECOND).build();
     let [one, two] = [lock().await.unwrap(), lock().await.unwrap()];
     let lease = one.acquire("r").await.unwrap();
     let waiter = tokio::spawn(two.acquire("r").wait(60 * SECOND).into_future());

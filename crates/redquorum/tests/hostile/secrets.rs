@@ -61,7 +61,7 @@ async fn look_at(script: impl Fn(&Args<'_>) -> Say + Clone + Send + Sync + 'stat
         let script = script.clone();
         let script = move |args: Option<&Args<'_>>| args.map_or(Say::Well, &script);
         let bad = Scripted::new(&format!("bad-{number}"), script);
-        builder = builder.node(bad.with_hello(hello(PASSWORD)));
+        builder = builder.master(bad.with_hello(hello(PASSWORD)));
     }
     check(&builder, "");
     look_everywhere(&builder.build().await.unwrap()).await;
@@ -90,7 +90,7 @@ async fn an_error_without_the_password_is_shown_as_it_is() {
         Some(args) if args[0] == b"SET" => Say::line("-ERR hunter3 \x1b[31mwas\x07 here"),
         _ => Say::Well,
     });
-    let lock = Redlock::builder().node(bad.with_hello(hello(PASSWORD)));
+    let lock = Redlock::builder().master(bad.with_hello(hello(PASSWORD)));
     let lock = lock.tokio_clock_for_tests().build().await.unwrap();
     let error = lock.try_acquire("r").await.unwrap_err().to_string();
     assert!(error.contains("error: ERR hunter3  [31mwas  here"), "{error}");

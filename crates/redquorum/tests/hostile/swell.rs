@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use redquorum::memory::Masters;
-use redquorum::{Cause, LinkState, Reply};
+use redquorum::{Cause, LinkState, MasterOutcome};
 use redquorum_protocol::Bounds;
 use tokio::time::{Instant, sleep};
 
@@ -36,8 +36,8 @@ async fn a_master_that_never_answers_is_asked_no_more_than_the_bounds_allow() {
     assert!(most.0 >= bounds().unanswered, "the bound was not reached: {most:?}");
     assert!(most.0 <= bounds().unanswered + 1 && most.1 <= bounds().unanswered, "{most:?}");
     let last = lock.acquire("r").await.unwrap();
-    let answer = last.report().masters()[4].answer.clone();
-    assert_eq!(answer, Some(Reply::Unknown(Cause::Overloaded)));
+    let answer = last.report().masters()[4].outcome.clone();
+    assert_eq!(answer, Some(MasterOutcome::Unknown(Cause::Overloaded)));
     // The master goes on, and all clean-ups complete.
     masters.resume(5);
     sleep(MS).await;
@@ -57,8 +57,8 @@ async fn a_stalled_master_is_not_asked_and_owes_no_more() {
     assert_eq!((before.state, before.owed), (LinkState::Stalled, 1));
     for number in 0..1_000 {
         let lease = lock.try_acquire(format!("r{number}")).await.unwrap().expect("it is free");
-        let answer = lease.report().masters()[4].answer.clone();
-        assert_eq!(answer, Some(Reply::Unknown(Cause::Stalled)));
+        let answer = lease.report().masters()[4].outcome.clone();
+        assert_eq!(answer, Some(MasterOutcome::Unknown(Cause::Stalled)));
     }
     let after = &lock.stats().masters[4];
     assert_eq!((after.owed, after.unanswered), (before.owed, before.unanswered));
@@ -88,7 +88,7 @@ async fn debts_to_a_master_that_refuses_to_be_paid_are_bounded_in_number_and_pac
         _ => Say::Well,
     });
     let seen = replica.seen();
-    let lock = masters.builder().node(replica).build().await.unwrap();
+    let lock = masters.builder().master(replica).build().await.unwrap();
     for number in 0..1_000 {
         assert!(lock.try_acquire(format!("r{number}")).await.unwrap().is_some());
     }

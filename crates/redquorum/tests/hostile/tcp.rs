@@ -77,7 +77,7 @@ async fn one_useless_server_of_five_is_not_noticed_and_not_hammered() {
     for way in 0..WAYS {
         let (url, connects) = useless(way).await;
         let masters = Masters::new(4);
-        let lock = quick(masters.builder()).url(url).build().await.unwrap();
+        let lock = quick(masters.builder()).master(url).build().await.unwrap();
         for _ in 0..10 {
             let lease = lock.acquire("r").await.unwrap();
             let released = lease.release().await;
@@ -97,7 +97,7 @@ async fn one_useless_server_of_five_is_not_noticed_and_not_hammered() {
 async fn five_useless_servers_are_an_error_that_names_each() {
     let mut builder = Redlock::builder();
     for way in 0..WAYS {
-        builder = builder.url(useless(way).await.0);
+        builder = builder.master(useless(way).await.0);
     }
     let start = Instant::now();
     let lock = quick(builder).build().await.unwrap();
@@ -123,7 +123,7 @@ async fn ports_where_nobody_listens_are_an_error_at_once() {
     let mut builder = Redlock::builder();
     for _ in 0..3 {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        builder = builder.url(format!("redis://{}", listener.local_addr().unwrap()));
+        builder = builder.master(format!("redis://{}", listener.local_addr().unwrap()));
     }
     let start = Instant::now();
     let lock = quick(builder).build().await.unwrap();

@@ -25,7 +25,7 @@ impl Bed {
     async fn with(bad: usize, kind: &Kind) -> Self {
         let good = Masters::new(5 - bad);
         let bad: Vec<_> = (6 - bad..=5).map(|number| kind.master(number)).collect();
-        let builder = bad.iter().cloned().fold(good.builder(), |builder, bad| builder.node(bad));
+        let builder = bad.iter().cloned().fold(good.builder(), |builder, bad| builder.master(bad));
         let start = Instant::now();
         let lock = within(2 * S, kind, builder.build()).await.unwrap();
         assert!(start.elapsed() <= S + MS, "{}: built in {:?}", kind.name, start.elapsed());

@@ -13,7 +13,7 @@ const BOUND: Duration = Duration::from_millis(500);
 const WINDOW: Duration = Duration::from_millis(10_000 + 102);
 
 fn watching(masters: &Masters) -> Builder {
-    masters.builder().guard(TTL).clock_guard(BOUND)
+    masters.builder().restart_guard(TTL).clock_guard(BOUND)
 }
 
 async fn built(builder: Builder) -> Redlock {
@@ -87,9 +87,9 @@ async fn a_rival_that_watches_does_not_count_the_grant_of_a_master_that_stepped(
 #[tokio::test(start_paused = true)]
 async fn without_a_clock_guard_the_rival_is_let_in() {
     let masters = Masters::new(3);
-    let holder = built(masters.builder().guard(TTL)).await;
+    let holder = built(masters.builder().restart_guard(TTL)).await;
     holder.initialize_masters().await;
-    let rival = built(masters.builder().guard(TTL)).await;
+    let rival = built(masters.builder().restart_guard(TTL)).await;
     let lease = bare(&masters, &holder).await;
     masters.step_clock(1, TTL);
     let other = take(&rival, "r").await;
@@ -162,11 +162,11 @@ async fn a_lease_is_extended_and_released_on_a_master_that_stepped() {
 #[tokio::test(start_paused = true)]
 async fn locks_with_different_clock_guards_are_told_whose_is_which() {
     let (masters, ..) = bed().await;
-    let none = built(masters.builder().guard(TTL)).await;
+    let none = built(masters.builder().restart_guard(TTL)).await;
     let error = none.try_acquire("r").await.unwrap_err().to_string();
     let text = "a clock guard of 500ms, and this lock has no clock guard: give all";
     assert!(error.contains(text), "{error}");
-    let other = built(masters.builder().guard(TTL).clock_guard(2 * BOUND)).await;
+    let other = built(masters.builder().restart_guard(TTL).clock_guard(2 * BOUND)).await;
     let error = other.try_acquire("r").await.unwrap_err().to_string();
     assert!(
         error.contains("a clock guard of 500ms, and this lock has a clock guard of 1s"),
@@ -185,10 +185,10 @@ async fn what_does_not_fit_together_is_refused_with_the_mend() {
     assert_eq!(bad, BadOption::ClockBoundWithoutGuard);
     assert!(text.ends_with("set the guard, too"), "{text}");
     for bound in [Duration::ZERO, TTL, Duration::MAX] {
-        let (_, text) = says(masters.builder().guard(TTL).clock_guard(bound)).await;
+        let (_, text) = says(masters.builder().restart_guard(TTL).clock_guard(bound)).await;
         assert!(text.contains("out of bounds: set at least 1ms"), "{text}");
     }
-    let (bad, text) = says(masters.builder().guard(TTL).clock_guard(TTL - 202 * MS)).await;
+    let (bad, text) = says(masters.builder().restart_guard(TTL).clock_guard(TTL - 202 * MS)).await;
     assert!(matches!(bad, BadOption::TtlBelowClockBound { .. }));
     assert!(text.contains("lower the clock guard on all clients"), "{text}");
     watching(&masters).build().await.unwrap();

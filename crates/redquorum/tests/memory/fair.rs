@@ -90,7 +90,7 @@ async fn nobody_passes_by_who_stands_in_line() {
     assert!(three.try_acquire("r").await.unwrap().is_none());
     let refused = three.acquire("r").wait(Duration::ZERO).await.unwrap_err();
     let AcquireError::Taken { report, attempts: 0 } = &refused else { panic!("{refused}") };
-    assert!(report.masters().iter().any(|master| master.answer.is_some()));
+    assert!(report.masters().iter().any(|master| master.outcome.is_some()));
     assert!(refused.to_string().starts_with("taken by another (0 attempts; "), "{refused}");
     let lease = waiter.await.unwrap().unwrap();
     let refused = three.acquire("r").wait(Duration::ZERO).await.unwrap_err();

@@ -143,7 +143,7 @@ async fn extending_keeps_the_token_and_the_counters_and_a_repair_raises_one() {
 #[tokio::test(start_paused = true)]
 async fn a_counter_outlives_its_lease_and_is_remembered_anew_by_every_extension() {
     let masters = redquorum::memory::Masters::new(5);
-    let lock = masters.builder().fencing_memory(60 * S).build().await.unwrap();
+    let lock = masters.builder().fencing_counter_ttl(60 * S).build().await.unwrap();
     let lease = take(&lock).await;
     let token = lease.fencing_token();
     for _ in 0..20 {

@@ -14,7 +14,7 @@ const OVER: Duration = Duration::from_millis(5_000 + 152);
 
 async fn bed() -> (Masters, Redlock) {
     let masters = Masters::new(3);
-    let lock = masters.builder().grace(GRACE).build().await.unwrap();
+    let lock = masters.builder().lock_delay(GRACE).build().await.unwrap();
     (masters, lock)
 }
 
@@ -136,7 +136,7 @@ async fn a_shut_down_waits_for_no_grace() {
 async fn ttl_and_grace_are_bounded_together() {
     let masters = Masters::new(3);
     let day = Duration::from_secs(24 * 60 * 60);
-    let build = |ttl, grace| masters.builder().ttl(ttl).grace(grace);
+    let build = |ttl, grace| masters.builder().ttl(ttl).lock_delay(grace);
     build(TTL, day - TTL).build().await.unwrap();
     for grace in [day - TTL + Duration::from_nanos(1), day, Duration::MAX] {
         let built = build(TTL, grace).build().await;
@@ -146,19 +146,19 @@ async fn ttl_and_grace_are_bounded_together() {
         assert!(bad.to_string().contains("with the ttl (10s) it may be 86400s at most"), "{bad}");
     }
     // The guard must cover the TTL and the grace together.
-    build(TTL, GRACE).guard(TTL + GRACE).build().await.unwrap();
-    let built = build(TTL, GRACE + MS).guard(TTL + GRACE).build().await;
+    build(TTL, GRACE).restart_guard(TTL + GRACE).build().await.unwrap();
+    let built = build(TTL, GRACE + MS).restart_guard(TTL + GRACE).build().await;
     let text = built.unwrap_err().to_string();
     assert!(
         text.starts_with("ttl of 10s and grace of 5.001s are together above the guard"),
         "{text}"
     );
-    let lock = build(TTL, GRACE).guard(TTL + GRACE).build().await.unwrap();
+    let lock = build(TTL, GRACE).restart_guard(TTL + GRACE).build().await.unwrap();
     lock.initialize_masters().await;
     let lease = take(&lock, "r").await;
     let extended = lease.extend_to(TTL + MS).await;
     assert!(matches!(extended, Err(ExtendError::Options(BadOption::TtlAboveGuard { .. }))));
     // So must the lifetime of fencing counters.
-    let built = build(TTL, GRACE).fencing_memory(TTL).build().await;
+    let built = build(TTL, GRACE).fencing_counter_ttl(TTL).build().await;
     assert!(matches!(built, Err(BuildError::Options(BadOption::FencingMemory { .. }))));
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redquorum::memory::Masters;
 use redquorum::{
-    AcquireError, BadOption, BuildError, Cause, Distrust, ExtendError, Fingerprint, Outcome,
-    Redlock, Reply,
+    AcquireError, BadOption, BuildError, Cause, Distrust, ExtendError, Fingerprint, MasterOutcome,
+    Outcome, Redlock,
 };
 use tokio::time::{Instant, sleep};
 
@@ -15,7 +15,7 @@ use crate::support::{MS, S, TTL, settle, take};
 const QUARANTINE: Duration = Duration::from_millis(10_000 + 102 + 2_000);
 
 async fn guarded(masters: &Masters) -> Redlock {
-    masters.builder().guard(TTL).build().await.unwrap()
+    masters.builder().restart_guard(TTL).build().await.unwrap()
 }
 
 /// Masters with boot markers, and a lock that trusts them.
@@ -23,18 +23,20 @@ async fn bed(count: usize) -> (Masters, Redlock) {
     let masters = Masters::new(count);
     let lock = guarded(&masters).await;
     let report = lock.initialize_masters().await;
-    assert!(report.masters().iter().all(|master| master.answer == Some(Reply::Initialized)));
+    assert!(
+        report.masters().iter().all(|master| master.outcome == Some(MasterOutcome::Initialized))
+    );
     (masters, lock)
 }
 
 /// The reasons for the distrust, where it made the acquire fail.
 fn distrust(error: &AcquireError) -> Vec<Distrust> {
     let AcquireError::NoQuorum { report, .. } = error else { panic!("{error}") };
-    let why = |answer: &Option<Reply>| match answer {
-        Some(Reply::Unknown(Cause::Distrusted { why, .. })) => Some(why.clone()),
+    let why = |answer: &Option<MasterOutcome>| match answer {
+        Some(MasterOutcome::Unknown(Cause::Distrusted { why, .. })) => Some(why.clone()),
         _ => None,
     };
-    report.masters().iter().filter_map(|master| why(&master.answer)).collect()
+    report.masters().iter().filter_map(|master| why(&master.outcome)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,8 +71,9 @@ async fn masters_that_are_blessed_are_trusted_at_once_and_by_others_within_a_sec
     take(&other, "r").await.release().await;
     let again = lock.initialize_masters().await;
     assert!(again.to_string().contains("has"), "{again}");
-    let marked = |answer: &Option<Reply>| matches!(answer, Some(Reply::Marked { .. }));
-    assert!(again.masters().iter().all(|master| marked(&master.answer)), "{again}");
+    let marked =
+        |answer: &Option<MasterOutcome>| matches!(answer, Some(MasterOutcome::AlreadyInitialized));
+    assert!(again.masters().iter().all(|master| marked(&master.outcome)), "{again}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +82,7 @@ async fn health_counts_masters_that_are_distrusted_as_alive_and_not_as_usable() 
     let lock = guarded(&masters).await;
     let health = lock.health().await;
     assert_eq!((health.alive, health.usable, health.has_quorum()), (3, 0, false), "{health}");
-    let strict = || masters.builder().guard(TTL).require_quorum(true).build();
+    let strict = || masters.builder().restart_guard(TTL).require_quorum(true).build();
     let error = strict().await.unwrap_err();
     for text in [health.to_string(), error.to_string()] {
         assert!(text.contains("bless masters that are new"), "{text}");
@@ -106,11 +109,11 @@ async fn a_marker_of_a_megabyte_is_distrusted_and_the_reason_is_told() {
     let health = lock.health().await;
     assert_eq!((health.alive, health.usable), (3, 2), "{health}");
     let garbled = Some(Distrust::Garbled);
-    let why = |answer: &Option<Reply>| match answer {
-        Some(Reply::Unknown(Cause::Distrusted { why, .. })) => Some(why.clone()),
+    let why = |answer: &Option<MasterOutcome>| match answer {
+        Some(MasterOutcome::Unknown(Cause::Distrusted { why, .. })) => Some(why.clone()),
         _ => None,
     };
-    assert_eq!(why(&health.report.masters()[0].answer), garbled, "{health}");
+    assert_eq!(why(&health.report.masters()[0].outcome), garbled, "{health}");
     assert!(health.to_string().contains("delete it"), "{health}");
     take(&lock, "r").await.release().await;
     // The lock replaces it like any other untrusted marker.
@@ -121,13 +124,13 @@ async fn a_marker_of_a_megabyte_is_distrusted_and_the_reason_is_told() {
 #[tokio::test(start_paused = true)]
 async fn one_master_of_another_set_is_enough_for_health_to_say_no() {
     let (masters, _) = bed(3).await;
-    let other = masters.builder().guard(TTL).fleet("other").build().await.unwrap();
+    let other = masters.builder().restart_guard(TTL).masters_id("other").build().await.unwrap();
     let health = other.health().await;
     assert_eq!((health.alive, health.usable, health.has_quorum()), (3, 0, false), "{health}");
     assert!(health.to_string().contains("give all clients the same masters"), "{health}");
     (2..=3).for_each(|number| masters.forget(number));
     settle().await;
-    let own = masters.builder().guard(TTL).fleet("other").build().await.unwrap();
+    let own = masters.builder().restart_guard(TTL).masters_id("other").build().await.unwrap();
     own.initialize_masters().await;
     let health = own.health().await;
     assert_eq!((health.usable, health.has_quorum()), (2, false), "{health}");
@@ -230,7 +233,7 @@ async fn clean_ups_are_paid_to_distrusted_masters_too() {
 #[tokio::test(start_paused = true)]
 async fn locks_with_different_guards_are_told_whose_is_which() {
     let (masters, _lock) = bed(3).await;
-    let other = masters.builder().guard(TTL + S).build().await.unwrap();
+    let other = masters.builder().restart_guard(TTL + S).build().await.unwrap();
     let error = other.try_acquire("r").await.unwrap_err().to_string();
     assert!(error.contains("a guard of 10s, and this lock has 11s: give all"), "{error}");
     // Time does not resolve the conflict; initializing the masters anew does.
@@ -242,7 +245,7 @@ async fn locks_with_different_guards_are_told_whose_is_which() {
 }
 
 async fn of_fleet(masters: &Masters, name: &str) -> Redlock {
-    masters.builder().guard(TTL).fleet(name).build().await.unwrap()
+    masters.builder().restart_guard(TTL).masters_id(name).build().await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,13 +260,13 @@ async fn locks_over_different_sets_of_masters_are_told_and_one_name_makes_them_o
     assert_eq!(distrust(&error)[0], Distrust::OtherFleet { marked, ours });
     let text = error.to_string();
     for part in
-        ["other locks use some of these masters", "the same list of masters", "`fleet` name"]
+        ["other locks use some of these masters", "the same list of masters", "`masters_id`"]
     {
         assert!(text.contains(part), "{part}: {text}");
     }
     settle().await;
     assert!((1..=3).all(|number| masters.value(number, "r").is_none()));
-    // Without a `fleet` name, the fingerprint of the list identifies the set.
+    // Without a `masters_id`, the fingerprint of the list identifies the set.
     assert!(guarded(&masters).await.try_acquire("r").await.is_err());
     take(&of_fleet(&masters, "first").await, "r").await.release().await;
     // Time does not resolve the conflict; new markers do.
@@ -320,11 +323,11 @@ async fn a_fenced_lease_has_its_token_under_a_guard_and_a_plain_one_leaves_no_co
 async fn no_ttl_is_above_the_guard() {
     let masters = Masters::new(3);
     let above = |bad: BadOption| matches!(bad, BadOption::TtlAboveGuard { .. });
-    let built = masters.builder().ttl(TTL + MS).guard(TTL).build().await;
+    let built = masters.builder().ttl(TTL + MS).restart_guard(TTL).build().await;
     assert!(matches!(built, Err(BuildError::Options(bad)) if above(bad)));
     let text = built.unwrap_err().to_string();
     assert!(text.starts_with("ttl of 10.001s is above the guard of this lock, 10s"), "{text}");
-    let built = masters.builder().guard(Duration::MAX).build().await;
+    let built = masters.builder().restart_guard(Duration::MAX).build().await;
     assert!(matches!(built, Err(BuildError::Options(BadOption::TtlTooLong { .. }))));
     let (_masters, lock) = bed(3).await;
     let acquired = lock.acquire("r").ttl(TTL + MS).await;

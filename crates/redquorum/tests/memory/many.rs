@@ -78,7 +78,7 @@ impl Bed {
         let (masters, writes) = (Masters::new(5), Arc::<AtomicU64>::default());
         let builder = Redlock::builder().tokio_clock_for_tests().ttl(TTL);
         let builder = (1..=5).fold(builder, |builder, number| {
-            builder.node(Counted(masters.node(number), writes.clone()))
+            builder.master(Counted(masters.node(number), writes.clone()))
         });
         let lock = builder.build().await.unwrap();
         Self { masters, lock, writes }

@@ -44,7 +44,7 @@ async fn only_the_last_handle_frees_the_resource_in_whatever_order() {
         let (early, last) = if first_goes_first { (lease, other) } else { (other, lease) };
         let released = early.release().await;
         assert_eq!(released.outcome, Outcome::StillHeld, "{released}");
-        assert!(released.report.masters().iter().all(|master| master.answer.is_none()));
+        assert!(released.report.masters().iter().all(|master| master.outcome.is_none()));
         settle().await;
         assert_eq!(holding(&masters, 5, "r").len(), 5);
         assert!(lock.try_acquire("r").await.unwrap().is_none(), "it is free too early");
@@ -351,7 +351,7 @@ async fn a_lock_that_was_shut_down_lets_no_owner_in_again() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_handle_has_its_grace_before_the_resource_is_free() {
     let masters = redquorum::memory::Masters::new(3);
-    let lock = masters.builder().grace(5 * S).build().await.unwrap();
+    let lock = masters.builder().lock_delay(5 * S).build().await.unwrap();
     let owner = Owner::new();
     let lease = again(&lock, &owner).await;
     drop(again(&lock, &owner).await);

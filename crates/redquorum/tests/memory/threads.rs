@@ -118,7 +118,7 @@ async fn nothing_of_a_lock_outlives_its_last_handle() {
     let masters = redquorum::memory::Masters::new(3);
     let policy = Arc::new(());
     let witness = Arc::downgrade(&policy);
-    let lock = masters.builder().retry_by(move |_, _| {
+    let lock = masters.builder().retry(move |_: u32, _: u64| {
         let _ = &policy;
         MS
     });

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redquorum::{AcquireError, Backoff, Holder, Outcome, Redlock, Reply};
+use redquorum::{AcquireError, Backoff, Holder, MasterOutcome, Outcome, Redlock};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, NODE_TIMEOUT, S, TTL, bed, holding, keys, settle, take};
@@ -103,11 +103,11 @@ async fn no_policy_makes_a_waiter_spin() {
         let count = attempts(|builder| builder.retry(nothing)).await;
         assert!((400..=1001).contains(&count), "{nothing:?}: {count}");
     }
-    let count = attempts(|builder| builder.retry_by(|_, _| Duration::ZERO)).await;
+    let count = attempts(|builder| builder.retry(|_: u32, _: u64| Duration::ZERO)).await;
     assert!((400..=1001).contains(&count), "{count}");
     // A policy cannot prolong the wait either: the last attempt is at its end.
     for builder in [
-        |builder: redquorum::Builder| builder.retry_by(|_, _| Duration::MAX),
+        |builder: redquorum::Builder| builder.retry(|_: u32, _: u64| Duration::MAX),
         |builder: redquorum::Builder| builder.retry(Backoff::Fixed(Duration::MAX)),
     ] {
         assert_eq!(attempts(builder).await, 2);
@@ -122,7 +122,7 @@ async fn an_own_policy_is_told_the_attempt_and_a_random_number() {
         telling.lock().unwrap().push((attempt, random));
         300 * MS
     };
-    assert_eq!(attempts(|builder| builder.retry_by(policy)).await, 5);
+    assert_eq!(attempts(|builder| builder.retry(policy)).await, 5);
     let told = told.lock().unwrap();
     let numbers: Vec<u32> = told.iter().map(|(attempt, _)| *attempt).collect();
     assert_eq!(numbers, [1, 2, 3, 4]);
@@ -132,7 +132,12 @@ async fn an_own_policy_is_told_the_attempt_and_a_random_number() {
 #[tokio::test(start_paused = true)]
 async fn an_own_policy_that_panics_harms_nobody_else() {
     let masters = redquorum::memory::Masters::new(3);
-    let lock = masters.builder().retry_by(|_, _| panic!("in the policy")).build().await.unwrap();
+    let lock = masters
+        .builder()
+        .retry(|_: u32, _: u64| -> Duration { panic!("in the policy") })
+        .build()
+        .await
+        .unwrap();
     let held = take(&lock, "r").await;
     let error = lock.acquire("r").wait(S).await.unwrap_err();
     assert!(matches!(error, AcquireError::Taken { attempts: 2.., .. }), "{error}");
@@ -148,7 +153,7 @@ async fn an_own_policy_that_uses_the_lock_ends_in_a_panic_and_not_in_a_deadlock(
         LOCK.get().unwrap().stats();
         unreachable!("the lock refuses")
     };
-    let lock = masters.builder().retry_by(policy).build().await.unwrap();
+    let lock = masters.builder().retry(policy).build().await.unwrap();
     LOCK.set(lock.clone()).unwrap();
     let held = take(&lock, "r").await;
     let error = lock.acquire("r").wait(S).await.unwrap_err();
@@ -156,10 +161,10 @@ async fn an_own_policy_that_uses_the_lock_ends_in_a_panic_and_not_in_a_deadlock(
     assert_eq!(held.release().await.outcome, Outcome::Released);
 }
 
-async fn holders(lock: &Redlock) -> Vec<Reply> {
+async fn holders(lock: &Redlock) -> Vec<MasterOutcome> {
     let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
     let AcquireError::Taken { report, .. } = error else { panic!("{error}") };
-    report.masters().iter().filter_map(|master| master.answer.clone()).collect()
+    report.masters().iter().filter_map(|master| master.outcome.clone()).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +175,9 @@ async fn whoever_is_refused_is_told_who_holds_the_resource() {
     let first = masters.value(1, "r").unwrap();
     sleep(S).await;
     for answer in holders(&lock).await {
-        let Reply::Taken(Holder::Lease { token, left_ms }) = answer else { panic!("{answer:?}") };
+        let MasterOutcome::Taken(Holder::Lease { token, left_ms }) = answer else {
+            panic!("{answer:?}")
+        };
         assert_eq!((token.as_bytes().as_slice(), left_ms), (first.as_slice(), 9_000));
     }
     held.release().await;
@@ -178,14 +185,14 @@ async fn whoever_is_refused_is_told_who_holds_the_resource() {
     for number in 1..=5 {
         masters.set(number, "r", "another program's", Some(TTL));
     }
-    let foreign = Reply::Taken(Holder::Foreign { left_ms: 10_000 });
+    let foreign = MasterOutcome::Taken(Holder::Foreign { left_ms: 10_000 });
     assert!(holders(&lock).await.iter().all(|answer| *answer == foreign));
     for number in 1..=5 {
         masters.set(number, "r", "left behind", None);
     }
     let answers = holders(&lock).await;
-    assert!(answers.iter().all(|answer| *answer == Reply::Taken(Holder::NoExpiry)));
-    assert!(answers[0].to_string().contains("without TTL, which never expires"));
+    assert!(answers.iter().all(|answer| *answer == MasterOutcome::Taken(Holder::NoExpiry)));
+    assert!(Holder::NoExpiry.to_string().contains("without TTL, which never expires"));
 }
 
 #[tokio::test(start_paused = true)]

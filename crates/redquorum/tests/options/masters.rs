@@ -46,7 +46,7 @@ async fn one_address_under_two_spellings_is_one_master() {
         ("unix:///run/redis.sock", "unix:///run/redis.sock?db=1"),
     ];
     for (first, second) in pairs {
-        let built = Redlock::builder().urls(["redis://other", first, second]).build().await;
+        let built = Redlock::builder().masters(["redis://other", first, second]).build().await;
         let Err(BuildError::Duplicate { first: 2, second: 3, name }) = &built else {
             panic!("{first} and {second}: {built:?}");
         };
@@ -59,7 +59,7 @@ async fn one_address_under_two_spellings_is_one_master() {
 #[tokio::test]
 async fn a_master_by_client_is_the_same_as_by_its_url() {
     let client = redis::Client::open("redis://db1/3").unwrap();
-    let error = Redlock::builder().client(&client).url("redis://DB1:6379").build().await;
+    let error = Redlock::builder().master(&client).master("redis://DB1:6379").build().await;
     assert!(matches!(error, Err(BuildError::Duplicate { .. })), "{error:?}");
 }
 
@@ -68,7 +68,7 @@ async fn the_same_masters_added_twice_are_refused() {
     let masters = Masters::new(2);
     let mut twice = masters.builder();
     for number in 1..=2 {
-        twice = twice.node(Named(format!("memory-{number}")));
+        twice = twice.master(Named(format!("memory-{number}")));
     }
     let error = twice.build().await.unwrap_err();
     assert!(matches!(error, BuildError::Duplicate { first: 1, second: 3, .. }), "{error}");
@@ -111,7 +111,7 @@ async fn a_bad_address_is_named_by_its_number_and_not_repeated() {
         "redis://:hunter2%FF@db1",
     ];
     for url in bad {
-        let builder = Redlock::builder().urls(["redis://db0", url]);
+        let builder = Redlock::builder().masters(["redis://db0", url]);
         assert!(!format!("{builder:?}").contains("hunter2"));
         let error = builder.build().await.err().unwrap_or_else(|| panic!("{url:?} was taken"));
         let BuildError::Address { number: 2, .. } = &error else { panic!("{url:?}: {error:?}") };
@@ -152,13 +152,13 @@ async fn a_bad_address_says_which_part_is_wrong() {
         ("redis://db1?protocol=9", "a parameter behind the `?`"),
         ("redis://me@db1", "a user without a password: write user:password@host"),
     ] {
-        let error = Redlock::builder().url(url).build().await.unwrap_err().to_string();
+        let error = Redlock::builder().master(url).build().await.unwrap_err().to_string();
         assert!(error.contains(part), "{url:?}: {error}");
         assert!(!error.contains("hunter"), "{error}");
     }
     // Similar URLs that are valid.
     for url in ["redis://:a,b@db1", "unix:///run/a,b.sock", "redis://[::1]:7001/3"] {
-        let built = Redlock::builder().url(url).url("http://").build().await.unwrap_err();
+        let built = Redlock::builder().master(url).master("http://").build().await.unwrap_err();
         assert!(matches!(built, BuildError::Address { number: 2, .. }), "{url:?}: {built}");
     }
 }
@@ -171,7 +171,7 @@ fn source(error: &dyn std::error::Error) -> String {
 #[tokio::test]
 async fn tls_that_is_not_built_in_names_the_feature() {
     for url in ["rediss://:hunter2@db1", "valkeys://db1"] {
-        let error = Redlock::builder().url(url).build().await.unwrap_err().to_string();
+        let error = Redlock::builder().master(url).build().await.unwrap_err().to_string();
         assert!(error.contains("enable the feature `tls`"), "{error}");
         assert!(!error.contains("hunter2"));
     }

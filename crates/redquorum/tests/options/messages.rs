@@ -37,9 +37,9 @@ async fn what_cannot_be_built_names_the_option_and_the_mend() {
         (builder().retry(Backoff::Fixed(Duration::ZERO)), &["back-off of 0ns", "at least 1ms"]),
         (builder().retry(shrinking), &["at most 1ms", "first pause (2ms)", "longer `max`"]),
         (builder().retry(dwindling), &["by 99 percent", "at least 100", "200 to double"]),
-        (builder().url("nonsense"), &["master 4", "not a Redis URL", "redis://"]),
-        (builder().url("redis://me@db1"), &["a user without a password", "user:password@host"]),
-        (builder().url("redis://db1").url("redis://DB1"), &["masters 4 and 5", "give each"]),
+        (builder().master("nonsense"), &["master 4", "not a Redis URL", "redis://"]),
+        (builder().master("redis://me@db1"), &["a user without a password", "user:password@host"]),
+        (builder().master("redis://db1").master("redis://DB1"), &["masters 4 and 5", "give each"]),
     ];
     for (builder, words) in cases {
         check(&builder.build().await.unwrap_err(), words);
@@ -96,7 +96,7 @@ async fn a_cause_is_told_once() {
     let options = Redlock::builder().build().await.unwrap_err();
     let BuildError::Options(bad) = &options else { panic!("{options}") };
     assert!(options.to_string().contains(&bad.to_string()) && options.source().is_none());
-    let address = Redlock::builder().url("nonsense").build().await.unwrap_err();
+    let address = Redlock::builder().master("nonsense").build().await.unwrap_err();
     let BuildError::Address { error, .. } = &address else { panic!("{address}") };
     assert!(address.to_string().contains(&error.to_string()) && address.source().is_none());
     let lock = Masters::new(1).builder().build().await.unwrap();
@@ -112,7 +112,7 @@ async fn a_cause_is_told_once() {
 
 #[test]
 fn a_builder_shows_its_options_and_no_secret() {
-    let builder = Redlock::builder().url("redis://me:hunter2@db1").ttl(7 * S).prefix("hidden?");
+    let builder = Redlock::builder().master("redis://me:hunter2@db1").ttl(7 * S).prefix("hidden?");
     let shown = format!("{builder:?}");
     for word in ["masters: 1", "ttl: 7s", "wait: 10s", "node_timeout: 100ms", "connect_timeout: 1s"]
     {

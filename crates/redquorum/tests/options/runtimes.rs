@@ -32,7 +32,7 @@ fn orphans() -> (Redlock, Lease) {
 
 #[test]
 fn without_a_runtime_nothing_is_built() {
-    let build = pin!(Redlock::builder().url("redis://db1").build());
+    let build = pin!(Redlock::builder().master("redis://db1").build());
     match build.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Err(error)) => {
             assert_eq!(error, BuildError::NoRuntime);
@@ -45,7 +45,7 @@ fn without_a_runtime_nothing_is_built() {
 #[test]
 fn a_runtime_without_timers_is_none() {
     let runtime = Builder::new_current_thread().enable_io().build().unwrap();
-    let built = runtime.block_on(Redlock::builder().url("redis://127.0.0.1:1").build());
+    let built = runtime.block_on(Redlock::builder().master("redis://127.0.0.1:1").build());
     assert_eq!(built.unwrap_err(), BuildError::NoRuntime);
 }
 
@@ -53,7 +53,7 @@ fn a_runtime_without_timers_is_none() {
 fn a_runtime_without_sockets_is_named_as_the_cause_and_is_enough_for_other_nodes() {
     let runtime = Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {
-        let lock = Redlock::builder().url("redis://127.0.0.1:1").build().await.unwrap();
+        let lock = Redlock::builder().master("redis://127.0.0.1:1").build().await.unwrap();
         let error = lock.try_acquire("r").await.unwrap_err().to_string();
         assert!(error.contains("IO is disabled"), "{error}");
         let lease = quick_lock().await.acquire("r").await.unwrap();

@@ -31,7 +31,7 @@ fn with_clocks() -> Masters {
 }
 
 fn guarded(masters: &Masters) -> Builder {
-    brisk(masters).ttl(TTL).guard(TTL)
+    brisk(masters).ttl(TTL).restart_guard(TTL)
 }
 
 async fn watching(masters: &Masters) -> Redlock {

@@ -150,7 +150,7 @@ async fn a_hint_is_followed_only_as_far_as_the_masters_own_clock() {
 
 async fn counters_are_remembered_anew_by_an_extension_and_a_repair_counts() {
     let (masters, r) = (shared(), unique("kept"));
-    let lock = built(calm(masters).fencing_memory(60_000 * MS)).await;
+    let lock = built(calm(masters).fencing_counter_ttl(60_000 * MS)).await;
     let lease = take(&lock, &r).await;
     let token = lease.fencing_token();
     answered(&lock).await;

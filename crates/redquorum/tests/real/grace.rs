@@ -21,7 +21,7 @@ const TTL: Duration = Duration::from_millis(400);
 const GRACE: Duration = Duration::from_millis(1_500);
 
 async fn graced(masters: &Masters) -> Redlock {
-    built(brisk(masters).ttl(TTL).grace(GRACE)).await
+    built(brisk(masters).ttl(TTL).lock_delay(GRACE)).await
 }
 
 async fn keys_outlive_a_lost_lease_by_the_grace_and_the_deadline_is_as_ever() {
@@ -42,7 +42,7 @@ async fn keys_outlive_a_lost_lease_by_the_grace_and_the_deadline_is_as_ever() {
 async fn a_released_lease_is_free_at_once_and_a_dropped_one_after_the_grace() {
     let masters = own(3);
     // The TTL is so long that the test can only see the end of the grace.
-    let lock = built(brisk(&masters).ttl(Duration::from_secs(60)).grace(GRACE)).await;
+    let lock = built(brisk(&masters).ttl(Duration::from_secs(60)).lock_delay(GRACE)).await;
     let lease = lock.acquire("r").await.unwrap();
     assert_eq!(lease.release().await.outcome, Outcome::Released);
     eventually("it is free", || keys(&masters, "r").is_empty()).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redquorum::{AcquireError, Cause, Distrust, Outcome, Redlock, Reply};
+use redquorum::{AcquireError, Cause, Distrust, MasterOutcome, Outcome, Redlock};
 use redquorum_protocol::wire::ErrorKind;
 use redquorum_rig::{Masters, Persistence, trials::Case};
 use tokio::time::{Instant, sleep};
@@ -33,13 +33,14 @@ const TTL: Duration = Duration::from_millis(600);
 const QUARANTINE: Duration = Duration::from_millis(600 + 8 + 2_000);
 
 async fn guarded(masters: &Masters) -> Redlock {
-    built(brisk(masters).ttl(TTL).guard(TTL)).await
+    built(brisk(masters).ttl(TTL).restart_guard(TTL)).await
 }
 
 async fn blessed(masters: &Masters) -> Redlock {
     let lock = guarded(masters).await;
     let report = lock.initialize_masters().await;
-    let all = report.masters().iter().all(|master| master.answer == Some(Reply::Initialized));
+    let all =
+        report.masters().iter().all(|master| master.outcome == Some(MasterOutcome::Initialized));
     assert!(all, "{report}");
     lock
 }
@@ -108,7 +109,7 @@ async fn new_masters_are_refused_and_blessed_ones_are_not() {
     works(&other).await;
     let again = lock.initialize_masters().await;
     assert!(
-        again.masters().iter().all(|master| master.answer != Some(Reply::Initialized)),
+        again.masters().iter().all(|master| master.outcome != Some(MasterOutcome::Initialized)),
         "{again}"
     );
 }
@@ -116,7 +117,7 @@ async fn new_masters_are_refused_and_blessed_ones_are_not() {
 async fn another_guard_is_told() {
     let masters = own(3);
     let _lock = blessed(&masters).await;
-    let other = built(brisk(&masters).ttl(TTL).guard(2 * TTL)).await;
+    let other = built(brisk(&masters).ttl(TTL).restart_guard(2 * TTL)).await;
     let text = refused(&other).await;
     assert!(text.contains("a guard of 600ms, and this lock has 1.2s"), "{text}");
 }
@@ -124,8 +125,8 @@ async fn another_guard_is_told() {
 /// A lock over these masters, with this name for their host.
 fn over(masters: &Masters, host: &str, nodes: &[usize]) -> redquorum::Builder {
     let url = |node: &usize| format!("redis://{host}:{}", masters.port(*node));
-    let builder = Redlock::builder().urls(nodes.iter().map(url)).node_timeout(100 * MS);
-    builder.ttl(TTL).guard(TTL)
+    let builder = Redlock::builder().masters(nodes.iter().map(url)).node_timeout(100 * MS);
+    builder.ttl(TTL).restart_guard(TTL)
 }
 
 async fn lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_holder() {
@@ -136,7 +137,8 @@ async fn lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_hold
     let second = built(over(&masters, "127.0.0.1", &[3, 4, 5])).await;
     // Two masters belong to this list alone, and they are a quorum of it.
     let report = second.initialize_masters().await;
-    let blessed = report.masters().iter().filter(|m| m.answer == Some(Reply::Initialized)).count();
+    let blessed =
+        report.masters().iter().filter(|m| m.outcome == Some(MasterOutcome::Initialized)).count();
     assert_eq!(blessed, 2, "{report}");
     let text = refused(&second).await;
     for part in ["other locks use some of these", "its marker is of locks over other masters"] {
@@ -151,7 +153,7 @@ async fn lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_hold
     // Control: without a guard both clients win.
     let bare = |nodes: &'static [usize]| {
         let url = |node: &usize| format!("redis://127.0.0.1:{}", masters.port(*node));
-        built(Redlock::builder().urls(nodes.iter().map(url)).node_timeout(100 * MS))
+        built(Redlock::builder().masters(nodes.iter().map(url)).node_timeout(100 * MS))
     };
     let one = bare(&[1, 2, 3]).await.try_acquire("s").await.unwrap().unwrap();
     let two = bare(&[3, 4, 5]).await.try_acquire("s").await.unwrap();
@@ -161,10 +163,10 @@ async fn lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_hold
 async fn one_list_spelled_in_two_ways_is_one_fleet_by_name() {
     let masters = own(3);
     let nodes = [1, 2, 3];
-    built(over(&masters, "127.0.0.1", &nodes).fleet("jobs")).await.initialize_masters().await;
-    works(&built(over(&masters, "localhost", &nodes).fleet("jobs")).await).await;
+    built(over(&masters, "127.0.0.1", &nodes).masters_id("jobs")).await.initialize_masters().await;
+    works(&built(over(&masters, "localhost", &nodes).masters_id("jobs")).await).await;
     let text = refused(&built(over(&masters, "localhost", &nodes)).await).await;
-    assert!(text.contains("one `fleet` name"), "{text}");
+    assert!(text.contains("one `masters_id`"), "{text}");
     let marker = marker(&masters, 2).unwrap();
     let marker = String::from_utf8(marker).unwrap();
     assert!(marker.contains(" fleet=") && !marker.contains("jobs"), "{marker}");
@@ -229,8 +231,8 @@ async fn with_user(acl: &str) -> (Masters, Redlock) {
     all(&masters)
         .for_each(|node| done(&masters, node, &format!("ACL SETUSER locker on >pw {acl}")));
     let url = |node| format!("redis://locker:pw@127.0.0.1:{}", masters.port(node));
-    let builder = Redlock::builder().urls(all(&masters).map(url)).node_timeout(100 * MS);
-    let lock = built(builder.ttl(TTL).guard(TTL)).await;
+    let builder = Redlock::builder().masters(all(&masters).map(url)).node_timeout(100 * MS);
+    let lock = built(builder.ttl(TTL).restart_guard(TTL)).await;
     (masters, lock)
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use redquorum::{Builder, Redlock, Reply, Report};
+use redquorum::{Builder, MasterOutcome, Redlock, Report};
 use redquorum_rig::{Masters, RespValue};
 use tokio::time::Instant;
 
@@ -58,12 +58,12 @@ pub(crate) fn unique(name: &str) -> String {
 
 /// A lock over these masters with a timeout that no healthy master reaches.
 pub(crate) fn calm(masters: &Masters) -> Builder {
-    Redlock::builder().urls(masters.urls()).node_timeout(CALM)
+    Redlock::builder().masters(masters.urls()).node_timeout(CALM)
 }
 
 /// A lock with the timeouts of a service, for tests of these timeouts.
 pub(crate) fn brisk(masters: &Masters) -> Builder {
-    Redlock::builder().urls(masters.urls()).node_timeout(100 * MS)
+    Redlock::builder().masters(masters.urls()).node_timeout(100 * MS)
 }
 
 pub(crate) async fn built(builder: Builder) -> Redlock {
@@ -201,8 +201,8 @@ pub(crate) fn kills(masters: &Masters, node: usize, lock: &Redlock) -> u64 {
 }
 
 /// Each master's reply, in order; `None` where the operation did not wait for it.
-pub(crate) fn answers(report: &Report) -> Vec<Option<Reply>> {
-    report.masters().iter().map(|master| master.answer.clone()).collect()
+pub(crate) fn answers(report: &Report) -> Vec<Option<MasterOutcome>> {
+    report.masters().iter().map(|master| master.outcome.clone()).collect()
 }
 
 /// Waits until every master has replied to all commands.

@@ -25,7 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
 /// Three masters, of which the first is behind a proxy.
 fn behind(masters: &Masters, proxy: &Proxy) -> Builder {
     let urls = [proxy.url(), masters.url(2), masters.url(3)];
-    Redlock::builder().urls(urls).node_timeout(100 * MS)
+    Redlock::builder().masters(urls).node_timeout(100 * MS)
 }
 
 async fn paid(lock: &Redlock) {
@@ -152,7 +152,7 @@ async fn a_reset_on_all_masters_is_no_quorum_and_leaves_no_key() {
         proxies.push(Proxy::start(&masters, node).await);
     }
     let urls = proxies.iter().map(Proxy::url);
-    let lock = built(Redlock::builder().urls(urls).node_timeout(CALM)).await;
+    let lock = built(Redlock::builder().masters(urls).node_timeout(CALM)).await;
     proxies.iter().for_each(|proxy| drop(proxy.strike(Ill::CutAtAnswer)));
     let (took, error) = timed(lock.try_acquire("r")).await;
     let error = error.unwrap_err();

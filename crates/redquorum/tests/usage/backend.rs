@@ -33,7 +33,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
             let inner = self.node(index + 1, process);
             let forbidden = if meter.is_charged() { process.forbidden } else { &[] };
             let (meter, seed) = (meter.clone(), seed + index as u64);
-            builder = builder.node(Proxy { inner, meter, forbidden, latency, seed });
+            builder = builder.master(Proxy { inner, meter, forbidden, latency, seed });
         }
         builder
     }

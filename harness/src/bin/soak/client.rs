@@ -109,7 +109,7 @@ async fn locks(task: &Task) -> Vec<Redlock> {
         if task.apart { task.urls.chunks(1).collect() } else { vec![&task.urls] };
     let mut locks = Vec::new();
     for urls in sets {
-        let builder = Redlock::builder().urls(urls).ttl(TTL).wait(TTL).fair(task.fair);
+        let builder = Redlock::builder().masters(urls).ttl(TTL).wait(TTL).fair(task.fair);
         let builder = builder.node_timeout(Duration::from_millis(200));
         locks.push(builder.build().await.expect("options that are right"));
     }

@@ -125,7 +125,7 @@ fn markers(all: &[Said]) -> Option<Finding> {
                 told(fleets[0].1),
                 told(*other)
             ),
-            "give all clients the same list of masters, or one `fleet` name; stop those that have another, \
+            "give all clients the same list of masters, or one `masters_id`; stop those that have another, \
              then delete `redquorum:boot` where it is wrong",
         ),
         None => Finding::ok("markers", format!("all markers are of a guard of {length:?}")),

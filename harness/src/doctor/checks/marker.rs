@@ -80,7 +80,7 @@ fn distrusted(why: &Distrust, guard: Option<Guard>) -> Finding {
                 .to_owned()
         }
         Distrust::OtherFleet { .. } => {
-            "give all clients the same list of masters, or one `fleet` name, and this program the same \
+            "give all clients the same list of masters, or one `masters_id`, and this program the same \
              (--fleet NAME); if the list was changed on purpose, stop the old clients, then delete \
              `redquorum:boot` where it is wrong"
                 .to_owned()

@@ -185,7 +185,7 @@ async fn a_shutdown_ends_the_wait_and_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_grace_is_not_due_for_what_was_never_handed_out() {
     let masters = Masters::new(3);
-    let lock: Redlock = masters.builder().grace(5 * S).build().await.unwrap();
+    let lock: Redlock = masters.builder().lock_delay(5 * S).build().await.unwrap();
     let held = take(&lock, "b").await;
     lock.acquire_all(["a", "b", "c"]).wait(Duration::ZERO).await.unwrap_err();
     settle().await;

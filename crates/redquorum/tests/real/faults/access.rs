@@ -54,9 +54,9 @@ async fn a_password_that_is_given_opens_the_masters() {
     let clients = masters.urls().into_iter().map(|url| redis::Client::open(url).unwrap());
     let builders = [
         calm(&masters),
-        Redlock::builder().urls(with_user).node_timeout(CALM),
+        Redlock::builder().masters(with_user).node_timeout(CALM),
         clients
-            .fold(Redlock::builder().node_timeout(CALM), |builder, client| builder.client(&client)),
+            .fold(Redlock::builder().node_timeout(CALM), |builder, client| builder.master(&client)),
     ];
     for builder in builders {
         let lock = built(builder.require_quorum(true)).await;
@@ -70,7 +70,7 @@ async fn a_password_that_is_given_opens_the_masters() {
 async fn a_missing_password_is_told_by_every_master() {
     let masters = guarded();
     let urls = all(&masters).map(|node| format!("redis://127.0.0.1:{}", masters.port(node)));
-    let lock = built(Redlock::builder().urls(urls).node_timeout(CALM)).await;
+    let lock = built(Redlock::builder().masters(urls).node_timeout(CALM)).await;
     let (took, result) = timed(lock.try_acquire("r")).await;
     let error = result.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }) && took < AT_ONCE, "{error}");
@@ -81,7 +81,7 @@ async fn a_missing_password_is_told_by_every_master() {
 async fn a_wrong_password_is_told_by_every_master() {
     let masters = guarded();
     let urls = masters.urls().into_iter().map(|url| url.replace(ENCODED, "wrong"));
-    let builder = Redlock::builder().urls(urls).node_timeout(CALM);
+    let builder = Redlock::builder().masters(urls).node_timeout(CALM);
     let error = builder.require_quorum(true).build().await.unwrap_err().to_string();
     assert_eq!(error.matches("wrong user or password: WRONGPASS").count(), 3, "{error}");
     assert!(error.starts_with("no quorum of masters is reachable: "), "{error}");
@@ -111,18 +111,18 @@ async fn a_planted_password_is_told_nowhere() {
         masters.url(2).replace("://:", "://nobody:"),
         masters.url(3).replace(ENCODED, "hunter2-wrong"),
     ];
-    let builder = Redlock::builder().urls(&twisted).node_timeout(CALM);
+    let builder = Redlock::builder().masters(&twisted).node_timeout(CALM);
     told.debug(&builder);
     let lock = builder.build().await.unwrap();
     told.debug(&(&lock, lock.stats()));
     told.say(&lock.health().await);
     told.say(&lock.try_acquire("r").await.unwrap_err());
     told.say(&lock.acquire("r").wait(Duration::ZERO).await.unwrap_err());
-    told.say(&Redlock::builder().urls(&twisted).require_quorum(true).build().await.unwrap_err());
+    told.say(&Redlock::builder().masters(&twisted).require_quorum(true).build().await.unwrap_err());
     let twice = [masters.url(1), masters.url(2), masters.url(1)];
-    told.say(&Redlock::builder().urls(twice).build().await.unwrap_err());
+    told.say(&Redlock::builder().masters(twice).build().await.unwrap_err());
     for bad in ["redis://:hunter2@127.0.0.1:port", "http://:hunter2@db", "redis://hunter2@db/x"] {
-        told.say(&Redlock::builder().url(bad).build().await.unwrap_err());
+        told.say(&Redlock::builder().master(bad).build().await.unwrap_err());
     }
     let lock = built(calm(&masters)).await;
     let lease = lock.acquire("r").await.unwrap();
@@ -156,7 +156,7 @@ pub(super) async fn with_user(acl: &str, database: u32) -> (Masters, Redlock) {
         .for_each(|node| done(&masters, node, &format!("ACL SETUSER locker on >pw {acl}")));
     let url = |node| format!("redis://locker:pw@127.0.0.1:{}/{database}", masters.port(node));
     let urls: Vec<_> = all(&masters).map(url).collect();
-    let builder = Redlock::builder().urls(urls).prefix("lock:").node_timeout(CALM);
+    let builder = Redlock::builder().masters(urls).prefix("lock:").node_timeout(CALM);
     let lock = built(builder.ttl(5 * CALM)).await;
     (masters, lock)
 }
@@ -175,7 +175,7 @@ async fn the_minimal_acl_is_enough_for_everything() {
     let (masters, lock) = with_user(MINIMAL_ACL, 0).await;
     works(&lock).await.unwrap();
     cleaned(&masters, "lock:*").await;
-    let outside = Redlock::builder().urls(
+    let outside = Redlock::builder().masters(
         all(&masters).map(|node| format!("redis://locker:pw@127.0.0.1:{}", masters.port(node))),
     );
     let error = built(outside).await.try_acquire("r").await.unwrap_err().to_string();
@@ -221,7 +221,7 @@ async fn leases_are_granted_without_a_line(acl: &str) {
     let urls: Vec<String> = all(&masters)
         .map(|node| format!("redis://locker:pw@127.0.0.1:{}", masters.port(node)))
         .collect();
-    let fair = || Redlock::builder().urls(&urls).prefix("lock:").node_timeout(CALM).fair(true);
+    let fair = || Redlock::builder().masters(&urls).prefix("lock:").node_timeout(CALM).fair(true);
     let [one, two] = [built(fair()).await, built(fair()).await];
     let lease = one.acquire("r").await.unwrap();
     let waiter = tokio::spawn(two.acquire("r").wait(CALM).into_future());

@@ -34,7 +34,8 @@ fn acl(without: &str) -> String {
 /// The time from the release of one client until a waiting client has its lease.
 async fn hand_over(masters: &Masters, lock: &Redlock) -> Duration {
     let url = |node| format!("redis://locker:pw@127.0.0.1:{}", masters.port(node));
-    let other = Redlock::builder().urls(all(masters).map(url)).prefix("lock:").node_timeout(CALM);
+    let other =
+        Redlock::builder().masters(all(masters).map(url)).prefix("lock:").node_timeout(CALM);
     let other = built(other.ttl(30 * CALM)).await;
     let lease = lock.acquire("r").ttl(30 * CALM).await.unwrap();
     let request = other.acquire("r").wait(10 * CALM).into_future();

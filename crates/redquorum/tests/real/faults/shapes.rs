@@ -55,7 +55,8 @@ async fn no_masters_are_refused() {
 async fn unix_sockets_work() {
     let masters = Masters::builder().count(3).unix_socket().password("pass word").start().unwrap();
     let urls: Vec<_> = all(&masters).map(|node| masters.socket_url(node).unwrap()).collect();
-    let lock = built(Redlock::builder().urls(urls).node_timeout(CALM).require_quorum(true)).await;
+    let lock =
+        built(Redlock::builder().masters(urls).node_timeout(CALM).require_quorum(true)).await;
     let lease = lock.acquire("r").await.unwrap();
     answered(&lock).await;
     assert_eq!(holders(&masters, "r"), [1, 2, 3]);
@@ -67,7 +68,7 @@ async fn unix_sockets_work() {
     cleaned(&masters, "r").await;
     // The same server by another address is still the same server.
     let both = [masters.socket_url(1).unwrap(), masters.url(1), masters.url(3)];
-    let lock = built(Redlock::builder().urls(both).node_timeout(CALM)).await;
+    let lock = built(Redlock::builder().masters(both).node_timeout(CALM)).await;
     let down = |state: &LinkState| matches!(state, LinkState::Down(_));
     assert_eq!(lock.stats().masters.iter().filter(|master| down(&master.state)).count(), 1);
 }
@@ -76,7 +77,7 @@ async fn databases_are_told_apart() {
     let masters = shared();
     let r = unique("database");
     let in_nine = masters.urls().into_iter().map(|url| format!("{url}/9"));
-    let nine = built(Redlock::builder().urls(in_nine).node_timeout(CALM)).await;
+    let nine = built(Redlock::builder().masters(in_nine).node_timeout(CALM)).await;
     let lease = nine.acquire(&r).await.unwrap();
     answered(&nine).await;
     assert_eq!(keys(masters, &r), [], "not in database 0");
@@ -85,7 +86,7 @@ async fn databases_are_told_apart() {
     assert!(nine.try_acquire(&r).await.unwrap().is_none());
     assert_eq!(lease.release().await.outcome, Outcome::Released);
     let wrong = masters.urls().into_iter().map(|url| format!("{url}/999"));
-    let wrong = built(Redlock::builder().urls(wrong).node_timeout(CALM)).await;
+    let wrong = built(Redlock::builder().masters(wrong).node_timeout(CALM)).await;
     let error = wrong.try_acquire(&r).await.unwrap_err().to_string();
     assert!(
         error.contains("the database was not selected: ERR DB index is out of range"),
@@ -98,7 +99,7 @@ async fn clients_of_the_redis_crate_work() {
     let r = unique("clients");
     let clients = masters.urls().into_iter().map(|url| redis::Client::open(url).unwrap());
     let builder = Redlock::builder().node_timeout(CALM);
-    let lock = built(clients.fold(builder, |builder, client| builder.client(&client))).await;
+    let lock = built(clients.fold(builder, |builder, client| builder.master(&client))).await;
     let lease = lock.acquire(&r).await.unwrap();
     answered(&lock).await;
     assert_eq!(holders(masters, &r), [1, 2, 3, 4, 5]);

@@ -1,7 +1,9 @@
 //! Different outcomes are different results, and quick ones: taken, no quorum, already gone,
 //! duplicate server.
 
-use redquorum::{AcquireError, BuildError, Cause, Holder, LinkState, Outcome, Redlock, Reply};
+use redquorum::{
+    AcquireError, BuildError, Cause, Holder, LinkState, MasterOutcome, Outcome, Redlock,
+};
 use redquorum_rig::trials::Case;
 use tokio::time::sleep;
 
@@ -32,7 +34,7 @@ async fn taken_names_who_holds_it_on_each_master() {
     let named = said
         .iter()
         .filter(|answer| {
-            matches!(answer, Some(Reply::Taken(Holder::Lease { left_ms: 1..=10_000, .. })))
+            matches!(answer, Some(MasterOutcome::Taken(Holder::Lease { left_ms: 1..=10_000, .. })))
         })
         .count();
     assert!(named >= 3, "{error}");
@@ -52,9 +54,12 @@ async fn no_quorum_names_what_is_wrong_with_each_master() {
     let error = lock.acquire("r").wait(1 * MS).await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     let said = answers(error.report().unwrap());
-    assert!(matches!(&said[0], Some(Reply::Unknown(Cause::Down(_)))), "{error}");
-    assert!(matches!(&said[1], Some(Reply::Unknown(Cause::Silent | Cause::Stalled))), "{error}");
-    let Some(Reply::Unknown(Cause::Error(text))) = &said[2] else { panic!("{error}") };
+    assert!(matches!(&said[0], Some(MasterOutcome::Unknown(Cause::Down(_)))), "{error}");
+    assert!(
+        matches!(&said[1], Some(MasterOutcome::Unknown(Cause::Silent | Cause::Stalled))),
+        "{error}"
+    );
+    let Some(MasterOutcome::Unknown(Cause::Error(text))) = &said[2] else { panic!("{error}") };
     assert!(text.starts_with("OOM"), "{text}");
     let text = error.to_string();
     for (number, part) in [(1, "not connected: "), (2, "no answer"), (3, "OOM"), (4, "granted")] {
@@ -95,7 +100,7 @@ async fn one_server_under_two_names_counts_once() {
     let masters = own(2);
     let twin = format!("redis://localhost:{}", masters.port(1));
     let urls = [masters.url(1), twin, masters.url(2)];
-    let lock = Redlock::builder().urls(urls).node_timeout(CALM).build().await.unwrap();
+    let lock = Redlock::builder().masters(urls).node_timeout(CALM).build().await.unwrap();
     let refused = |lock: &Redlock| {
         let states: Vec<_> = lock.stats().masters.into_iter().map(|master| master.state).collect();
         states.into_iter().filter(|state| matches!(state, LinkState::Down(_))).count()
@@ -120,7 +125,7 @@ async fn one_server_under_one_name_is_refused() {
     ];
     for url in again {
         let urls = [masters.url(1), masters.url(2), url];
-        let error = Redlock::builder().urls(urls).build().await.unwrap_err();
+        let error = Redlock::builder().masters(urls).build().await.unwrap_err();
         let BuildError::Duplicate { first: 1, second: 3, name } = &error else { panic!("{error}") };
         assert_eq!(*name, format!("127.0.0.1:{port}"));
         assert!(error.to_string().contains("give each master once"), "{error}");

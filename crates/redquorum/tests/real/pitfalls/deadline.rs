@@ -31,7 +31,7 @@ fn validity(ttl: Duration) -> Duration {
 async fn no_ttl_however_short_makes_a_lease_that_has_expired() {
     let masters = shared();
     // Slightly longer than the drift plus the node timeout.
-    let lock = built(Redlock::builder().urls(masters.urls()).node_timeout(MS).ttl(4 * MS)).await;
+    let lock = built(Redlock::builder().masters(masters.urls()).node_timeout(MS).ttl(4 * MS)).await;
     let name = unique("short");
     let mut granted = 0;
     // On a busy machine few attempts are granted in time.

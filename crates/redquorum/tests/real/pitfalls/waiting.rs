@@ -43,7 +43,7 @@ async fn no_policy_however_eager_makes_a_waiter_spin() {
     let owner = built(calm(masters)).await;
     let lease = owner.acquire(&r).await.unwrap();
     let eager = |builder: redquorum::Builder, own: bool| match own {
-        true => builder.retry_by(|_, _| Duration::ZERO),
+        true => builder.retry(|_: u32, _: u64| Duration::ZERO),
         false => builder.retry(Backoff::Fixed(MS)),
     };
     for own in [true, false] {

@@ -1,0 +1,68 @@
+//! Masters as the builder takes them: URLs, clients of the `redis` crate, and own connectors.
+
+use std::sync::Arc;
+
+use crate::endpoint::{BadUrl, Endpoint};
+use crate::node::Node;
+
+/// A value that names a master, for [`Builder::master`](crate::Builder::master).
+///
+/// * A URL, as `&str` or `String`: `redis://[[user]:password@]host[:port][/database]`, `rediss://…`
+///   for TLS (feature `tls`), `unix:///path[?db=0&user=…&pass=…]`.
+/// * A `&redis::Client` (feature `redis-client`): the lock takes the address, user and database of
+///   the client, but neither its connections nor its timeouts.
+/// * Your own [`Node`], which opens the connections.
+pub trait IntoMaster {
+    #[doc(hidden)]
+    fn into_master(self, _: Sealed) -> Master;
+}
+
+/// Prevents calls and implementations in other crates.
+#[derive(Debug)]
+pub struct Sealed;
+
+/// A master, or the defect of its URL.
+pub struct Master(pub(crate) Result<Target, BadUrl>);
+
+pub(crate) enum Target {
+    Endpoint(Endpoint),
+    Own(Arc<dyn Node>),
+}
+
+impl<N: Node> IntoMaster for N {
+    fn into_master(self, _: Sealed) -> Master {
+        Master(Ok(Target::Own(Arc::new(self))))
+    }
+}
+
+impl IntoMaster for &str {
+    fn into_master(self, _: Sealed) -> Master {
+        Master(Endpoint::from_url(self).map(Target::Endpoint))
+    }
+}
+
+impl IntoMaster for &&str {
+    fn into_master(self, sealed: Sealed) -> Master {
+        (*self).into_master(sealed)
+    }
+}
+
+impl IntoMaster for String {
+    fn into_master(self, sealed: Sealed) -> Master {
+        self.as_str().into_master(sealed)
+    }
+}
+
+impl IntoMaster for &String {
+    fn into_master(self, sealed: Sealed) -> Master {
+        self.as_str().into_master(sealed)
+    }
+}
+
+#[cfg(feature = "redis-client")]
+impl IntoMaster for &redis::Client {
+    fn into_master(self, _: Sealed) -> Master {
+        let endpoint = Endpoint::from_info(self.get_connection_info());
+        Master(endpoint.map(Target::Endpoint))
+    }
+}
