@@ -254,6 +254,13 @@ fn a_client_that_cannot_do_what_the_lock_is_to_do_is_refused_and_told_why() {
         assert_eq!(director.missing(&with(&[])).as_deref(), Some("the client cannot `several`"));
         assert_eq!(director.missing(&with(&[Can::Several])), None);
     }
+    let script = "acquire L wait 5s cancel 1s";
+    let cancels = scenario(&format!("[[client]]\nid = \"c1\"\nscript = [\"{script}\"]"));
+    let director = Director::new(&cancels);
+    let with = |can: &[Can]| BTreeMap::from([("c1".into(), can.to_vec())]);
+    let why = director.missing(&with(&[Can::Wait]));
+    assert_eq!(why.as_deref(), Some("the client cannot `cancel`"));
+    assert_eq!(director.missing(&with(&[Can::Cancel])), None);
     let bare = Director::new(&scenario(client));
     assert_eq!(bare.missing(&BTreeMap::from([("c1".into(), Vec::new())])), None);
 }

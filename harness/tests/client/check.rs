@@ -93,7 +93,7 @@ fn answers_to_nothing_and_answers_twice_are_told() {
 
 fn capabilities_that_nobody_knows_are_told() {
     let flying = r#"echo '{"event":"ready","protocol":1,"can":["extend","fly"]}'; exit 0"#;
-    refused(flying, &["wrong    ready: it can \"fly\", which nobody knows"]);
+    refused(flying, &["wrong    ready: it can \"fly\", which the protocol does not have"]);
 }
 
 fn another_version_of_the_protocol_is_told() {

@@ -1,0 +1,57 @@
+//! The unexpected violations of all runs: property by cause, with the scenarios that show them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::human::label;
+use super::{Ended, Entry};
+use crate::judge::Seen;
+use crate::scenario::{Cause, Layer, Wanted};
+
+/// A line for each property and cause of violations that the scenarios did not expect. Empty if
+/// there is none.
+pub(super) fn lines(entries: &[Entry]) -> String {
+    let mut cells: BTreeMap<(Layer, Option<Cause>), BTreeMap<&str, usize>> = BTreeMap::new();
+    for entry in entries {
+        for cell in unexpected(entry) {
+            *cells.entry(cell).or_default().entry(&entry.name).or_default() += 1;
+        }
+    }
+    let mut text = String::new();
+    for ((layer, cause), scenarios) in cells {
+        let cause = cause.map_or("no known cause", label);
+        let count = scenarios.len();
+        let scenarios: Vec<String> = scenarios
+            .into_iter()
+            .map(
+                |(name, times)| {
+                    if times == 1 { name.to_owned() } else { format!("{name} x{times}") }
+                },
+            )
+            .collect();
+        _ = write!(text, "\n  {layer}, {cause}, {count}: {}", scenarios.join(", "));
+    }
+    if text.is_empty() {
+        text
+    } else {
+        format!("\nunexpected violations, by property and cause:{text}")
+    }
+}
+
+/// The properties that a run violated against the expectation, each with its causes, each once.
+fn unexpected(entry: &Entry) -> Vec<(Layer, Option<Cause>)> {
+    let Ended::Judged(verdict) = &entry.ended else { return Vec::new() };
+    let mut cells = Vec::new();
+    for finding in &verdict.findings {
+        if finding.seen != Seen::Violated || entry.expect.of(finding.layer) != Wanted::Safe {
+            continue;
+        }
+        match &finding.causes[..] {
+            [] => cells.push((finding.layer, None)),
+            causes => cells.extend(causes.iter().map(|cause| (finding.layer, Some(*cause)))),
+        }
+    }
+    cells.sort_unstable();
+    cells.dedup();
+    cells
+}
