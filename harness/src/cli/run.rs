@@ -173,7 +173,7 @@ fn with_quorum(chosen: Vec<Chosen>, quorum: usize) -> Result<Vec<Chosen>, Code> 
     };
     let mut chosen: Vec<Chosen> = chosen.into_iter().filter(fits).collect();
     if chosen.is_empty() {
-        let mend = format!("it takes {nodes} masters, and clients that know all masters");
+        let mend = format!("it takes clients that know all masters, and masters: {nodes}");
         complain(&format!("no chosen scenario can have a quorum of {quorum}"), &mend);
         return Err(Code::Usage);
     }

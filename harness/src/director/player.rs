@@ -8,7 +8,7 @@ use super::register::Register;
 use crate::history::{Event, Ns};
 use crate::name::Name;
 use crate::scenario::{Client, Length, Lock, Rounds, Step, Way, What};
-use crate::talk::{Answer, Can, Op};
+use crate::talk::{Answer, Can, Op, Why};
 use crate::units::{millis, nanos};
 
 /// How long the director waits before it asks a client again that cannot wait by itself.
@@ -304,7 +304,8 @@ impl Player {
             Step::Acquire { ref resource, .. } => {
                 step.acquires().cloned().map(What::Refused).for_each(&mut happened);
                 let again = now.saturating_add(nanos(ASK_AGAIN));
-                if self.wait_until.is_some_and(|until| again < until) {
+                let is_cancelled = answer.why == Some(Why::Cancelled);
+                if !is_cancelled && self.wait_until.is_some_and(|until| again < until) {
                     self.state = State::Resting(again);
                     return None;
                 }

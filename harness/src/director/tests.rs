@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Director, Input, Order};
 use crate::history::{Event, Ns, Phase, Record, Window};
 use crate::scenario::{self, Scenario};
-use crate::talk::{Answer, Can, Op};
+use crate::talk::{Answer, Can, Op, Why};
 
 const MS: Ns = 1_000_000;
 
@@ -274,6 +274,36 @@ fn a_client_that_acquires_again_must_be_able_to() {
     let why = director.missing(&with(&[Can::Wait]));
     assert_eq!(why.as_deref(), Some("the client cannot `reenter`"));
     assert_eq!(director.missing(&with(&[Can::Reenter])), None);
+}
+
+#[test]
+fn a_cancelled_acquire_is_not_asked_again() {
+    let script = r#"
+        [[client]]
+        id = "c1"
+        script = ["acquire L wait 5s cancel 30ms"]
+        "#;
+    let scenario = scenario(script);
+    let acquires = |why: Why| {
+        let mut director = Director::new(&scenario);
+        let can = BTreeMap::from([("c1".into(), vec![Can::Cancel])]);
+        let (mut now, mut inputs, mut count) = (0, vec![Input::Begin(can)], 0);
+        while now < 500 * MS {
+            let mut orders = Vec::new();
+            director.handle(now, inputs.pop().unwrap_or(Input::Wake), &mut orders);
+            for order in orders {
+                let Order::Ask { request, .. } = order else { continue };
+                let is_run = director.phase() == Some(Phase::Run);
+                count += u32::from(is_run && matches!(request.op, Op::Acquire { .. }));
+                let refused = Answer { id: request.id, why: Some(why), ..Answer::default() };
+                inputs.push(Input::Answered(refused));
+            }
+            now += MS;
+        }
+        count
+    };
+    assert_eq!(acquires(Why::Cancelled), 1);
+    assert!(acquires(Why::Taken) > 1);
 }
 
 #[test]

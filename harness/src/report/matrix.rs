@@ -55,3 +55,65 @@ fn unexpected(entry: &Entry) -> Vec<(Layer, Option<Cause>)> {
     cells.dedup();
     cells
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::judge::{Finding, Outcome, Verdict};
+    use crate::scenario::Expect;
+
+    fn entry(name: &str, expect: Expect, findings: Vec<Finding>) -> Entry {
+        let verdict = Verdict {
+            outcome: Outcome::Differs,
+            observed: BTreeMap::new(),
+            differences: Vec::new(),
+            findings,
+            because: Vec::new(),
+            measures: crate::judge::Measures::default(),
+        };
+        Entry {
+            name: name.to_owned(),
+            backend: "sim".to_owned(),
+            seed: 0,
+            time: 0,
+            expect,
+            ended: Ended::Judged(Box::new(verdict)),
+            took: Duration::ZERO,
+            history: None,
+            file: None,
+            line: 1,
+            again: String::new(),
+            repeated: Vec::new(),
+        }
+    }
+
+    fn finding(layer: Layer, cause: Cause) -> Finding {
+        let (story, causes) = (Vec::new(), vec![cause]);
+        Finding { layer, seen: Seen::Violated, story, causes, from: 0, to: 0 }
+    }
+
+    #[test]
+    fn unexpected_violations_are_folded_by_property_and_cause() {
+        let bug = || finding(Layer::Validity, Cause::Bug);
+        let step = || finding(Layer::MutualExclusion, Cause::ClockStep);
+        let safe = Expect::default;
+        let entries = [
+            entry("a", safe(), vec![bug(), bug(), step()]),
+            entry("a", safe(), vec![bug()]),
+            entry("b", safe(), vec![bug()]),
+        ];
+        let text = lines(&entries);
+        assert!(text.contains("\n  mutual-exclusion, clock.step, 1: a"), "{text}");
+        assert!(text.contains("\n  validity, a bug of the lock, 2: a x2, b"), "{text}");
+    }
+
+    #[test]
+    fn expected_violations_are_left_out() {
+        let expect = Expect { mutual_exclusion: Some(Wanted::Violated), ..Expect::default() };
+        let step = finding(Layer::MutualExclusion, Cause::ClockStep);
+        assert_eq!(lines(&[entry("a", expect, vec![step])]), "");
+        assert_eq!(lines(&[]), "");
+    }
+}
