@@ -47,7 +47,7 @@ LIBRARIES = [
 SCENARIOS = """
     calm client-wall-clock connections-reset duplicated-set even-masters split-votes
     first-master majority-killed masters-full minority-killed minority-partitioned one-master-hung
-    cancelled-acquire pause-in-flight pause-then-check release-lost reply-lost slow-grant
+    cancelled-acquire harness/drivers/scenarios/cancelled-connected.toml pause-in-flight pause-then-check release-lost reply-lost slow-grant
     slow-replies zombie-set holder-dies
     extend-after-amnesia extend-needs-a-quorum extend-over-a-gap extend-too-late
     repair-beside-minority crash-restart-forgets
@@ -83,9 +83,8 @@ def version(library):
     return sh(PYTHON, "-c", code, capture_output=True, text=True).stdout.strip()
 
 
-def run(library, chaos, scenarios, options):
+def run(library, chaos, scenarios, options, out):
     """Runs the scenarios on a library, and returns its results, whole or not."""
-    out = WORK / library.name
     command = [chaos, "run", *scenarios, "--backend", "process", "--repeat", options.repeat,
                "--jobs", options.jobs, "--ready-timeout", "60s", "--out", out, *library.options]
     if library.command:
@@ -93,7 +92,7 @@ def run(library, chaos, scenarios, options):
     print(f"{library.name}: {out}/report.html", flush=True)
     result = ROOT / out / "result.json"
     result.unlink(missing_ok=True)
-    with open(ROOT / WORK / f"{library.name}.txt", "w", encoding="utf-8") as log:
+    with open(ROOT / f"{out}.txt", "w", encoding="utf-8") as log:
         process = subprocess.Popen([str(word) for word in command], cwd=ROOT, stdout=log,
                                    stderr=subprocess.STDOUT, start_new_session=True)
         try:
@@ -127,7 +126,9 @@ def main():
     options = arguments()
     chosen = [one for one in LIBRARIES if not options.library or one.name in options.library]
     scenarios = options.scenario or SCENARIOS
-    (ROOT / WORK).mkdir(parents=True, exist_ok=True)
+    is_whole = not options.library and not options.scenario
+    folder = WORK / ("whole" if is_whole else "part")
+    (ROOT / folder).mkdir(parents=True, exist_ok=True)
     chaos = options.chaos or "target/debug/redquorum-chaos"
     if not options.results:
         install(chosen)
@@ -137,12 +138,12 @@ def main():
     for library in chosen:
         library.version = version(library)
         if options.results:
-            kept = ROOT / WORK / library.name / "result.json"
+            kept = ROOT / folder / library.name / "result.json"
             results[library.name] = json.loads(kept.read_text())
         else:
-            results[library.name] = run(library, chaos, scenarios, options)
-    is_whole = not options.library and not options.scenario
-    target = pathlib.Path("docs/scoreboard.md") if is_whole else WORK / "scoreboard.md"
+            out = folder / library.name
+            results[library.name] = run(library, chaos, scenarios, options, out)
+    target = pathlib.Path("docs/scoreboard.md") if is_whole else folder / "scoreboard.md"
     date = datetime.date.today().isoformat()
     text = page.render(chosen, results, scenarios, date)
     (ROOT / target).write_text(text, encoding="utf-8")

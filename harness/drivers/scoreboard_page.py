@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import pathlib
 import re
 import textwrap
 
@@ -20,14 +21,14 @@ TITLES = [
     ("in another attempt", "The attempts of one request share a token"),
     ("got it only at", "An acquire is slow although a majority replies"),
     (r"was refused at .*\(no-quorum\)", "An acquire fails although a majority replies"),
-    (r"was refused at .*\(taken\)", "An acquire fails as taken although the resource is free"),
+    (r"was refused at .*\(taken\)", "An acquire fails as taken although no client holds the resource"),
     ("no client process lives", "A request does not return"),
     ("to extend it, when it was over", "An extension succeeds after the end of the lease"),
     (r"(\w+) deleted the key of \1 there", "A client deletes the keys of its own valid lease"),
     ("believed without a quorum", "A client believes in a lease without a quorum"),
 ]
-# The capability without which a property cannot be judged.
-NEEDS = {"fenced-resource": "fence"}
+# The capability without which a property cannot be judged, and the scenarios that judge it.
+NEEDS = {"fenced-resource": ("fence", "fenced-")}
 ENOUGH = 3  # repetitions of one scenario that must show a finding
 
 
@@ -48,12 +49,13 @@ class Finding:
     layer: str
     title: str
     runs: collections.Counter  # scenario: repetitions that show it
-    example: tuple  # scenario, sentences
+    examples: dict  # scenario: what the checkers say about the first run that shows it
+    files: dict  # scenario: its file, if it has one outside scenarios/
 
     def is_reproduced(self):
         return max(self.runs.values()) >= ENOUGH
 
-    def scenario(self):
+    def best(self):
         """The scenario that shows it most often; of these, the first."""
         return max(self.runs, key=self.runs.get)
 
@@ -68,7 +70,7 @@ def title_of(story):
 
 
 def findings(result):
-    """The violations that no fault explains, folded: the first run of a kind is its example."""
+    """The violations that no fault explains, folded by property and kind."""
     kinds = {}
     for run in result["scenarios"]:
         seen = {}
@@ -78,8 +80,10 @@ def findings(result):
                 seen.setdefault(key, finding["story"])
         for key, story in seen.items():
             ended = [line for line in run["differences"] if line.startswith("process ")]
-            new = Finding(*key, collections.Counter(), (run["name"], [*ended, *story]))
-            kinds.setdefault(key, new).runs[run["name"]] += 1
+            kind = kinds.setdefault(key, Finding(*key, collections.Counter(), {}, {}))
+            kind.runs[run["name"]] += 1
+            kind.examples.setdefault(run["name"], [*ended, *story])
+            kind.files[run["name"]] = run["file"]
     order = list(PROPERTIES)
     return sorted(kinds.values(), key=lambda one: (
         not one.is_reproduced(), order.index(one.layer), -len(one.runs)))
@@ -113,8 +117,12 @@ def judged(result):
 def cell(library_findings, result, layer):
     if not judged(result):
         return "not run"
-    if NEEDS.get(layer) in missing(result):
-        return "not offered"
+    if layer in NEEDS:
+        need, scenarios = NEEDS[layer]
+        if need in missing(result):
+            return "not offered"
+        if not any(run["name"].startswith(scenarios) for run in judged(result)):
+            return "not run"
     numbered = [(number, one) for number, one in enumerate(library_findings, 1)
                 if one.layer == layer]
     sure = [str(number) for number, one in numbered if one.is_reproduced()]
@@ -129,11 +137,12 @@ def cell(library_findings, result, layer):
 
 def table(head, rows):
     lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
+    return "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
 
 
-def wrap(text, indent=""):
-    return textwrap.fill(text, 100, initial_indent=indent, subsequent_indent=indent,
+def wrap(text, indent="", rest=None):
+    rest = indent if rest is None else rest
+    return textwrap.fill(text, 100, initial_indent=indent, subsequent_indent=rest,
                          break_long_words=False, break_on_hyphens=False) + "\n"
 
 
@@ -141,6 +150,21 @@ def some(names, most=6):
     names = [f"`{name}`" for name in sorted(names)]
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def finding_text(library, number, kind):
+    each = [name for name, count in kind.runs.items() if count >= ENOUGH]
+    rare = [name for name in kind.runs if name not in each]
+    seen = f"Seen in each repetition of {some(each)}. " if each else ""
+    if rare:
+        seen += f"Seen in some repetitions of {some(rare)}. "
+    scenario, indent = kind.best(), "   "
+    text = wrap(f"{number}. **{kind.title}** ({kind.layer}). {seen}"
+                f"For example, in `{scenario}`:", rest=indent)
+    story = "".join(wrap(line, indent) for line in kind.examples[scenario])
+    text += f"\n{indent}```text\n{story}{indent}```\n\n"
+    run = kind.files[scenario] or scenario
+    return text + f"{indent}`just scoreboard --library {library.name} --scenario {run}`\n"
 
 
 def library_section(library, result, kinds):
@@ -156,14 +180,7 @@ def library_section(library, result, kinds):
     if not kinds:
         text += "\nNo finding.\n"
     for number, kind in enumerate(kinds, 1):
-        scenario, story = kind.example
-        repeats = max(collections.Counter(run["name"] for run in judged(result)).values())
-        times = ("in each repetition" if kind.is_reproduced()
-                 else f"in at most {max(kind.runs.values())} of {repeats} repetitions")
-        text += "\n" + wrap(f"{number}. **{kind.title}** ({kind.layer}). Seen {times} of "
-                            f"{some(kind.runs)}. For example, in `{scenario}`:")
-        text += "\n   ```text\n" + "".join(wrap(line, "   ") for line in story) + "   ```\n\n"
-        text += f"   `just scoreboard --library {library.name} --scenario {kind.scenario()}`\n"
+        text += "\n" + finding_text(library, number, kind)
     return text
 
 
@@ -185,6 +202,10 @@ scenario show it, and no fault outside the assumptions explains it |
 | unsteady: 2 | finding 2 below, in fewer repetitions |
 | not offered | the library cannot do what the scenarios need |
 
+An acquire is slow by the measure of the scenario: half a second and four node timeouts where it may
+wait, less where it makes one attempt. The node timeout is 50 ms unless the scenario sets another
+one. A library with longer timeouts of its own is slow by that measure.
+
 [Scenarios](scenarios.md#expectations) defines the properties, and [how a run is
 checked](scenarios.md#how-a-run-is-checked). The drivers are in
 [`harness/drivers`](../harness/drivers). A single-server lock is judged by its own promise: its
@@ -204,8 +225,8 @@ def render(libraries, results, scenarios, date):
             for layer, what in PROPERTIES.items()]
     text += table(["property", *(library.name for library in libraries)], rows)
     text += LEGEND.format(enough=ENOUGH)
-    text += "\nThe scenarios: " + ", ".join(f"`{name}`" for name in scenarios) + ".\n"
-    text = text.replace("\nThe scenarios: ", "\n" + "The scenarios: ", 1)
+    names = [pathlib.Path(name).stem if name.endswith(".toml") else name for name in scenarios]
+    text += "\n" + wrap(f"The scenarios: {some(names, len(names))}, with their variants.")
     needs = sorted({need for library in libraries for need in missing(results[library.name])})
     if needs:
         text += "\n## Not offered\n\n" + wrap(

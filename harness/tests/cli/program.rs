@@ -35,7 +35,7 @@ fn help_and_version_are_answers() {
 #[test]
 fn wrong_usage_is_64_and_names_what_is_near() {
     let folder = folder("usage");
-    let table: [(&[&str], &str); 15] = [
+    let table: [(&[&str], &str); 16] = [
         (&["--out", "x", "doctor", "redis://127.0.0.1:1"], "write `doctor` first"),
         (&["--seed", "1", "search", "--runs", "1"], "write `search` first"),
         (&["--sed", "1"], "'--seed'"),
