@@ -33,6 +33,14 @@ search *args:
 soak *args:
     cargo run --quiet -p redquorum-harness --bin redquorum-soak -- {{args}}
 
+# Run the scenarios on the locks of other libraries, and write docs/scoreboard.md: needs Python 3.11 and a network.
+scoreboard *args:
+    python3 harness/drivers/scoreboard.py {{args}}
+
+# Check the drivers of other libraries, and the templates of drivers.
+drivers:
+    .ci/drivers
+
 # Start real masters (five, or as many as named), print their URLs, stop them on Ctrl-C.
 masters count="5":
     cargo run --quiet -p redquorum-rig --bin masters -- {{count}}

@@ -92,6 +92,10 @@ enum Command {
     /// Exit code 0 if nothing is wrong, 1 if something is, 3 if there is no server to check it
     /// with.
     ClientCheck {
+        /// How many masters must grant a lock: the check starts 2N - 1 masters. 1 checks the driver
+        /// of a lock on a single server
+        #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=5))]
+        quorum: u8,
         /// The command, as for a shell, as `run --client` takes it
         #[arg(value_name = "CMD")]
         command: String,
@@ -168,14 +172,14 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Prove(options)) => prove::main(&options),
         Some(Command::Schema) => words::say_json(&crate::scenario::schema()),
         Some(Command::Client) => return crate::client::main(),
-        Some(Command::ClientCheck { command }) => client_check(&command),
+        Some(Command::ClientCheck { quorum, command }) => client_check(&command, quorum.into()),
     }
     .into()
 }
 
 /// Checks a client command, and prints each result as soon as it is known.
-fn client_check(command: &str) -> Code {
-    match crate::client_check::check(command, &mut std::io::stdout()) {
+fn client_check(command: &str, quorum: usize) -> Code {
+    match crate::client_check::check(command, quorum, &mut std::io::stdout()) {
         Ok(true) => Code::AsExpected,
         Ok(false) => Code::Differs,
         Err(why) => {

@@ -29,9 +29,6 @@ mod manners;
 mod peer;
 mod trouble;
 
-/// Few enough that a majority can be killed quickly, and enough that there is one.
-const MASTERS: usize = 3;
-
 /// The options that the driver gets in its environment. A master on this machine replies within a
 /// millisecond; the rest is for slow languages.
 const OPTIONS: Options = Options {
@@ -107,13 +104,14 @@ const CHECKS: [(&str, Check); 23] = [
     ("end of input", manners::end),
 ];
 
-/// Checks a driver, and writes each result as a line. Returns whether all is well.
+/// Checks a driver on as many masters as make this quorum, and writes each result as a line. Returns
+/// whether all is well.
 ///
 /// # Errors
 /// The reason why the driver could not be checked: no server, no shell, or `out` cannot be written
 /// to.
-pub fn check(command: &str, out: &mut dyn Write) -> Result<bool, String> {
-    let masters = Masters::start(MASTERS).map_err(|error| error.to_string())?;
+pub fn check(command: &str, quorum: usize, out: &mut dyn Write) -> Result<bool, String> {
+    let masters = Masters::start(2 * quorum - 1).map_err(|error| error.to_string())?;
     let talker = Peer::start(command, &masters.urls(), &OPTIONS)?;
     let keys = Keys::new(masters);
     let command = command.to_owned();

@@ -143,7 +143,8 @@ pub enum Op {
         /// The resources.
         resources: Vec<Name>,
     },
-    /// Cancel a request in progress. The answer to that request is `cancelled`.
+    /// Cancel a request in progress. The answer to that request is `cancelled`. Needs `cancel`
+    /// among the features of the client.
     Cancel {
         /// The number of the request to cancel.
         request: u64,
@@ -204,11 +205,13 @@ pub enum Capability {
     Reenter,
     /// The client acquires several resources at once (`acquire_all`, `release_all`).
     Several,
+    /// The client cancels a request in progress, and gives up what that request may have set.
+    Cancel,
 }
 
 impl Capability {
     /// All features. The built-in client and the clients of the simulation have them all.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Deadline,
         Self::Extend,
         Self::Fence,
@@ -221,6 +224,7 @@ impl Capability {
         Self::Lost,
         Self::Reenter,
         Self::Several,
+        Self::Cancel,
     ];
 }
 

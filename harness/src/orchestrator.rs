@@ -190,8 +190,12 @@ impl Orchestrator {
                 step if step.is_of_several() => Some((Capability::Several, "several")),
                 _ => None,
             });
+            let of_cancels = client.script.iter().filter_map(|step| match step {
+                Step::Acquire { cancel: Some(_), .. } => Some((Capability::Cancel, "cancel")),
+                _ => None,
+            });
             let known = can.get(client.process()).map_or(&[][..], Vec::as_slice);
-            let mut needs = of_lock.chain(of_steps);
+            let mut needs = of_lock.chain(of_steps).chain(of_cancels);
             if let Some((_, name)) = needs.find(|(needed, _)| !known.contains(needed)) {
                 return Some(format!("the client cannot `{name}`"));
             }

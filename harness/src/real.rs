@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
 
@@ -58,6 +59,8 @@ pub struct Setup {
     pub client: Option<String>,
     /// The image of the masters, if they are containers.
     pub image: Option<String>,
+    /// How long all clients of a run may take until they are ready. `None` means ten seconds.
+    pub ready_timeout: Option<Duration>,
 }
 
 /// Why a scenario did not run to its end.
@@ -88,6 +91,7 @@ pub struct RealBackend {
     why: String,
     client: Option<String>,
     command: Vec<OsString>,
+    ready_timeout: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -121,7 +125,8 @@ impl RealBackend {
                 vec![own.into(), "client".into()]
             }
         };
-        Ok(Self { kind, why, client: setup.client.clone(), command })
+        let ready_timeout = setup.ready_timeout.unwrap_or(start::READY);
+        Ok(Self { kind, why, client: setup.client.clone(), command, ready_timeout })
     }
 
     /// The same backend with another command for the clients, given word by word.

@@ -14,6 +14,7 @@ pub(crate) mod github;
 pub(crate) mod human;
 mod json;
 mod junit;
+mod matrix;
 mod out;
 mod page;
 mod screen;

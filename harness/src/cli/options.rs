@@ -1,6 +1,7 @@
 //! The options of `run`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
@@ -39,6 +40,15 @@ pub struct RunOptions {
     /// checks it). Default: this project's lock
     #[arg(long, value_name = "CMD")]
     pub client: Option<String>,
+    /// How long the clients of a run may take until they are ready: fifty interpreters on two
+    /// cores need more than the default, 10s
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub ready_timeout: Option<Duration>,
+    /// How many masters must grant a lock: clients know only the first 2N - 1 masters. 1 judges a
+    /// lock of a single server by its own promise. Leaves out scenarios whose clients have lists
+    /// of masters of their own
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
+    pub quorum: Option<u8>,
     /// The image of the masters; only with containers
     #[arg(long, value_name = "NAME")]
     pub image: Option<String>,

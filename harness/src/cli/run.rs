@@ -24,6 +24,12 @@ pub(super) fn main(options: &RunOptions) -> Code {
             Err(code) => return code,
         };
     }
+    if let Some(quorum) = options.quorum {
+        chosen = match with_quorum(chosen, quorum.into()) {
+            Ok(chosen) => chosen,
+            Err(code) => return code,
+        };
+    }
     let plan = Plan {
         jobs: usize::from(options.jobs),
         repeat: options.repeat,
@@ -47,6 +53,7 @@ pub(super) fn main(options: &RunOptions) -> Code {
         choice: options.backend.into(),
         client: options.client.clone(),
         image: options.image.clone(),
+        ready_timeout: options.ready_timeout,
     };
     if options.backend == Backend::All {
         return on_all(&setup, &chosen, &plan, options, out);
@@ -124,6 +131,13 @@ fn again(options: &RunOptions) -> String {
             words += &format!(" {option} {}", shell_word(value));
         }
     }
+    if let Some(timeout) = options.ready_timeout {
+        let timeout = humantime::format_duration(timeout).to_string();
+        words += &format!(" --ready-timeout {}", shell_word(&timeout));
+    }
+    if let Some(quorum) = options.quorum {
+        words += &format!(" --quorum {quorum}");
+    }
     if let Some(number) = options.without_fault {
         words += &format!(" --without-fault {number}");
     }
@@ -148,6 +162,29 @@ fn without_fault(chosen: Vec<Chosen>, number: u32) -> Result<Vec<Chosen>, Code> 
         return Err(Code::Usage);
     }
     Ok(fewer)
+}
+
+/// Lets every client know only as many masters as make this quorum. Margins are those of other
+/// quorums, so they are not expected any more.
+fn with_quorum(chosen: Vec<Chosen>, quorum: usize) -> Result<Vec<Chosen>, Code> {
+    let nodes = 2 * quorum - 1;
+    let fits = |chosen: &Chosen| {
+        chosen.run.cluster.nodes >= nodes
+            && chosen.run.clients.iter().all(|client| client.nodes.is_none())
+    };
+    let mut chosen: Vec<Chosen> = chosen.into_iter().filter(fits).collect();
+    if chosen.is_empty() {
+        let mend = format!("it takes clients that know all masters, and masters: {nodes}");
+        complain(&format!("no chosen scenario can have a quorum of {quorum}"), &mend);
+        return Err(Code::Usage);
+    }
+    for run in chosen.iter_mut().map(|chosen| &mut chosen.run) {
+        run.expect.margin.clear();
+        for client in &mut run.clients {
+            client.nodes = Some((1..=nodes).collect());
+        }
+    }
+    Ok(chosen)
 }
 
 /// In Cargo's target folder if there is a Cargo project, else in the current folder.

@@ -48,9 +48,11 @@ pub(super) fn ready(session: &mut Session) -> Result<Verdict, Fault> {
         let can: Vec<String> = session.can.iter().filter_map(|can| word(*can)).collect();
         return Ok(Verdict::Ok(format!("{}; can {}", shown(name), can.join(", "))));
     }
+    let known: Vec<String> = Capability::ALL.into_iter().filter_map(word).collect();
     Err(Fault::Wrong(format!(
-        "it can {}, which nobody knows; known are deadline, extend, fence, wait, keep_alive, lost",
-        shown(&unknown.join(", "))
+        "it can {}, which the protocol does not have; it has {}",
+        shown(&unknown.join(", ")),
+        known.join(", ")
     )))
 }
 
@@ -74,8 +76,10 @@ pub(super) fn step(session: &mut Session) -> Result<Verdict, Fault> {
 }
 
 pub(super) fn cancel(session: &mut Session) -> Result<Verdict, Fault> {
-    if !session.can(Capability::Wait) {
-        return Ok(cannot("wait"));
+    for (can, name) in [(Capability::Wait, "wait"), (Capability::Cancel, "cancel")] {
+        if !session.can(can) {
+            return Ok(cannot(name));
+        }
     }
     let resource = "check-cancel".to_owned();
     let ttl_ms = OPTIONS.ttl_ms;

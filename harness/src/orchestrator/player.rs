@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::faults::Faults;
 use super::register::Register;
-use crate::client_protocol::{Answer, Capability, Op};
+use crate::client_protocol::{Answer, Capability, FailureReason, Op};
 use crate::history::{Event, Ns};
 use crate::name::Name;
 use crate::scenario::{Client, EventKind, Length, Lock, Rounds, Step, Way};
@@ -305,7 +305,8 @@ impl Player {
             Step::Acquire { ref resource, .. } => {
                 step.acquires().cloned().map(EventKind::Refused).for_each(&mut happened);
                 let again = now.saturating_add(nanos(ASK_AGAIN));
-                if self.wait_until.is_some_and(|until| again < until) {
+                let is_cancelled = answer.why == Some(FailureReason::Cancelled);
+                if !is_cancelled && self.wait_until.is_some_and(|until| again < until) {
                     self.state = State::Resting(again);
                     return None;
                 }

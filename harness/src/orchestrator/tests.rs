@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Input, Orchestrator, Order};
-use crate::client_protocol::{Answer, Capability, Op};
+use crate::client_protocol::{Answer, Capability, FailureReason, Op};
 use crate::history::{Event, Ns, Phase, Record, Window};
 use crate::scenario::{self, Scenario};
 
@@ -261,6 +261,13 @@ fn a_client_that_cannot_do_what_the_lock_is_to_do_is_refused_and_told_why() {
         );
         assert_eq!(orchestrator.missing(&with(&[Capability::Several])), None);
     }
+    let script = "acquire L wait 5s cancel 1s";
+    let cancels = scenario(&format!("[[client]]\nid = \"c1\"\nscript = [\"{script}\"]"));
+    let orchestrator = Orchestrator::new(&cancels);
+    let with = |can: &[Capability]| BTreeMap::from([("c1".into(), can.to_vec())]);
+    let why = orchestrator.missing(&with(&[Capability::Wait]));
+    assert_eq!(why.as_deref(), Some("the client cannot `cancel`"));
+    assert_eq!(orchestrator.missing(&with(&[Capability::Cancel])), None);
     let bare = Orchestrator::new(&scenario(client));
     assert_eq!(bare.missing(&BTreeMap::from([("c1".into(), Vec::new())])), None);
 }
@@ -274,6 +281,36 @@ fn a_client_that_acquires_again_must_be_able_to() {
     let why = orchestrator.missing(&with(&[Capability::Wait]));
     assert_eq!(why.as_deref(), Some("the client cannot `reenter`"));
     assert_eq!(orchestrator.missing(&with(&[Capability::Reenter])), None);
+}
+
+#[test]
+fn a_cancelled_acquire_is_not_asked_again() {
+    let script = r#"
+        [[client]]
+        id = "c1"
+        script = ["acquire L wait 5s cancel 30ms"]
+        "#;
+    let scenario = scenario(script);
+    let acquires = |why: FailureReason| {
+        let mut orchestrator = Orchestrator::new(&scenario);
+        let can = BTreeMap::from([("c1".into(), vec![Capability::Cancel])]);
+        let (mut now, mut inputs, mut count) = (0, vec![Input::Begin(can)], 0);
+        while now < 500 * MS {
+            let mut orders = Vec::new();
+            orchestrator.handle(now, inputs.pop().unwrap_or(Input::Wake), &mut orders);
+            for order in orders {
+                let Order::Ask { request, .. } = order else { continue };
+                let is_run = orchestrator.phase() == Some(Phase::Run);
+                count += u32::from(is_run && matches!(request.op, Op::Acquire { .. }));
+                let refused = Answer { id: request.id, why: Some(why), ..Answer::default() };
+                inputs.push(Input::Answered(refused));
+            }
+            now += MS;
+        }
+        count
+    };
+    assert_eq!(acquires(FailureReason::Cancelled), 1);
+    assert!(acquires(FailureReason::Taken) > 1);
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub(super) fn run(
         start::clients(ground, scenario, &*cluster, &network, &signals)
             .map_err(|error| wrong("no client can be started", error))?;
     let processes = Arc::new(processes);
-    let can = start::all_ready(&inbox, &processes)?;
+    let can = start::all_ready(ground.ready_timeout, &inbox, &processes)?;
     let orchestrator = Orchestrator::new(scenario);
     if let Some(why) = orchestrator.missing(&can) {
         return Err(Failure::Skipped(why));

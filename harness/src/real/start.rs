@@ -24,7 +24,7 @@ use crate::process::{ClientProcess, Word, shown};
 use crate::scenario::{ClientFault, Fault, FaultKind, Scenario};
 
 /// Timeout for a client to become ready.
-const READY: Duration = Duration::from_secs(10);
+pub(super) const READY: Duration = Duration::from_secs(10);
 /// Timeout for a replica to receive its master's latest writes. A replica acknowledges once a
 /// second.
 const COPIED: Duration = Duration::from_secs(5);
@@ -121,10 +121,11 @@ fn needs_clock(scenario: &Scenario, process: &str) -> bool {
 
 /// Waits for the first message of each client.
 pub(super) fn all_ready(
+    timeout: Duration,
     inbox: &Receiver<Signal>,
     processes: &Processes,
 ) -> Result<BTreeMap<Name, Vec<Capability>>, Failure> {
-    let until = Instant::now() + READY;
+    let until = Instant::now() + timeout;
     let mut ready = BTreeMap::new();
     while ready.len() < processes.len() {
         if interrupted() {
@@ -143,7 +144,10 @@ pub(super) fn all_ready(
             None if Instant::now() >= until => {
                 let late = processes.keys().find(|name| !ready.contains_key(*name));
                 let late = late.map_or("", Name::as_str);
-                let why = format!("it says nothing for {} s", READY.as_secs());
+                let why = format!(
+                    "it says nothing for {} (--ready-timeout)",
+                    humantime::format_duration(timeout)
+                );
                 return Err(not_ready(processes, late, &why));
             }
             None => {}

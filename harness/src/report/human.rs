@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Ended, Entry, Session, totals, word};
+use super::{Ended, Entry, Session, matrix, totals, word};
 use crate::checker::{Observed, Outcome, Verdict, Violation};
 use crate::cli::Tally;
 use crate::scenario::{Cause, Expect, Property, Scenario, Wanted};
@@ -75,7 +75,7 @@ fn brief(expect: &Expect, verdict: &Verdict) -> String {
     let (violated, open) = (layers(Observed::Violated), layers(Observed::Inconclusive));
     let mut parts = Vec::new();
     if !violated.is_empty() {
-        let causes: Vec<&str> = verdict.because.iter().map(|cause| Cause::name(*cause)).collect();
+        let causes: Vec<&str> = verdict.because.iter().copied().map(label).collect();
         let causes =
             if causes.is_empty() { String::new() } else { format!(" ({})", causes.join(", ")) };
         parts.push(format!("{violated} violated{causes}"));
@@ -122,15 +122,33 @@ pub(super) fn details(entry: &Entry, colour: bool) -> String {
     text
 }
 
+/// A cause in the output. In a scenario file, `bug` is clear; here, the text says whose.
+pub(super) const fn label(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Bug => "a bug of the lock",
+        other => other.name(),
+    }
+}
+
+/// How many findings of one property with the same causes are told in full.
+const TOLD: usize = 3;
+
 fn stories(findings: &[Violation]) -> String {
     let mut text = String::new();
+    let mut seen: BTreeMap<_, usize> = BTreeMap::new();
     for finding in findings {
+        let kind = (finding.layer, finding.seen == Observed::Violated, &finding.causes);
+        let count = seen.entry(kind).or_default();
+        *count += 1;
+        if *count > TOLD {
+            continue;
+        }
         let what = match finding.seen {
             Observed::Violated => "violated",
             Observed::Inconclusive => "not certain",
             Observed::Safe => "safe",
         };
-        let causes: Vec<&str> = finding.causes.iter().map(|cause| cause.name()).collect();
+        let causes: Vec<&str> = finding.causes.iter().copied().map(label).collect();
         let because = if causes.is_empty() {
             String::new()
         } else {
@@ -140,6 +158,9 @@ fn stories(findings: &[Violation]) -> String {
         for line in &finding.story {
             _ = writeln!(text, "        {line}");
         }
+    }
+    for ((layer, ..), count) in seen.into_iter().filter(|(_, count)| *count > TOLD) {
+        _ = writeln!(text, "      {layer}: {} more of the same cause", count - TOLD);
     }
     text
 }
@@ -206,6 +227,7 @@ pub(super) fn summary(
     for (why, names) in skipped {
         _ = write!(text, "\n  skipped: {why} ({})", names.join(", "));
     }
+    text += &matrix::lines(entries);
     let left = runs.saturating_sub(entries.len());
     if tally.interrupted {
         _ = write!(text, "\n  interrupted: {left} not run to their end");

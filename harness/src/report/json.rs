@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Ended, Entry, Session};
-use crate::checker::{Measures, Observed};
+use crate::checker::{Measures, Observed, Violation};
 use crate::scenario::{Cause, Property, Wanted};
 
 /// The version of the format.
@@ -60,6 +60,9 @@ pub struct ResultLine {
     pub because: Vec<Cause>,
     /// Why the outcome is what it is, if not as expected.
     pub differences: Vec<String>,
+    /// The violations and possible violations, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Violation>,
     /// What was measured; none: it was not judged.
     pub measures: Option<Measures>,
     /// Its history, relative to this file.
@@ -124,6 +127,7 @@ impl ResultLine {
             duration_ms: u64::try_from(entry.took.as_millis()).unwrap_or(u64::MAX),
             because: verdict.map(|verdict| verdict.because.clone()).unwrap_or_default(),
             differences: entry.differences().to_vec(),
+            findings: verdict.map(|verdict| verdict.findings.clone()).unwrap_or_default(),
             measures: verdict.map(|verdict| verdict.measures.clone()),
             history: history.map(|path| path.display().to_string()),
             file: entry.file.as_ref().map(|file| file.display().to_string()),

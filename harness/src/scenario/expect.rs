@@ -252,7 +252,7 @@ pub enum Cause {
     /// A client that was not paused wrote after its lease had ended: it did not check the deadline.
     #[serde(rename = "late-write")]
     LateWrite,
-    /// No fault explains the violation: the lock is wrong.
+    /// No fault explains the violation: a bug of the lock under test.
     #[serde(rename = "bug")]
     Bug,
     /// The records do not show the cause.

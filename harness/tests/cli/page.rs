@@ -20,7 +20,7 @@ fn every_scenario_has_a_section_and_no_text_of_it_is_markup() {
         one.run.about = format!("{MARKUP} {}", "x".repeat(10_000));
         one.run.source = Some(MARKUP.to_owned());
     }
-    let setup = Setup { choice: Choice::Sim, client: None, image: None };
+    let setup = Setup { choice: Choice::Sim, ..Setup::default() };
     let ground = RealBackend::prepare(&setup).unwrap();
     let mut plan = Plan::default();
     plan.seed = 1;

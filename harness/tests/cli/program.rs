@@ -35,7 +35,7 @@ fn help_and_version_are_answers() {
 #[test]
 fn wrong_usage_is_64_and_names_what_is_near() {
     let folder = folder("usage");
-    let table: [(&[&str], &str); 15] = [
+    let table: [(&[&str], &str); 16] = [
         (&["--out", "x", "doctor", "redis://127.0.0.1:1"], "write `doctor` first"),
         (&["--seed", "1", "search", "--runs", "1"], "write `search` first"),
         (&["--sed", "1"], "'--seed'"),
@@ -48,6 +48,7 @@ fn wrong_usage_is_64_and_names_what_is_near() {
         (&["no-such-thing.toml"], "there is no file and no scenario `no-such-thing.toml`"),
         (&["--filter", "clokc"], "did you mean `clock`?"),
         (&["clock-step-one-holder", "--without-fault", "9"], "there is no fault 9 to leave out"),
+        (&["one-server-twice", "--quorum", "1"], "can have a quorum of 1"),
         (&["check", "nowhere.jsonl"], "nowhere.jsonl cannot be read"),
         (&["prove", "--only", "nothing"], "there are: rivals,"),
         (&["clock-step-one-holder/no"], "has no variant `no`"),
@@ -56,6 +57,24 @@ fn wrong_usage_is_64_and_names_what_is_near() {
         let (code, _, stderr) = ask(&folder, words);
         assert_eq!(code, 64, "{words:?}: {stderr}");
         assert!(stderr.contains(part), "{words:?}: {stderr}");
+    }
+}
+
+/// Five grants protect from one stepped clock. The grant of a single server does not.
+#[test]
+fn a_quorum_of_one_is_judged_on_one_master() {
+    let folder = folder("quorum");
+    let words = ["clock-step-one-holder/full-grant", "--backend", "sim"];
+    let (code, stdout, _) = ask(&folder, &words);
+    assert_eq!(code, 0, "{stdout}");
+    let (code, stdout, _) = ask(&folder, &[&words[..], &["--quorum", "1"]].concat());
+    assert_eq!(code, 1, "{stdout}");
+    for part in [
+        "c1 was granted by master 1 (margin 1)",
+        " --backend sim --quorum 1\n",
+        "  mutual-exclusion, clock.step, 1: clock-step-one-holder/full-grant\n",
+    ] {
+        assert!(stdout.contains(part), "{part:?} is not in\n{stdout}");
     }
 }
 

@@ -8,6 +8,7 @@ use redquorum_rig::trials::Case;
 pub(crate) fn cases() -> Vec<Case> {
     cases![
         with_masters: the_built_in_client_is_accepted,
+        with_masters: a_lock_on_one_server_is_checked_on_one_master,
         with_masters: a_silent_client_is_given_up,
         with_masters: a_client_that_dies_at_once_is_told_with_its_last_words,
         with_masters: a_client_that_floods_is_given_up,
@@ -27,7 +28,7 @@ const READY: &str = r#"echo '{"event":"ready","protocol":1,"can":[]}'"#;
 /// Whether the check accepts a client, and its report.
 fn says(command: &str) -> (bool, String) {
     let mut page = Vec::new();
-    let well = check(command, &mut page).unwrap();
+    let well = check(command, 2, &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert_eq!(well, !page.contains("\nwrong") && !page.starts_with("wrong"), "{page}");
     (well, page)
@@ -47,6 +48,14 @@ fn the_built_in_client_is_accepted() {
     assert!(well, "{page}");
     // The check skips only the token, which the library does not show.
     assert_eq!(page.matches("skipped").count(), 1, "{page}");
+}
+
+fn a_lock_on_one_server_is_checked_on_one_master() {
+    let command = concat!(env!("CARGO_BIN_EXE_redquorum-chaos"), " client");
+    let mut page = Vec::new();
+    let well = check(command, 1, &mut page).unwrap();
+    let page = String::from_utf8(page).unwrap();
+    assert!(well && page.contains("on 1 of 1 masters"), "{page}");
 }
 
 fn a_silent_client_is_given_up() {
@@ -93,7 +102,7 @@ fn answers_to_nothing_and_answers_twice_are_told() {
 
 fn capabilities_that_nobody_knows_are_told() {
     let flying = r#"echo '{"event":"ready","protocol":1,"can":["extend","fly"]}'; exit 0"#;
-    refused(flying, &["wrong    ready: it can \"fly\", which nobody knows"]);
+    refused(flying, &["wrong    ready: it can \"fly\", which the protocol does not have"]);
 }
 
 fn another_version_of_the_protocol_is_told() {

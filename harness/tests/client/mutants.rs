@@ -38,7 +38,7 @@ fn both(name: &str, test: impl Fn(&mut Client, &Masters) -> Answer) -> [Answer; 
 
 fn the_honest_one_is_accepted() {
     let mut page = Vec::new();
-    let well = check(&mutant_command("none").join(" "), &mut page).unwrap();
+    let well = check(&mutant_command("none").join(" "), 2, &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(well && !page.contains("skipped"), "{page}");
 }
@@ -46,7 +46,7 @@ fn the_honest_one_is_accepted() {
 fn who_keeps_no_order_is_not_fair() {
     for mutant in [Mutant::JumpsQueue, Mutant::KeepsPlace] {
         let mut page = Vec::new();
-        let well = check(&mutant_command(mutant.name()).join(" "), &mut page).unwrap();
+        let well = check(&mutant_command(mutant.name()).join(" "), 2, &mut page).unwrap();
         let page = String::from_utf8(page).unwrap();
         assert!(
             !well && page.contains("wrong    fair: 3 processes that are told"),

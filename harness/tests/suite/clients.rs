@@ -52,7 +52,10 @@ fn differs(case: &str, script: &str, why: &str) {
 }
 
 fn one_that_says_nothing_is_told_of() {
-    not_ready("silent", "sleep 1000", "it says nothing for 10 s");
+    let words = ["calm", "--client", "sleep 1000", "--ready-timeout", "300ms"];
+    let ended = ask(&folder("silent"), &words);
+    assert_eq!(ended.code, Some(3), "{}", ended.said);
+    assert!(ended.said.contains("says nothing for 300ms (--ready-timeout)"), "{}", ended.said);
 }
 
 fn one_that_dies_at_once_is_told_of_with_its_complaints() {

@@ -30,7 +30,7 @@ pub(super) const fn meaning(cause: Cause) -> &'static str {
         Cause::LateWrite => {
             "a client wrote after its lease had ended, without looking at the deadline."
         }
-        Cause::Bug => "no fault explains it: the lock is wrong.",
+        Cause::Bug => "no fault explains it: a bug of the lock under test.",
         Cause::Unknown => "the record does not tell.",
     }
 }

@@ -1,0 +1,155 @@
+#!/usr/bin/env python3
+"""Runs scenarios on the locks of other libraries, and writes docs/scoreboard.md.
+
+`just scoreboard` installs the libraries into target/scoreboard, runs every scenario of `SCENARIOS`
+on each, one library at a time, and writes the page. With `--library` or `--scenario` it runs only
+these, and writes the page to target/scoreboard instead.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import venv
+
+import scoreboard_page as page
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DRIVERS = pathlib.Path("harness/drivers")
+WORK = pathlib.Path("target/scoreboard")
+PYTHON = WORK / "venv/bin/python"
+
+DEFAULTS = "defaults"
+TIMEOUTS = "connections with the node timeout of the scenario, and without retries"
+
+# A name, the package, the command of the driver, the settings, and further options of `run`.
+LIBRARIES = [
+    page.Library("rslock", "rslock", f"{WORK}/cargo/debug/rslock-driver", DEFAULTS),
+    page.Library("pottery", "pottery", f"{PYTHON} {DRIVERS}/pottery_driver.py", DEFAULTS),
+    page.Library("pottery-timeouts", "pottery",
+                 f"{PYTHON} {DRIVERS}/pottery_driver.py --timeouts", TIMEOUTS),
+    page.Library("redlock-py", "redlock-py", f"{PYTHON} {DRIVERS}/redlock_py_driver.py", DEFAULTS),
+    page.Library("redlock-py-timeouts", "redlock-py",
+                 f"{PYTHON} {DRIVERS}/redlock_py_driver.py --timeouts", TIMEOUTS),
+    page.Library("aioredlock", "aioredlock", f"{PYTHON} {DRIVERS}/aioredlock_driver.py", DEFAULTS),
+    page.Library("redis-py", "redis", f"{PYTHON} {DRIVERS}/redis_py_driver.py",
+                 f"{DEFAULTS}, on one master", ["--quorum", "1"]),
+    page.Library("redquorum", None, None, DEFAULTS),
+]
+
+# The scenarios that judge any lock whose drift allowance is that of the algorithm, 1 % and 2 ms. Left
+# out: other drift allowances, masters that are listed twice, and further faults that no Redlock
+# tolerates. The last line has one scenario for each optional capability.
+SCENARIOS = """
+    calm client-wall-clock connections-reset duplicated-set even-masters split-votes
+    first-master majority-killed masters-full minority-killed minority-partitioned one-master-hung
+    cancelled-acquire harness/drivers/scenarios/cancelled-connected.toml pause-in-flight pause-then-check release-lost reply-lost slow-grant
+    slow-replies zombie-set holder-dies
+    extend-after-amnesia extend-needs-a-quorum extend-over-a-gap extend-too-late
+    repair-beside-minority crash-restart-forgets
+    fair-overtaken fenced-again reentry/waits several/one-taken watchdog/bound
+""".split()
+
+
+def sh(*command, **options):
+    return subprocess.run([str(word) for word in command], cwd=ROOT, check=True, **options)
+
+
+def install(libraries):
+    """Installs what the drivers of these libraries need, in target/scoreboard."""
+    commands = [library.command or "" for library in libraries]
+    if any(str(PYTHON) in command for command in commands):
+        if not (ROOT / PYTHON).exists():
+            venv.create(ROOT / WORK / "venv", with_pip=True)
+        sh(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
+           "-r", DRIVERS / "requirements.txt")
+    if any("rslock" in command for command in commands):
+        sh("cargo", "build", "--quiet", "--locked", "--manifest-path", DRIVERS / "rust/Cargo.toml",
+           "--target-dir", WORK / "cargo")
+
+
+def version(library):
+    """The installed version of a library, or none for the lock of this repository."""
+    if library.package is None:
+        return None
+    if library.package == "rslock":
+        lock = (ROOT / DRIVERS / "rust/Cargo.lock").read_text()
+        return lock.split('name = "rslock"\nversion = "')[1].split('"')[0]
+    code = f"import importlib.metadata as m; print(m.version({library.package!r}))"
+    return sh(PYTHON, "-c", code, capture_output=True, text=True).stdout.strip()
+
+
+def run(library, chaos, scenarios, options, out):
+    """Runs the scenarios on a library, and returns its results, whole or not."""
+    command = [chaos, "run", *scenarios, "--backend", "process", "--repeat", options.repeat,
+               "--jobs", options.jobs, "--ready-timeout", "60s", "--out", out, *library.options]
+    if library.command:
+        command += ["--client", library.command]
+    print(f"{library.name}: {out}/report.html", flush=True)
+    result = ROOT / out / "result.json"
+    result.unlink(missing_ok=True)
+    with open(ROOT / f"{out}.txt", "w", encoding="utf-8") as log:
+        process = subprocess.Popen([str(word) for word in command], cwd=ROOT, stdout=log,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        try:
+            process.wait(options.limit * 60)
+        except BaseException as error:
+            # The first signal ends the run in order, and keeps the results so far.
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+    if not result.exists():
+        return {"scenarios": [], "finished": False, "masters": "", "runs": 0}
+    return json.loads(result.read_text())
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    names = [library.name for library in LIBRARIES]
+    parser.add_argument("--library", action="append", choices=names, help="only this one")
+    parser.add_argument("--scenario", action="append", help="only this one, or a variant of it")
+    parser.add_argument("--repeat", type=int, default=3, help="how often to run each (3)")
+    parser.add_argument("--jobs", type=int, default=2, help="how many runs at once (2)")
+    parser.add_argument("--limit", type=int, default=15, help="minutes for each library (15)")
+    parser.add_argument("--chaos", help="the program redquorum-chaos, if it is built already")
+    parser.add_argument("--results", action="store_true",
+                        help="run nothing, and write the page from the results of the last run")
+    return parser.parse_args()
+
+
+def main():
+    options = arguments()
+    chosen = [one for one in LIBRARIES if not options.library or one.name in options.library]
+    scenarios = options.scenario or SCENARIOS
+    is_whole = not options.library and not options.scenario
+    folder = WORK / ("whole" if is_whole else "part")
+    (ROOT / folder).mkdir(parents=True, exist_ok=True)
+    chaos = options.chaos or "target/debug/redquorum-chaos"
+    if not options.results:
+        install(chosen)
+        if not options.chaos:
+            sh("cargo", "build", "--quiet", "-p", "redquorum-harness", "--bin", "redquorum-chaos")
+    results = {}
+    for library in chosen:
+        library.version = version(library)
+        if options.results:
+            kept = ROOT / folder / library.name / "result.json"
+            results[library.name] = json.loads(kept.read_text())
+        else:
+            out = folder / library.name
+            results[library.name] = run(library, chaos, scenarios, options, out)
+    target = pathlib.Path("docs/scoreboard.md") if is_whole else folder / "scoreboard.md"
+    date = datetime.date.today().isoformat()
+    text = page.render(chosen, results, scenarios, date)
+    (ROOT / target).write_text(text, encoding="utf-8")
+    print(target if is_whole else text)
+
+
+if __name__ == "__main__":
+    os.chdir(ROOT)
+    sys.exit(main())

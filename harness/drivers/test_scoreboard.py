@@ -1,0 +1,62 @@
+"""The page of the scoreboard: `python3 -m unittest discover harness/drivers`."""
+
+import unittest
+
+from scoreboard_page import Library, cell, findings, missing, render
+
+LOCK = Library("lock", None, None, "defaults")
+
+
+def run(name, *found, outcome="differs", why=()):
+    """A run in `result.json`. Each finding is a property, a cause and a sentence."""
+    return {"name": name, "file": None, "outcome": outcome, "differences": list(why),
+            "observed": {} if outcome == "skipped" else {"validity": "safe"},
+            "findings": [{"layer": layer, "seen": "violated", "causes": [cause], "story": [text]}
+                         for layer, cause, text in found]}
+
+
+def result(*runs):
+    return {"scenarios": list(runs), "finished": True, "runs": len(runs), "masters": "redis (x)"}
+
+
+def cell_of(layer, *runs):
+    return cell(findings(result(*runs)), result(*runs), layer)
+
+
+class Cells(unittest.TestCase):
+    slow = ("progress", "bug", "c1 asked for L at 1 ms, and got it only at 400 ms")
+
+    def test_a_violation_counts_when_three_repetitions_show_it(self):
+        self.assertEqual(cell_of("progress", *[run("a", self.slow)] * 3), "**violated**: 1")
+        self.assertEqual(cell_of("progress", *[run("a", self.slow)] * 2, run("a")), "unsteady: 1")
+        self.assertEqual(cell_of("progress", run("a")), "holds")
+
+    def test_a_fault_outside_the_assumptions_is_no_finding(self):
+        step = ("mutual-exclusion", "clock.step", "two clients hold L")
+        self.assertEqual(findings(result(run("a", step))), [])
+        self.assertEqual(cell_of("mutual-exclusion", run("a", step)), "holds (1 by design)")
+
+    def test_what_a_driver_cannot_do_never_holds(self):
+        skipped = run("fenced-again", outcome="skipped", why=["the client cannot `fence`"])
+        self.assertEqual(cell_of("fenced-resource", run("a"), skipped), "not offered")
+        self.assertEqual(dict(missing(result(skipped))), {"fence": {"fenced-again"}})
+        self.assertEqual(cell_of("fenced-resource", run("a")), "not run")
+        self.assertEqual(cell_of("fenced-resource", run("fenced-again")), "holds")
+        self.assertEqual(cell_of("progress", skipped), "not run")
+
+    def test_findings_are_folded_by_kind(self):
+        later = ("progress", "bug", "c2 asked for M at 7 ms, and got it only at 900 ms")
+        kinds = findings(result(run("a", self.slow, later), run("b", later)))
+        self.assertEqual([dict(kind.runs) for kind in kinds], [{"a": 1, "b": 1}])
+
+    def test_the_page_names_the_command_and_what_is_not_complete(self):
+        whole = result(*[run("a", self.slow)] * 3)
+        page = render([LOCK], {"lock": whole}, ["a"], "today")
+        self.assertIn("`just scoreboard --library lock --scenario a`", page)
+        self.assertNotIn("Not complete", page)
+        page = render([LOCK], {"lock": {**whole, "finished": False, "runs": 9}}, ["a"], "today")
+        self.assertIn("Not complete: 3 of 9 runs", page)
+
+
+if __name__ == "__main__":
+    unittest.main()

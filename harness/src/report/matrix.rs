@@ -1,0 +1,119 @@
+//! The unexpected violations of all runs: property by cause, with the scenarios that show them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::human::label;
+use super::{Ended, Entry};
+use crate::checker::Observed;
+use crate::scenario::{Cause, Property, Wanted};
+
+/// A line for each property and cause of violations that the scenarios did not expect. Empty if
+/// there is none.
+pub(super) fn lines(entries: &[Entry]) -> String {
+    let mut cells: BTreeMap<(Property, Option<Cause>), BTreeMap<&str, usize>> = BTreeMap::new();
+    for entry in entries {
+        for cell in unexpected(entry) {
+            *cells.entry(cell).or_default().entry(&entry.name).or_default() += 1;
+        }
+    }
+    let mut text = String::new();
+    for ((layer, cause), scenarios) in cells {
+        let cause = cause.map_or("no known cause", label);
+        let count = scenarios.len();
+        let scenarios: Vec<String> = scenarios
+            .into_iter()
+            .map(
+                |(name, times)| {
+                    if times == 1 { name.to_owned() } else { format!("{name} x{times}") }
+                },
+            )
+            .collect();
+        _ = write!(text, "\n  {layer}, {cause}, {count}: {}", scenarios.join(", "));
+    }
+    if text.is_empty() {
+        text
+    } else {
+        format!("\nunexpected violations, by property and cause:{text}")
+    }
+}
+
+/// The properties that a run violated against the expectation, each with its causes, each once.
+fn unexpected(entry: &Entry) -> Vec<(Property, Option<Cause>)> {
+    let Ended::Judged(verdict) = &entry.ended else { return Vec::new() };
+    let mut cells = Vec::new();
+    for finding in &verdict.findings {
+        if finding.seen != Observed::Violated || entry.expect.of(finding.layer) != Wanted::Safe {
+            continue;
+        }
+        match &finding.causes[..] {
+            [] => cells.push((finding.layer, None)),
+            causes => cells.extend(causes.iter().map(|cause| (finding.layer, Some(*cause)))),
+        }
+    }
+    cells.sort_unstable();
+    cells.dedup();
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::checker::{Outcome, Verdict, Violation};
+    use crate::scenario::Expect;
+
+    fn entry(name: &str, expect: Expect, findings: Vec<Violation>) -> Entry {
+        let verdict = Verdict {
+            outcome: Outcome::Differs,
+            observed: BTreeMap::new(),
+            differences: Vec::new(),
+            findings,
+            because: Vec::new(),
+            measures: crate::checker::Measures::default(),
+        };
+        Entry {
+            name: name.to_owned(),
+            backend: "sim".to_owned(),
+            seed: 0,
+            time: 0,
+            expect,
+            ended: Ended::Judged(Box::new(verdict)),
+            took: Duration::ZERO,
+            history: None,
+            file: None,
+            line: 1,
+            again: String::new(),
+            repeated: Vec::new(),
+        }
+    }
+
+    fn finding(layer: Property, cause: Cause) -> Violation {
+        let (story, causes) = (Vec::new(), vec![cause]);
+        Violation { layer, seen: Observed::Violated, story, causes, from: 0, to: 0 }
+    }
+
+    #[test]
+    fn unexpected_violations_are_folded_by_property_and_cause() {
+        let bug = || finding(Property::Validity, Cause::Bug);
+        let step = || finding(Property::MutualExclusion, Cause::ClockStep);
+        let safe = Expect::default;
+        let entries = [
+            entry("a", safe(), vec![bug(), bug(), step()]),
+            entry("a", safe(), vec![bug()]),
+            entry("b", safe(), vec![bug()]),
+        ];
+        let text = lines(&entries);
+        assert!(text.contains("\n  mutual-exclusion, clock.step, 1: a"), "{text}");
+        assert!(text.contains("\n  validity, a bug of the lock, 2: a x2, b"), "{text}");
+    }
+
+    #[test]
+    fn expected_violations_are_left_out() {
+        let expect = Expect { mutual_exclusion: Some(Wanted::Violated), ..Expect::default() };
+        let step = finding(Property::MutualExclusion, Cause::ClockStep);
+        assert_eq!(lines(&[entry("a", expect, vec![step])]), "");
+        assert_eq!(lines(&[]), "");
+    }
+}
