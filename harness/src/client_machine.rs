@@ -7,7 +7,7 @@
 //! claims.
 //!
 //! - `lease.rs`: requests that wait for one claim
-//! - `again.rs`: requests of an owner that holds the resource already
+//! - `again.rs`: the handles of a lease, and their owner
 //! - `several.rs`: requests for several resources
 //! - `conduct.rs`: the seam for mutants
 
@@ -19,11 +19,10 @@ use redquorum_protocol::wire::Expect;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     AcquireRequest, Answer as Vote, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig,
-    ClientEffect, Context, Dice, Drift, Fingerprint, Guard, Input, Key, Link, NodeId, Standing,
-    Terms, Ticket, Time, Token,
+    ClientEffect, Context, Dice, Drift, Fingerprint, Guard, Input, Key, Link, NodeId, Reentry,
+    Standing, Terms, Ticket, Time, Token,
 };
 
-use self::again::Wanted;
 pub(crate) use self::conduct::{Conduct, Honest};
 use self::lease::{Lease, Whose};
 use self::several::{Group, Parting};
@@ -90,6 +89,8 @@ pub(crate) struct Process<K: Conduct> {
     leases: Vec<Lease>,
     /// The claim by which each client holds a resource.
     held: Vec<(Whose, ClaimId)>,
+    /// How many owners there have been.
+    owners: usize,
     /// Multi-lock requests under way.
     groups: Vec<Group>,
     /// Requests under way that release several leases.
@@ -197,6 +198,7 @@ impl<K: Conduct> Process<K> {
             client,
             leases: Vec::new(),
             held: Vec::new(),
+            owners: 0,
             groups: Vec::new(),
             partings: Vec::new(),
             roots: Vec::new(),
@@ -361,10 +363,7 @@ impl<K: Conduct> Process<K> {
     fn request(&mut self, Request { id, client, op }: Request, around: &mut Around<'_>) {
         match op {
             Op::Acquire { resource, ttl_ms, wait_ms, again } => {
-                let (whose, wanted) = ((client, resource), Wanted { ttl_ms, wait_ms });
-                if !(again && self.reenter(id, &whose, wanted, around)) {
-                    self.acquire(id, whose, wanted, around);
-                }
+                self.acquire(id, (client, resource), (ttl_ms, wait_ms, again), around);
             }
             Op::AcquireAll { resources, ttl_ms, wait_ms } => {
                 self.acquire_all(id, (client, resources), ttl_ms, wait_ms, around);
@@ -400,10 +399,7 @@ impl<K: Conduct> Process<K> {
                 self.cancel_group(request, around);
                 let found = self.leases.iter().find(|lease| lease.is_acquiring(request));
                 if let Some(claim) = found.map(|lease| lease.id) {
-                    self.end(claim, around);
-                    around.refuse(request, Why::Cancelled);
-                } else {
-                    self.cancel_prolonging(request, around);
+                    self.cancel(request, claim, around);
                 }
             }
             Op::Step { check: None, .. } => around.done(id),
@@ -428,13 +424,23 @@ impl<K: Conduct> Process<K> {
         claim
     }
 
-    fn acquire(&mut self, id: u64, whose: Whose, wanted: Wanted, around: &mut Around<'_>) {
-        let Wanted { ttl_ms, wait_ms } = wanted;
-        let ttl_ms = if ttl_ms == 0 { self.options.ttl_ms } else { ttl_ms };
-        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, Why::Error) };
+    /// Acquires, with a TTL of 0 for the configured one. A request that acquires `again` extends a
+    /// lease that it finds held only if it has a TTL of its own.
+    fn acquire(
+        &mut self,
+        id: u64,
+        whose: Whose,
+        (ttl_ms, wait_ms, again): (u64, u64, bool),
+        around: &mut Around<'_>,
+    ) {
+        let extend = ttl_ms != 0;
+        let Ok(terms) = self.terms(if extend { ttl_ms } else { self.options.ttl_ms }) else {
+            return around.refuse(id, Why::Error);
+        };
         let seed = self.seed(&whose, around);
         let wait = Duration::from_millis(wait_ms);
-        let request = AcquireRequest { terms, wait, explain: true, fair: true, seed };
+        let reentry = Some(Reentry { owner: self.owner(&whose, again), extend });
+        let request = AcquireRequest { terms, wait, explain: true, fair: true, reentry, seed };
         let asked = (id, around.stamp());
         self.claim(whose, request, Some(asked), around);
     }
@@ -448,8 +454,9 @@ impl<K: Conduct> Process<K> {
         around: &mut Around<'_>,
     ) -> ClaimId {
         let key: Key = Arc::from(whose.1.as_bytes());
+        let owner = request.reentry.map(|reentry| reentry.owner);
         let id = self.client(around, |client, cx| client.acquire(key, request, cx));
-        self.leases.push(Lease::new(id, whose, asked));
+        self.leases.push(Lease::new(id, whose, owner, asked));
         id
     }
 
@@ -493,7 +500,12 @@ impl<K: Conduct> Process<K> {
         let Self { client, leases, conduct, .. } = self;
         let lease = &mut leases[place];
         let claim = match client.standing(id) {
-            Some(Standing::Queued(_)) => return,
+            Some(Standing::Queued(_) | Standing::Extending(_)) => return,
+            Some(Standing::Reentered(_)) => return self.take_handle(id, around),
+            Some(Standing::Refused(refusal)) => {
+                lease.refuse(refusal, around);
+                return self.end(id, around);
+            }
             Some(Standing::Over(why, ballot)) => {
                 lease.fail(why, ballot, around);
                 return self.end(id, around);
@@ -514,12 +526,8 @@ impl<K: Conduct> Process<K> {
             }
             Claim::Holding(_) => {
                 let granted = lease.hold(*conduct, claim, around);
-                let refused = lease.not_prolonged.take();
                 if granted {
                     self.granted(id, around);
-                }
-                if let Some(refused) = refused {
-                    self.not_prolonged(id, refused, around);
                 }
             }
             Claim::Releasing(release) => {

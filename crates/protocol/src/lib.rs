@@ -60,8 +60,8 @@ pub use acquire::{Acquire, Failure, Patience, Turn};
 pub use backoff::Backoff;
 pub use claim::{Claim, Input};
 pub use client::{
-    AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, ReplyTo,
-    Standing, VoteCounts,
+    AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, OwnerId,
+    Reentry, Refusal, ReplyTo, Standing, VoteCounts,
 };
 pub use effect::{Ask, Call, Dice, Effect, Key, Step, Word};
 pub use fence::{Fence, MAX_NUMBER};

@@ -18,7 +18,6 @@ use crate::endpoint::{BadUrl, Endpoint};
 use crate::error::BuildError;
 use crate::fleet::Fleet;
 use crate::node::Node;
-use crate::owner::Owners;
 use crate::redlock::Redlock;
 use crate::shared::Shared;
 
@@ -441,7 +440,6 @@ impl Builder {
             wait: self.wait,
             fencing_memory: self.fencing_memory,
             prefix: self.prefix,
-            owners: Owners::default(),
         };
         Ok(Redlock { fleet: Arc::new(fleet) })
     }

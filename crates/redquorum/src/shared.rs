@@ -485,6 +485,12 @@ impl Turn<'_> {
         self.state.callers.insert(id, caller);
     }
 
+    /// The cell of a claim that holds a lease. A handle of the lease keeps it alive.
+    pub(crate) fn cell(&self, id: ClaimId) -> Arc<ClaimCell> {
+        let cell = self.state.callers.get(&id).and_then(|caller| caller.cell.upgrade());
+        cell.expect("a lease has at least one handle")
+    }
+
     /// Registers the waker of a task for changes of the claim.
     pub(crate) fn wake_by(&mut self, id: ClaimId, waker: &Waker) {
         if let Some(caller) = self.state.callers.get_mut(&id)

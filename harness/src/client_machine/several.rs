@@ -108,7 +108,7 @@ impl<K: Conduct> Process<K> {
         // A request that waits for one of several resources gets its turn as if it wanted only that
         // one.
         let fair = patience.fair || !wait.is_zero();
-        let request = AcquireRequest { terms, wait, explain, fair, seed };
+        let request = AcquireRequest { terms, wait, explain, fair, reentry: None, seed };
         let claim = self.claim(whose, request, None, around);
         if let Some(group) = self.group(id) {
             group.members[member].claim = Some(claim);

@@ -16,7 +16,7 @@ use crate::client_machine::Clocks;
 /// The claim of a mutant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LyingClaim {
-    lie: Lie,
+    pub(super) lie: Lie,
     /// The half that all tokens of the client share, under [`Lie::OneToken`].
     root: Token,
     terms: Terms,
@@ -373,16 +373,6 @@ impl LyingClaim {
     /// Whether the holder finds its lease held.
     pub fn seems_held(&self, clocks: Clocks, hold: &Hold) -> bool {
         self.lie == Lie::SilentLoss || (hold.lost().is_none() && self.now(clocks) < hold.deadline())
-    }
-
-    /// Whether an owner that had `before` handles gets another one.
-    pub(super) fn lets_in(&self, before: u32) -> bool {
-        let Claim::Holding(hold) = &self.claim else { return false };
-        match self.lie {
-            Lie::ReentersDead => true,
-            Lie::FirstReleaseFrees => hold.lost().is_none(),
-            _ => hold.handles() > before,
-        }
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{
-    Answer, Ask, Call, Cause, Claim, Dice, Drift, Effect, Extension, Failure, Holder, Input,
-    NodeId, Patience, Step, Terms, Time, Token,
+    Answer, Ask, Call, Cause, Claim, ClaimMachine, Dice, Drift, Effect, Extension, Failure, Holder,
+    Input, NodeId, Patience, Step, Terms, Time, Token,
 };
 
 use super::{Clocks, Lie, LyingClaim};
@@ -305,7 +305,7 @@ fn a_handle_that_is_not_counted_frees_the_lease_with_the_first_release() {
     for (lie, settled) in [(Lie::None, 0), (Lie::FirstReleaseFrees, 5)] {
         let mut run = Run::granted(lie, 5);
         run.give(2, Input::Reenter);
-        assert!(run.claim.lets_in(1), "{lie}");
+        assert!(run.claim.reentered(1), "{lie}");
         run.give(3, Input::Release);
         assert_eq!(run.settled().len(), settled, "{lie}");
     }
@@ -313,10 +313,10 @@ fn a_handle_that_is_not_counted_frees_the_lease_with_the_first_release() {
 
 #[test]
 fn who_does_not_look_at_the_clock_lets_its_owner_into_a_lease_that_is_over() {
-    for (lie, lets_in) in [(Lie::None, false), (Lie::ReentersDead, true)] {
+    for (lie, reentered) in [(Lie::None, false), (Lie::ReentersDead, true)] {
         let mut run = Run::granted(lie, 5);
         run.give(DEADLINE, Input::Reenter);
-        assert_eq!(run.claim.lets_in(1), lets_in, "{lie}");
+        assert_eq!(run.claim.reentered(1), reentered, "{lie}");
     }
 }
 

@@ -5,6 +5,7 @@ use core::time::Duration;
 use crate::acquire::Failure;
 use crate::effect::Step;
 use crate::guard::Guard;
+use crate::hold::Extension;
 use crate::link::Bounds;
 use crate::quorum::NodeId;
 use crate::terms::Terms;
@@ -47,8 +48,32 @@ pub struct AcquireRequest<S = ()> {
     pub explain: bool,
     /// Whether it enqueues before it attempts, if the client is fair.
     pub fair: bool,
+    /// Its owner, if it has one.
+    pub reentry: Option<Reentry>,
     /// The parameters of the claim besides its terms.
     pub seed: S,
+}
+
+/// An owner of requests. An owner that acquires what it holds gets another handle of its lease.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OwnerId(pub usize);
+
+/// The owner of a request, and what the request demands of a lease that the owner holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Reentry {
+    /// The owner.
+    pub owner: OwnerId,
+    /// Whether the lease must live at least as long as the terms of the request grant from now.
+    pub extend: bool,
+}
+
+/// Why the owner of a lease gets no other handle of it. The lease is unchanged.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// The request asks for a fencing token, and the lease has none.
+    HeldUnfenced,
+    /// The lease was not extended: how the round ended, and its votes.
+    NotExtended(Extension, Ballot),
 }
 
 /// The receiver of a reply from a link.
@@ -111,10 +136,18 @@ pub enum ClientEffect {
 /// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Standing<'a, C> {
-    /// It waits for its turn among the requests of this process, until this time.
+    /// It waits for its turn among the requests of this process, or for another request of its
+    /// owner, until this time.
     Queued(Time),
     /// Its claim asks the masters, holds the lease or releases it.
     Claim(&'a C),
+    /// It has a handle of this lease of its owner, which is extended for it first.
+    Extending(ClaimId),
+    /// It has a handle of this lease of its owner. The caller [takes](super::Client::take_handle)
+    /// the handle.
+    Reentered(ClaimId),
+    /// Its owner holds the resource, but it gets no handle.
+    Refused(&'a Refusal),
     /// Its wait was over before its turn came. The fields are the reason why there is no lease, and
     /// the masters' votes on the request before it.
     Over(Failure, &'a Ballot),

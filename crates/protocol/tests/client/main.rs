@@ -116,7 +116,8 @@ impl Desk {
 
     fn acquire(&mut self, key: &str, wait: Duration) -> ClaimId {
         let terms = Terms::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
-        let request = AcquireRequest { terms, wait, explain: false, fair: true, seed: () };
+        let request =
+            AcquireRequest { terms, wait, explain: false, fair: true, reentry: None, seed: () };
         let key = Key::from(key.as_bytes());
         self.act(|client, cx| client.acquire(key, request, cx))
     }
@@ -152,6 +153,9 @@ impl Desk {
             Some(Standing::Claim(Claim::Acquiring(it))) => format!("acquiring: {:?}", it.failure()),
             Some(Standing::Claim(Claim::Holding(hold))) => format!("holding: {:?}", hold.lost()),
             Some(Standing::Claim(_)) => "released".to_owned(),
+            Some(Standing::Extending(_)) => "extending".to_owned(),
+            Some(Standing::Reentered(_)) => "reentered".to_owned(),
+            Some(Standing::Refused(why)) => format!("refused: {why:?}"),
             None => "gone".to_owned(),
         })
     }

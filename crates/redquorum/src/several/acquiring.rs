@@ -14,12 +14,11 @@ use tokio::time::{Instant, Sleep};
 use super::error::AcquireAllError;
 use super::leases::Leases;
 use super::{Request, Wanted};
-use crate::acquire::{Granted, tell_failed};
+use crate::acquire::{Granted, of_kind, tell_failed};
 use crate::claim::{ClaimCell, Found};
 use crate::clock::{Clock, NAP};
 use crate::fleet::Fleet;
 use crate::lease::Lease;
-use crate::reentry::of_kind;
 use crate::report::Report;
 use crate::shared::After;
 
@@ -214,6 +213,7 @@ impl Attempt {
                 }
                 Found::Pending { until, .. } => next = next.min(clock.timer(until)),
                 Found::Granted => unreachable!("a claim is collected only with all others"),
+                _ => unreachable!("the request has no owner"),
             }
         }
         (!news).then_some(next)
@@ -264,7 +264,8 @@ impl Member {
         let Patience { wait, explain, .. } = patience;
         // Only the claim that waits enqueues.
         let fair = patience.fair || !wait.is_zero();
-        let request = AcquireRequest { terms: *terms, wait, explain, fair, seed: () };
+        let request =
+            AcquireRequest { terms: *terms, wait, explain, fair, reentry: None, seed: () };
         let (claim, after) = ClaimCell::queue(fleet, key.clone(), request);
         (self.claim, self.told) = (Some(claim), false);
         (fleet.clone(), after)
