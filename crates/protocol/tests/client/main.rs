@@ -11,6 +11,8 @@ use redquorum_protocol::{
     Dice, Drift, Failure, Holder, Input, Key, NodeId, RunId, Standing, Terms, Time, Token,
 };
 
+mod owners;
+
 const MS: Duration = Duration::from_millis(1);
 const NODES: usize = 3;
 const TTL: Duration = Duration::from_secs(10);
