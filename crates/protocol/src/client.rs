@@ -49,8 +49,8 @@ use pacing::renewal_moment;
 use timers::{BATCH, Timer, Timers, room};
 use turns::WaitQueues;
 pub use words::{
-    AcquireRequest, ClaimId, ClientConfig, ClientEffect, OwnerId, Reentry, Refusal, ReplyTo,
-    Standing, VoteCounts,
+    AcquireRequest, ClaimId, ClientConfig, ClientEffect, OwnerId, Progress, Reentry, Refusal,
+    ReplyTo, Standing, VoteCounts,
 };
 
 /// The shortest delay after which a caller that does not look at its request counts as

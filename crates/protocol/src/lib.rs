@@ -61,7 +61,7 @@ pub use backoff::Backoff;
 pub use claim::{Claim, Input};
 pub use client::{
     AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, OwnerId,
-    Reentry, Refusal, ReplyTo, Standing, VoteCounts,
+    Progress, Reentry, Refusal, ReplyTo, Standing, VoteCounts,
 };
 pub use effect::{Ask, Call, Dice, Effect, Key, Step, Word};
 pub use fence::{Fence, MAX_NUMBER};

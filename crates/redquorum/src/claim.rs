@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use redquorum_protocol::{
     AcquireRequest, BadOption, Ballot, Claim, ClaimId, Client, Extension, Failure, Hold, Input,
-    Key, Refusal, Standing, Time,
+    Key, Progress, Refusal, Standing, Time,
 };
 use tokio::sync::Notify;
 
@@ -125,12 +125,14 @@ impl ClaimCell {
         self.found(turn, collect)
     }
 
-    /// Takes a lease that was won, and returns the result.
-    pub(crate) fn collect(&self) -> Found {
+    /// Takes a lease that was won, and reads the result.
+    pub(crate) fn collect<R>(&self, read: impl FnOnce(Progress<'_>) -> R) -> R {
         let mut turn = self.turn();
-        let found = self.found(&mut turn, true);
+        turn.input(|client, cx| client.handle(self.id, Input::Collect, cx));
+        let standing = turn.state.client.standing(self.id);
+        let seen = read(standing.map_or(Progress::Other, |standing| standing.progress()));
         turn.finish(Writer::Idle);
-        found
+        seen
     }
 
     fn found(&self, turn: &mut Turn<'_>, collect: bool) -> Found {
@@ -139,22 +141,24 @@ impl ClaimCell {
             turn.input(|client, cx| client.handle(self.id, Input::Collect, cx));
         }
         let until = turn.state.client.look_again_at(self.id, turn.now);
-        match turn.state.client.standing(self.id) {
-            Some(Standing::Reentered(of)) => {
+        let Some(standing) = turn.state.client.standing(self.id) else {
+            unreachable!("a claim ends with its caller")
+        };
+        match standing {
+            Standing::Reentered(of) => {
                 turn.input(|client, cx| client.take_handle(self.id, cx));
                 Found::Reentered(turn.cell(of))
             }
-            Some(Standing::Extending(of)) => Found::Extending(turn.cell(of), until),
-            Some(Standing::Refused(why)) => Found::Refused(self.refused(why)),
-            Some(Standing::Queued(until)) => Found::Pending { until, queued: true },
-            Some(Standing::Over(why, ballot)) => Found::Failed(why, self.report(ballot), 0),
-            Some(Standing::Claim(Claim::Holding(_))) => Found::Granted,
-            Some(Standing::Claim(Claim::Acquiring(acquire))) => match acquire.failure() {
-                Some(why) => Found::Failed(why, self.report(acquire.ballot()), acquire.attempt()),
-                None if acquire.is_won() => Found::Won(acquire.deadline()),
-                None => Found::Pending { until, queued: false },
+            Standing::Extending(of) => Found::Extending(turn.cell(of), until),
+            Standing::Refused(why) => Found::Refused(self.refused(why)),
+            _ => match standing.progress() {
+                Progress::Held => Found::Granted,
+                Progress::Won(deadline) => Found::Won(deadline),
+                Progress::Failed(why, ballot, attempts) => {
+                    Found::Failed(why, self.report(ballot), attempts)
+                }
+                _ => Found::Pending { until, queued: matches!(standing, Standing::Queued(_)) },
             },
-            _ => unreachable!("a claim ends with its caller"),
         }
     }
 

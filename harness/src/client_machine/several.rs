@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    AcquireRequest, Claim, ClaimId, ClaimMachine, Failure, Input, Order, Outcome, Patience,
-    Several, Standing, Terms, Time, Told,
+    AcquireRequest, Claim, ClaimId, ClaimMachine, Input, Order, Outcome, Progress, Several, Terms,
+    Time, Told,
 };
 
 use super::lease::{distrust, each, ended, why};
@@ -79,7 +79,7 @@ impl<K: Conduct> Process<K> {
     fn tell(&mut self, id: u64, told: Told, around: &mut Around<'_>) {
         let mut orders = Vec::new();
         let now = match told {
-            Told::Collect => self.conduct.clock_to_collect(around.clocks),
+            Told::Collected { .. } => self.conduct.clock_to_collect(around.clocks),
             _ => self.conduct.clock(around.clocks),
         };
         let Some(group) = self.group(id) else { return };
@@ -91,7 +91,10 @@ impl<K: Conduct> Process<K> {
         for order in orders {
             match order {
                 Order::Try { member, .. } if self.keeps(id, member) => {}
-                Order::Try { member, patience } => self.try_one(id, member, patience, around),
+                Order::Try { member, wait, explain } => {
+                    self.try_one(id, member, (wait, explain), around);
+                }
+                Order::Collect { member } => self.collect(id, member, around),
                 Order::Undo { member } if self.keeps(id, member) => {}
                 Order::Undo { member } => self.undo(id, member, around),
                 _ => {}
@@ -99,16 +102,18 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    fn try_one(&mut self, id: u64, member: usize, patience: Patience, around: &mut Around<'_>) {
+    fn try_one(
+        &mut self,
+        id: u64,
+        member: usize,
+        (wait, explain): (Duration, bool),
+        around: &mut Around<'_>,
+    ) {
         let Some(group) = self.group(id) else { return };
         let whose = (group.client.clone(), group.members[member].resource.clone());
         let terms = group.terms;
         let seed = self.seed(&whose, around);
-        let Patience { wait, explain, .. } = patience;
-        // A request that waits for one of several resources gets its turn as if it wanted only that
-        // one.
-        let fair = patience.fair || !wait.is_zero();
-        let request = AcquireRequest { terms, wait, explain, fair, reentry: None, seed };
+        let request = AcquireRequest::for_member(terms, wait, explain, seed);
         let claim = self.claim(whose, request, None, around);
         if let Some(group) = self.group(id) {
             group.members[member].claim = Some(claim);
@@ -145,23 +150,12 @@ impl<K: Conduct> Process<K> {
             Some((group.asked.0, member))
         };
         let Some((id, member)) = self.groups.iter().find_map(of) else { return false };
-        let (told, distrust) = match self.client.standing(claim) {
-            Some(Standing::Over(why, ballot)) => (Told::Failed { member, why }, distrust(ballot)),
-            Some(Standing::Claim(claim)) => match claim.claim() {
-                Claim::Acquiring(acquire) if acquire.is_won() => {
-                    (Told::Won { member, deadline: acquire.deadline() }, None)
-                }
-                Claim::Acquiring(acquire) => match acquire.failure() {
-                    Some(why) => (Told::Failed { member, why }, distrust(acquire.ballot())),
-                    None => return true,
-                },
-                _ => return true,
-            },
-            _ => return true,
-        };
-        self.inform(id, claim, (told, distrust), around);
-        self.remind(id, around);
-        self.conclude(id, around);
+        let Some(standing) = self.client.standing(claim) else { return true };
+        if let Some(told) = Told::result(member, standing.progress()) {
+            self.inform(id, claim, told, around);
+            self.remind(id, around);
+            self.conclude(id, around);
+        }
         true
     }
 
@@ -182,51 +176,27 @@ impl<K: Conduct> Process<K> {
         }
     }
 
-    fn inform(
-        &mut self,
-        id: u64,
-        claim: ClaimId,
-        (told, distrust): (Told, Option<String>),
-        around: &mut Around<'_>,
-    ) {
-        if let Told::Failed { member, .. } = told {
-            if let Some(group) = self.group(id) {
-                group.distrust = distrust;
-            }
-            self.tell(id, told, around);
-            // A member that failed by itself gets no order to undo it.
-            let failed =
-                self.group(id).is_some_and(|group| group.members[member].claim == Some(claim));
-            if failed {
-                self.undo(id, member, around);
-            }
-        } else {
-            self.tell(id, told, around);
+    /// Reports the result of a claim to its multi-lock.
+    fn inform(&mut self, id: u64, claim: ClaimId, told: Told, around: &mut Around<'_>) {
+        let progress = self.client.standing(claim).map(|standing| standing.progress());
+        let refused = progress.and_then(Progress::refused_by).map(distrust);
+        if let (Some(distrust), Some(group)) = (refused, self.group(id)) {
+            group.distrust = distrust;
         }
+        self.tell(id, told, around);
     }
 
-    /// Collects all claims once all are won, and answers a request that is decided.
+    fn collect(&mut self, id: u64, member: usize, around: &mut Around<'_>) {
+        let claim = self.group(id).and_then(|group| group.members[member].claim);
+        let Some(claim) = claim else { return };
+        self.advance(claim, Input::Collect, around);
+        let Some(standing) = self.client.standing(claim) else { return };
+        let told = Told::of_collect(member, standing.progress());
+        self.inform(id, claim, told, around);
+    }
+
+    /// Answers a request that is decided.
     fn conclude(&mut self, id: u64, around: &mut Around<'_>) {
-        let Some(group) = self.group(id) else { return };
-        if group.several.is_won() {
-            let members = group.members.iter().enumerate();
-            let claims: Vec<(usize, ClaimId)> =
-                members.filter_map(|(at, member)| Some((at, member.claim?))).collect();
-            for (member, claim) in claims {
-                self.advance(claim, Input::Collect, around);
-                let (why, distrust) = match self.client.claim(claim).map(ClaimMachine::claim) {
-                    Some(Claim::Holding(_)) => continue,
-                    Some(Claim::Acquiring(acquire)) => {
-                        (acquire.failure(), distrust(acquire.ballot()))
-                    }
-                    _ => (None, None),
-                };
-                let why = why.unwrap_or(Failure::TooLate);
-                self.inform(id, claim, (Told::Failed { member, why }, distrust), around);
-                break;
-            }
-            self.tell(id, Told::Collect, around);
-        }
         let Some(place) = self.groups.iter().position(|group| group.asked.0 == id) else { return };
         if self.groups[place].several.is_held() {
             let group = self.groups.remove(place);

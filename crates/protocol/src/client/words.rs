@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
+use super::ClaimMachine;
 use crate::acquire::Failure;
+use crate::claim::Claim;
 use crate::effect::Step;
 use crate::guard::Guard;
 use crate::hold::Extension;
@@ -52,6 +54,14 @@ pub struct AcquireRequest<S = ()> {
     pub reentry: Option<Reentry>,
     /// The parameters of the claim besides its terms.
     pub seed: S,
+}
+
+impl<S> AcquireRequest<S> {
+    /// The request for one member of a multi-lock. A member that is waited for gets its turn as if
+    /// it were the only one. An attempt does not enqueue, so that nobody waits behind it.
+    pub const fn for_member(terms: Terms, wait: Duration, explain: bool, seed: S) -> Self {
+        Self { terms, wait, explain, fair: !wait.is_zero(), reentry: None, seed }
+    }
 }
 
 /// An owner of requests. An owner that acquires what it holds gets another handle of its lease.
@@ -151,6 +161,52 @@ pub enum Standing<'a, C> {
     /// Its wait was over before its turn came. The fields are the reason why there is no lease, and
     /// the masters' votes on the request before it.
     Over(Failure, &'a Ballot),
+}
+
+/// What a request has come to, if it has no owner.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Progress<'a> {
+    /// It has no result yet.
+    Pending,
+    /// A quorum has granted. The lease can be collected until this time.
+    Won(Time),
+    /// It has the lease, which may be lost.
+    Held,
+    /// The reason why there is no lease, the latest votes, and the number of attempts.
+    Failed(Failure, &'a Ballot, u32),
+    /// The lease was given back, or the request does not acquire.
+    Other,
+}
+
+impl<'a> Progress<'a> {
+    /// The votes on a request that failed.
+    pub const fn refused_by(self) -> Option<&'a Ballot> {
+        match self {
+            Self::Failed(_, ballot, _) => Some(ballot),
+            _ => None,
+        }
+    }
+}
+
+impl<'a, C: ClaimMachine> Standing<'a, C> {
+    /// What the request has come to.
+    pub fn progress(&self) -> Progress<'a> {
+        let claim = match self {
+            Self::Queued(_) => return Progress::Pending,
+            Self::Over(why, ballot) => return Progress::Failed(*why, ballot, 0),
+            Self::Claim(claim) => claim.claim(),
+            _ => return Progress::Other,
+        };
+        match claim {
+            Claim::Acquiring(acquire) => match acquire.failure() {
+                Some(why) => Progress::Failed(why, acquire.ballot(), acquire.attempt()),
+                None if acquire.is_won() => Progress::Won(acquire.deadline()),
+                None => Progress::Pending,
+            },
+            Claim::Holding(_) => Progress::Held,
+            _ => Progress::Other,
+        }
+    }
 }
 
 /// How often a master has granted and refused keys.

@@ -1,6 +1,6 @@
 //! The machine alone: what it wants done, in which order.
 
-use redquorum_protocol::{Dice, Failure, Order, Patience, Several, Time, Told, Turn};
+use redquorum_protocol::{Dice, Failure, Order, Several, Time, Told};
 
 use crate::chance::Random;
 use crate::world::MS;
@@ -33,6 +33,11 @@ impl Bed {
         self.tell(Told::Failed { member, why: Failure::Taken })
     }
 
+    /// All leases are collected.
+    fn collected(&mut self, members: usize) -> Vec<Order> {
+        (0..members).flat_map(|member| self.tell(Told::Collected { member })).collect()
+    }
+
     /// Lets the pause pass, and returns what is done then.
     fn after_the_pause(&mut self) -> Vec<Order> {
         assert_ne!(self.machine.next_wake(), Time::NEVER);
@@ -41,12 +46,18 @@ impl Bed {
     }
 }
 
-fn patience(wait: std::time::Duration, explain: bool) -> Patience {
-    Patience { wait, explain, wake_ups: true, fair: false, turn: Turn::First }
+fn once(member: usize, explain: bool) -> Order {
+    Order::Try { member, wait: std::time::Duration::ZERO, explain }
 }
 
-fn once(member: usize, explain: bool) -> Order {
-    Order::Try { member, patience: patience(std::time::Duration::ZERO, explain) }
+fn collect(members: usize) -> Vec<Order> {
+    (0..members).map(|member| Order::Collect { member }).collect()
+}
+
+/// All members in this order, and the decision.
+fn undo(members: &[usize]) -> Vec<Order> {
+    let undo = members.iter().map(|member| Order::Undo { member: *member });
+    undo.chain([Order::Decided]).collect()
 }
 
 #[test]
@@ -62,17 +73,18 @@ fn the_deadline_is_the_earliest_and_the_clock_is_compared_with_it_last() {
     let mut bed = Bed::new(3, 0);
     assert_eq!(bed.won(2, 900), []);
     assert_eq!(bed.won(0, 700), []);
-    assert!(!bed.machine.is_won());
-    assert_eq!(bed.won(1, 800), [Order::Decided]);
+    assert_eq!(bed.won(1, 800), collect(3));
     assert_eq!(bed.machine.deadline(), Some(Time::ZERO.plus(MS * 700)));
     let mut late =
         Bed { machine: bed.machine.clone(), random: Random(1), now: bed.now, out: Vec::new() };
     bed.now = Time::ZERO.plus(MS * 700 - MS / 1000);
-    assert_eq!(bed.tell(Told::Collect), []);
+    assert_eq!(bed.tell(Told::Collected { member: 2 }), []);
+    assert!(!bed.machine.is_held(), "not all are collected");
+    assert_eq!(bed.tell(Told::Collected { member: 2 }), [], "it is reported twice");
+    assert_eq!(bed.collected(2), [Order::Decided]);
     assert!(bed.machine.is_held());
     late.now = Time::ZERO.plus(MS * 700);
-    let undone = late.tell(Told::Collect);
-    assert_eq!(&undone[..3], [0, 1, 2].map(|member| Order::Undo { member }));
+    assert_eq!(late.collected(3), undo(&[0, 1, 2]));
     assert_eq!(late.machine.failure(), Some((0, Failure::TooLate)));
     assert!(!late.machine.is_held());
 }
@@ -82,13 +94,13 @@ fn one_refusal_undoes_all_others_at_once_and_holds_nothing_while_it_waits() {
     let mut bed = Bed::new(3, 500);
     bed.won(0, 900);
     let undone = bed.taken(1);
-    assert_eq!(undone, [Order::Undo { member: 0 }, Order::Undo { member: 2 }, Order::Decided]);
+    assert_eq!(undone, undo(&[0, 1, 2]), "also the claim that failed");
     // What arrives late of those that were undone is nobody's.
     assert_eq!(bed.won(2, 900), []);
     assert_eq!(bed.taken(2), []);
     let waits = bed.after_the_pause();
     let rest = Time::ZERO.plus(MS * 500).since(bed.now);
-    assert_eq!(waits, [Order::Try { member: 1, patience: patience(rest, true) }]);
+    assert_eq!(waits, [Order::Try { member: 1, wait: rest, explain: true }]);
     assert_eq!(bed.machine.rounds(), 1);
 }
 
@@ -102,13 +114,9 @@ fn who_was_waited_for_is_kept_while_the_others_are_tried_once() {
     let mut other =
         Bed { machine: bed.machine.clone(), random: Random(2), now: bed.now, out: Vec::new() };
     bed.won(0, 901);
-    assert_eq!(bed.won(2, 902), [Order::Decided]);
-    assert!(bed.machine.is_won());
+    assert_eq!(bed.won(2, 902), collect(3));
     // Refused again: it is given back, and another is waited for.
-    assert_eq!(
-        other.taken(2),
-        [Order::Undo { member: 0 }, Order::Undo { member: 1 }, Order::Decided]
-    );
+    assert_eq!(other.taken(2), undo(&[0, 1, 2]));
     assert!(matches!(other.after_the_pause()[..], [Order::Try { member: 2, .. }]));
 }
 
@@ -118,13 +126,13 @@ fn at_the_end_of_the_wait_it_says_who_was_in_the_way() {
     bed.taken(0);
     bed.after_the_pause();
     bed.now = Time::ZERO.plus(MS * 500);
-    assert_eq!(bed.taken(0), [Order::Decided]);
+    assert_eq!(bed.taken(0), undo(&[0]));
     assert_eq!(bed.machine.failure(), Some((0, Failure::Taken)));
     assert_eq!(bed.machine.next_wake(), Time::NEVER);
     // Without a wait after the first round.
     let mut bed = Bed::new(2, 0);
     bed.won(0, 900);
-    assert_eq!(bed.taken(1), [Order::Undo { member: 0 }, Order::Decided]);
+    assert_eq!(bed.taken(1), undo(&[0, 1]));
     assert_eq!(bed.machine.failure(), Some((1, Failure::Taken)));
 }
 
@@ -159,9 +167,11 @@ fn one_that_is_won_and_cannot_be_collected_undoes_all() {
     let mut bed = Bed::new(2, 500);
     bed.won(0, 900);
     bed.won(1, 900);
+    bed.tell(Told::Collected { member: 0 });
     let undone = bed.tell(Told::Failed { member: 1, why: Failure::TooLate });
-    assert_eq!(undone, [Order::Undo { member: 0 }, Order::Undo { member: 1 }, Order::Decided]);
-    assert!(!bed.machine.is_won());
+    assert_eq!(undone, undo(&[0, 1]));
+    assert_eq!(bed.collected(2), [], "too late");
+    assert!(!bed.machine.is_held());
 }
 
 #[test]
@@ -195,6 +205,5 @@ fn who_is_gone_leaves_nothing_under_way() {
 #[test]
 fn one_alone_is_waited_for_like_any_other() {
     let bed = Bed::new(1, 500);
-    let patience = patience(MS * 500, true);
-    assert_eq!(bed.out, [Order::Try { member: 0, patience }]);
+    assert_eq!(bed.out, [Order::Try { member: 0, wait: MS * 500, explain: true }]);
 }

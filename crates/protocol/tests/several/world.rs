@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redquorum_protocol::{
-    Answer, Ask, Claim, Drift, Effect, Failure, Holder, Input, NodeId, Order, Several, Step,
-    TOKEN_LEN, Terms, Time, Token, Told,
+    Answer, Ask, Claim, Drift, Effect, Failure, Holder, Input, NodeId, Order, Patience, Several,
+    Step, TOKEN_LEN, Terms, Time, Token, Told, Turn,
 };
 
 use crate::chance::Random;
@@ -132,8 +132,10 @@ impl World {
     fn carry_out(&mut self, caller: usize, orders: Vec<Order>) {
         for order in orders {
             match order {
-                Order::Try { member, patience } => {
+                Order::Try { member, wait, explain } => {
                     let mut out = Vec::new();
+                    let turn = Turn::First;
+                    let patience = Patience { wait, explain, wake_ups: true, fair: false, turn };
                     let terms = self.callers[caller].terms;
                     let claim =
                         Claim::acquire(self.now, terms, patience, &mut self.random, &mut out);
@@ -142,6 +144,7 @@ impl World {
                     self.callers[caller].claims[member] = Some((self.numbers, claim));
                     self.send(caller, member, out);
                 }
+                Order::Collect { member } => self.collect(caller, member),
                 Order::Undo { member } => {
                     // What was collected is given back: nobody has worked under it.
                     self.drive(caller, member, Input::Release);
@@ -302,31 +305,30 @@ impl World {
         }
         if let Some((member, why)) = self.callers[caller].several.failure() {
             self.callers[caller].fate = Fate::Refused(self.now, member, why);
-        } else if self.callers[caller].several.is_won() {
-            self.collect(caller);
+        } else if self.callers[caller].several.is_held() {
+            self.hand_out(caller);
         }
     }
 
-    fn collect(&mut self, caller: usize) {
-        for member in 0..self.callers[caller].claims.len() {
-            self.drive(caller, member, Input::Collect);
-            match &self.callers[caller].claims[member] {
-                Some((_, Claim::Holding(_))) => {}
-                _ => return self.tell(caller, Told::Failed { member, why: Failure::TooLate }),
-            }
-        }
-        self.tell(caller, Told::Collect);
+    fn collect(&mut self, caller: usize, member: usize) {
+        self.drive(caller, member, Input::Collect);
+        let told = match &self.callers[caller].claims[member] {
+            Some((_, Claim::Holding(_))) => Told::Collected { member },
+            _ => Told::Failed { member, why: Failure::TooLate },
+        };
+        self.tell(caller, told);
+    }
+
+    fn hand_out(&mut self, caller: usize) {
         let of = &mut self.callers[caller];
-        if of.several.is_held() {
-            let deadlines = of.claims.iter().map(|claim| match claim {
-                Some((_, Claim::Holding(hold))) => hold.deadline(),
-                _ => unreachable!("all are collected"),
-            });
-            let earliest = deadlines.min().expect("there are some");
-            assert_eq!(of.several.deadline(), Some(earliest));
-            assert!(self.now < earliest, "an expired lease was handed out");
-            of.fate = Fate::Held(self.now, earliest);
-        }
+        let deadlines = of.claims.iter().map(|claim| match claim {
+            Some((_, Claim::Holding(hold))) => hold.deadline(),
+            _ => unreachable!("all are collected"),
+        });
+        let earliest = deadlines.min().expect("there are some");
+        assert_eq!(of.several.deadline(), Some(earliest));
+        assert!(self.now < earliest, "an expired lease was handed out");
+        of.fate = Fate::Held(self.now, earliest);
     }
 
     /// Who believes in its leases now.

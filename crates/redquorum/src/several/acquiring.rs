@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redquorum_protocol::{AcquireRequest, Failure, Order, Patience, Several, Time, Told};
+use redquorum_protocol::{AcquireRequest, Failure, Order, Several, Time, Told};
 use tokio::time::{Instant, Sleep};
 
 use super::error::AcquireAllError;
@@ -60,8 +60,6 @@ struct Attempt {
 struct Member {
     wanted: Wanted,
     claim: Option<Arc<ClaimCell>>,
-    /// The machine has received the result of this claim.
-    told: bool,
 }
 
 impl<L> AcquiringAll<L> {
@@ -110,9 +108,6 @@ impl<L: Granted> Future for AcquiringAll<L> {
                 Some(Err(AcquireAllError::ShutDown))
             } else {
                 let next = attempt.look(cx.waker());
-                if attempt.several.is_won() {
-                    attempt.collect();
-                }
                 if attempt.several.is_held() {
                     Some(Ok(attempt.hand_out()))
                 } else if let Some((member, why)) = attempt.several.failure() {
@@ -140,7 +135,7 @@ impl Attempt {
         let asked = clock.now();
         let mut orders = Vec::new();
         let several = Several::start(asked, wanted.len(), wait, &mut orders);
-        let member = |wanted| Member { wanted, claim: None, told: false };
+        let member = |wanted| Member { wanted, claim: None };
         let members = wanted.into_iter().map(member).collect();
         let refused = Report::default();
         let mut attempt = Self { several, members, orders, clock, asked, first, refused };
@@ -166,13 +161,14 @@ impl Attempt {
         let mut queued: Vec<(Arc<Fleet>, After)> = Vec::new();
         for order in std::mem::take(&mut self.orders) {
             match order {
-                Order::Try { member, patience } => {
-                    let (fleet, after) = self.members[member].start(patience);
+                Order::Try { member, wait, explain } => {
+                    let (fleet, after) = self.members[member].start(wait, explain);
                     match queued.last_mut() {
                         Some((last, all)) if Arc::ptr_eq(&fleet, last) => all.merge(after),
                         _ => queued.push((fleet, after)),
                     }
                 }
+                Order::Collect { member } => self.collect(member),
                 Order::Undo { member } => self.members[member].undo(),
                 _ => {}
             }
@@ -192,12 +188,11 @@ impl Attempt {
         let mut next = self.clock.timer(self.several.next_wake());
         let mut news = false;
         for at in 0..self.members.len() {
-            let member = &self.members[at];
-            let Some(claim) = member.claim.clone().filter(|_| !member.told) else { continue };
+            let claim = self.members[at].claim.clone().filter(|_| self.several.awaits(at));
+            let Some(claim) = claim else { continue };
             let clock = claim.fleet.clock;
             match claim.poll(waker, false) {
                 Found::Won(deadline) => {
-                    self.members[at].told = true;
                     // Each lock may have its own origin of time. With the reads in this order, the
                     // converted deadline is never late.
                     let now = self.clock.now();
@@ -206,29 +201,26 @@ impl Attempt {
                     news = true;
                 }
                 Found::Failed(why, report, _) => {
-                    self.members[at].told = true;
                     self.refused = report;
                     self.tell(Told::Failed { member: at, why });
                     news = true;
                 }
                 Found::Pending { until, .. } => next = next.min(clock.timer(until)),
-                Found::Granted => unreachable!("a claim is collected only with all others"),
-                _ => unreachable!("the request has no owner"),
+                _ => unreachable!("it has no owner, and is collected only with all others"),
             }
         }
         (!news).then_some(next)
     }
 
-    /// Collects all of them, and reads the clock once more afterwards (R1).
-    fn collect(&mut self) {
-        for at in 0..self.members.len() {
-            let Some(claim) = &self.members[at].claim else { continue };
-            if let Found::Failed(why, report, _) = claim.collect() {
-                self.refused = report;
-                return self.tell(Told::Failed { member: at, why });
-            }
-        }
-        self.tell(Told::Collect);
+    /// Collects a lease. The machine gets a later time of the clock (R1).
+    fn collect(&mut self, member: usize) {
+        let Some(claim) = &self.members[member].claim else { return };
+        let (told, refused) = claim.collect(|progress| {
+            let refused = progress.refused_by().map(|ballot| claim.report(ballot));
+            (Told::of_collect(member, progress), refused)
+        });
+        self.refused = refused.unwrap_or_default();
+        self.tell(told);
     }
 
     fn hand_out<L: Granted>(&mut self) -> Leases<L> {
@@ -258,16 +250,11 @@ impl Attempt {
 }
 
 impl Member {
-    /// Starts a claim. A claim that waits is served as if it were the only one.
-    fn start(&mut self, patience: Patience) -> (Arc<Fleet>, After) {
+    fn start(&mut self, wait: Duration, explain: bool) -> (Arc<Fleet>, After) {
         let Wanted { fleet, key, terms, .. } = &self.wanted;
-        let Patience { wait, explain, .. } = patience;
-        // Only the claim that waits enqueues.
-        let fair = patience.fair || !wait.is_zero();
-        let request =
-            AcquireRequest { terms: *terms, wait, explain, fair, reentry: None, seed: () };
+        let request = AcquireRequest::for_member(*terms, wait, explain, ());
         let (claim, after) = ClaimCell::queue(fleet, key.clone(), request);
-        (self.claim, self.told) = (Some(claim), false);
+        self.claim = Some(claim);
         (fleet.clone(), after)
     }
 
