@@ -19,8 +19,8 @@ use redquorum_protocol::wire::Expect;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     AcquireRequest, Answer as Vote, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig,
-    ClientEffect, Context, Dice, Drift, Fingerprint, Guard, Input, Key, Link, NodeId, Reentry,
-    Standing, Terms, Ticket, Time, Token,
+    ClientEffect, Context, Dice, Drift, Fingerprint, Guard, Input, Key, Link, NodeId, Progress,
+    Reentry, Standing, Terms, Ticket, Time, Token,
 };
 
 pub(crate) use self::conduct::{Conduct, Honest};
@@ -499,45 +499,38 @@ impl<K: Conduct> Process<K> {
         let Some(place) = self.leases.iter().position(|lease| lease.id == id) else { return };
         let Self { client, leases, conduct, .. } = self;
         let lease = &mut leases[place];
-        let claim = match client.standing(id) {
-            Some(Standing::Queued(_) | Standing::Extending(_)) => return,
-            Some(Standing::Reentered(_)) => return self.take_handle(id, around),
-            Some(Standing::Refused(refusal)) => {
-                lease.refuse(refusal, around);
-                return self.end(id, around);
-            }
-            Some(Standing::Over(why, ballot)) => {
-                lease.fail(why, ballot, around);
-                return self.end(id, around);
-            }
-            Some(Standing::Claim(claim)) => claim,
-            None => return self.end(id, around),
-        };
-        match claim.claim() {
-            Claim::Acquiring(acquire) if acquire.is_won() => {
+        let Some(standing) = client.standing(id) else { return self.end(id, around) };
+        match (standing.progress(), standing) {
+            (Progress::Pending, _) | (_, Standing::Extending(_)) => {}
+            (Progress::Won(_), _) => {
                 self.advance(id, Input::Collect, around);
                 self.attend(id, around);
             }
-            Claim::Acquiring(acquire) => {
-                if let Some(why) = acquire.failure() {
-                    lease.fail(why, acquire.ballot(), around);
-                    self.end(id, around);
-                }
+            (Progress::Failed(why, ballot, _), _) => {
+                lease.fail(why, ballot, around);
+                self.end(id, around);
             }
-            Claim::Holding(_) => {
-                let granted = lease.hold(*conduct, claim, around);
-                if granted {
-                    self.granted(id, around);
-                }
+            (_, Standing::Refused(refusal)) => {
+                lease.refuse(refusal, around);
+                self.end(id, around);
             }
-            Claim::Releasing(release) => {
-                if let Some(outcome) = release.outcome() {
-                    lease.released(outcome, around);
-                    self.end(id, around);
-                    self.parted(id, outcome, around);
+            (_, Standing::Reentered(_)) => self.take_handle(id, around),
+            (_, Standing::Claim(claim)) => match claim.claim() {
+                Claim::Holding(_) => {
+                    if lease.hold(*conduct, claim, around) {
+                        self.granted(id, around);
+                    }
                 }
-            }
-            Claim::Ended => self.end(id, around),
+                Claim::Releasing(release) => {
+                    if let Some(outcome) = release.outcome() {
+                        lease.released(outcome, around);
+                        self.end(id, around);
+                        self.parted(id, outcome, around);
+                    }
+                }
+                _ => self.end(id, around),
+            },
+            _ => unreachable!("a request that is queued or over has that for its progress"),
         }
     }
 

@@ -329,6 +329,15 @@ impl<C: ClaimMachine> Client<C> {
         self.deliver(cx);
     }
 
+    /// Ends a request under which no work ran, whatever its state: gives the attempt up, or gives
+    /// the lease back without a grace.
+    pub fn undo(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        if self.hold(id).is_some() {
+            self.give_back(id, Input::Release, cx);
+        }
+        self.cancel(id, cx);
+    }
+
     /// The caller of a request that is over, or of a release, no longer looks at it.
     fn forget(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         let Some(mut entry) = self.claims.remove(&id) else { return };

@@ -14,7 +14,7 @@ use crate::error::{AcquireError, ExtendError};
 use crate::fleet::Fleet;
 use crate::owner::Owner;
 use crate::report::Report;
-use crate::shared::{After, Turn, Writer};
+use crate::shared::{After, EndClaim, Turn, Writer};
 use crate::trace;
 
 /// A claim, shared by its caller and the handles of its lease. The claim ends with the last of
@@ -194,18 +194,15 @@ impl ClaimCell {
         seen
     }
 
-    /// Gives the attempt up, or gives back a lease under which no work ran, without a grace period.
-    pub(crate) fn undo(&self) {
-        if self.view(|claim| matches!(claim, Claim::Holding(_))) {
-            self.give_back(Input::Release, |_| ());
-        }
-        self.end();
-    }
-
     /// Ends the claim: its caller is gone.
     pub(crate) fn end(&self) {
+        self.end_by(Client::cancel);
+    }
+
+    /// Ends the claim in this way, unless it has ended.
+    pub(crate) fn end_by(&self, end: EndClaim) {
         if !self.over.swap(true, Ordering::AcqRel) {
-            self.fleet.shared.forget(self.id);
+            self.fleet.shared.forget(self.id, end);
         }
     }
 

@@ -127,15 +127,11 @@ impl<K: Conduct> Process<K> {
         claim.and_then(|claim| self.client.claim(claim)).is_some_and(|claim| conduct.keeps(claim))
     }
 
-    /// Undoes a member: cancels its acquire or releases its lease. No work was done under the
-    /// lease.
     fn undo(&mut self, id: u64, member: usize, around: &mut Around<'_>) {
         let claim = self.group(id).and_then(|group| group.members[member].claim.take());
         let Some(claim) = claim else { return };
-        if self.client.hold(claim).is_some() {
-            self.advance(claim, Input::Release, around);
-        }
-        self.end(claim, around);
+        self.leases.retain(|lease| lease.id != claim);
+        self.client(around, |client, cx| client.undo(claim, cx));
     }
 
     fn undo_all(&mut self, id: u64, around: &mut Around<'_>) {

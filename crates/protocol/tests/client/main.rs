@@ -361,3 +361,20 @@ fn masters_are_probed_and_a_client_that_is_shut_down_asks_them_nothing() {
     desk.act(|client, cx| client.give_back(lease, Input::Release, cx));
     assert!(desk.written.iter().all(|written| written.len() == 1), "clean-ups go on");
 }
+
+#[test]
+fn a_lease_under_which_no_work_ran_is_handed_on_like_any_other_and_leaves_nothing() {
+    let mut desk = Desk::new();
+    let lease = desk.granted("r");
+    let next = desk.acquire("r", TTL);
+    desk.act(|client, cx| client.undo(lease, cx));
+    assert_eq!(desk.look(lease), "gone");
+    for written in &desk.written {
+        assert!(
+            matches!(written[..], [Command::Delete { .. }, Command::Set { .. }]),
+            "{written:?}"
+        );
+    }
+    desk.serve(free);
+    desk.collect(next);
+}

@@ -1,6 +1,6 @@
 //! The machine alone: what it wants done, in which order.
 
-use redquorum_protocol::{Dice, Failure, Order, Several, Time, Told};
+use redquorum_protocol::{Dice, Failure, Order, Progress, Several, Time, Told};
 
 use crate::chance::Random;
 use crate::world::MS;
@@ -206,4 +206,17 @@ fn who_is_gone_leaves_nothing_under_way() {
 fn one_alone_is_waited_for_like_any_other() {
     let bed = Bed::new(1, 500);
     assert_eq!(bed.out, [Order::Try { member: 0, wait: MS * 500, explain: true }]);
+}
+
+#[test]
+fn a_claim_that_tries_again_instead_of_being_collected_has_failed() {
+    let mut bed = Bed::new(2, 500);
+    bed.won(0, 900);
+    bed.won(1, 900);
+    bed.tell(Told::of_collect(0, Progress::Held));
+    assert_eq!(bed.tell(Told::of_collect(1, Progress::Pending)), undo(&[0, 1]));
+    assert!(!bed.machine.is_held());
+    let deadline = Time::ZERO.plus(MS);
+    assert_eq!(Told::result(1, Progress::Pending), None);
+    assert_eq!(Told::result(1, Progress::Won(deadline)), Some(Told::Won { member: 1, deadline }));
 }

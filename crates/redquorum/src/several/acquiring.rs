@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redquorum_protocol::{AcquireRequest, Failure, Order, Several, Time, Told};
+use redquorum_protocol::{AcquireRequest, Client, Failure, Order, Several, Time, Told};
 use tokio::time::{Instant, Sleep};
 
 use super::error::AcquireAllError;
@@ -219,7 +219,9 @@ impl Attempt {
             let refused = progress.refused_by().map(|ballot| claim.report(ballot));
             (Told::of_collect(member, progress), refused)
         });
-        self.refused = refused.unwrap_or_default();
+        if let Some(refused) = refused {
+            self.refused = refused;
+        }
         self.tell(told);
     }
 
@@ -261,7 +263,7 @@ impl Member {
     /// Gives the attempt up, or gives the lease back.
     fn undo(&mut self) {
         if let Some(claim) = self.claim.take() {
-            claim.undo();
+            claim.end_by(Client::undo);
         }
     }
 }
