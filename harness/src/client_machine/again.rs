@@ -1,5 +1,5 @@
 //! The handles of a lease: the answers to its owner, which acquires it again and releases it once
-//! for each handle. The client decides who gets a handle.
+//! for each handle. The client decides whether the owner gets one.
 
 use redquorum_protocol::{ClaimId, Hold, Input, OwnerId, Refusal, Standing};
 

@@ -66,8 +66,8 @@ impl<C: ClaimMachine> Client<C> {
         if self.shut_down {
             return;
         }
-        if let Some(State::Extending(of, _)) = self.claims.get(&id).map(|entry| &entry.state) {
-            self.continue_extending(id, *of, cx);
+        if let Some(State::Extending(lease, _)) = self.claims.get(&id).map(|entry| &entry.state) {
+            self.continue_extending(id, *lease, cx);
         }
         // Either it has just started, or the lease was lost meanwhile.
         if let Some(State::Waiting) = self.claims.get(&id).map(|entry| &entry.state) {
@@ -77,23 +77,23 @@ impl<C: ClaimMachine> Client<C> {
 
     /// Waits for another request of the owner, shares its lease, or asks the masters.
     fn enter_or_ask(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        let Some(whose) = self.whose(id) else { return };
+        let Some(owner_key) = self.owner_key(id) else { return };
         let over = self.claims.get(&id).is_some_and(|entry| cx.now() >= entry.waits_until);
-        let latest = self.owners.get(&whose).and_then(|requests| requests.latest);
+        let latest = self.owners.get(&owner_key).and_then(|requests| requests.latest);
         match latest {
-            Some(of) if self.is_asking(of) && !over => {
-                let waiting = &mut self.owners.entry(whose).or_default().waiting;
+            Some(lease) if self.is_asking(lease) && !over => {
+                let waiting = &mut self.owners.entry(owner_key).or_default().waiting;
                 if !waiting.contains(&id) {
                     waiting.push(id);
                 }
             }
-            Some(of) if self.is_asking(of) => {
-                let nobody = Ballot::open(self.links.len(), cx.now());
-                self.refuse(id, Failure::Taken, nobody, cx);
+            Some(lease) if self.is_asking(lease) => {
+                let no_votes = Ballot::open(self.links.len(), cx.now());
+                self.refuse(id, Failure::Taken, no_votes, cx);
             }
-            Some(of) if self.reenter(of, cx) => self.share(id, of, cx),
+            Some(lease) if self.reenter(lease, cx) => self.share(id, lease, cx),
             _ => {
-                self.owners.entry(whose).or_default().latest = Some(id);
+                self.owners.entry(owner_key).or_default().latest = Some(id);
                 self.enqueue(id, cx);
             }
         }
@@ -111,63 +111,63 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     /// Counts another handle of a lease, unless it is over.
-    fn reenter(&mut self, of: ClaimId, cx: &mut Context<'_, C>) -> bool {
-        let Some(before) = self.hold(of).map(Hold::handles) else { return false };
-        self.drive(of, Input::Reenter, cx);
-        self.claim(of).is_some_and(|claim| claim.reentered(before))
+    fn reenter(&mut self, lease: ClaimId, cx: &mut Context<'_, C>) -> bool {
+        let Some(before) = self.hold(lease).map(Hold::handles) else { return false };
+        self.drive(lease, Input::Reenter, cx);
+        self.claim(lease).is_some_and(|claim| claim.reentered(before))
     }
 
     /// The request has a handle of this lease: checks and extends the lease.
-    fn share(&mut self, id: ClaimId, of: ClaimId, cx: &mut Context<'_, C>) {
-        let Some(whose) = self.whose(id) else { return };
+    fn share(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {
+        let Some(owner_key) = self.owner_key(id) else { return };
         let Some(entry) = self.claims.get(&id) else { return };
         let extend = entry.request.reentry.is_some_and(|reentry| reentry.extend);
         let fenced = entry.request.terms.is_fenced();
-        if fenced && self.hold(of).is_some_and(|hold| hold.fencing_token().is_none()) {
-            self.return_handle(id, of, State::Refused(Refusal::HeldUnfenced), cx);
+        if fenced && self.hold(lease).is_some_and(|hold| hold.fencing_token().is_none()) {
+            self.return_handle(id, lease, State::Refused(Refusal::HeldUnfenced), cx);
         } else if extend {
-            self.owners.entry(whose).or_default().extending.push(id);
-            self.set_state(id, State::Extending(of, Round::Other), cx);
-            self.continue_extending(id, of, cx);
+            self.owners.entry(owner_key).or_default().extending.push(id);
+            self.set_state(id, State::Extending(lease, Round::Other), cx);
+            self.continue_extending(id, lease, cx);
         } else {
-            self.set_state(id, State::Reentered(of), cx);
+            self.set_state(id, State::Reentered(lease), cx);
         }
     }
 
     /// Starts the round of a request that has a handle, or acts on its end.
-    fn continue_extending(&mut self, id: ClaimId, of: ClaimId, cx: &mut Context<'_, C>) {
+    fn continue_extending(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {
         // The deadline decides, not the timer.
-        self.drive(of, Input::Wake, cx);
+        self.drive(lease, Input::Wake, cx);
         if self.round(id) == Some(&Round::Other) {
-            self.prolong(id, of, cx);
+            self.prolong(id, lease, cx);
         }
-        if self.hold(of).is_none_or(|hold| hold.lost().is_some()) {
+        if self.hold(lease).is_none_or(|hold| hold.lost().is_some()) {
             // The caller has no handle yet: go on as if the lease had been lost before.
-            self.ask_again(id, of, cx);
+            self.ask_again(id, lease, cx);
             return;
         }
         match self.round(id) {
             Some(Round::Ended(Extension::Extended, _)) => {
                 self.leave_extending(id, cx);
-                self.set_state(id, State::Reentered(of), cx);
+                self.set_state(id, State::Reentered(lease), cx);
             }
             Some(Round::Ended(why, ballot)) => {
                 let refusal = Refusal::NotExtended(*why, ballot.clone());
-                self.return_handle(id, of, State::Refused(refusal), cx);
+                self.return_handle(id, lease, State::Refused(refusal), cx);
             }
             _ => {}
         }
     }
 
     /// Extends the lease for a request that has a handle.
-    fn prolong(&mut self, id: ClaimId, of: ClaimId, cx: &mut Context<'_, C>) {
+    fn prolong(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {
         let Some(terms) = self.claims.get(&id).map(|entry| entry.request.terms) else { return };
-        let Some(hold) = self.hold(of).filter(|hold| !hold.is_extended_by_a_caller()) else {
+        let Some(hold) = self.hold(lease).filter(|hold| !hold.is_extended_by_a_caller()) else {
             return;
         };
         let before = hold.extension().0;
-        self.drive(of, Input::Prolong(terms), cx);
-        let Some(hold) = self.hold(of) else { return };
+        self.drive(lease, Input::Prolong(terms), cx);
+        let Some(hold) = self.hold(lease) else { return };
         let round = match hold.extension() {
             (number, _) if number == before => {
                 // It lives long enough.
@@ -180,11 +180,13 @@ impl<C: ClaimMachine> Client<C> {
     }
 
     /// Returns the unused handle of a request to a lost lease.
-    fn ask_again(&mut self, id: ClaimId, of: ClaimId, cx: &mut Context<'_, C>) {
-        self.return_handle(id, of, State::Waiting, cx);
+    fn ask_again(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {
+        self.return_handle(id, lease, State::Waiting, cx);
         // A lost lease gets no more handles.
-        if let Some(requests) = self.whose(id).and_then(|whose| self.owners.get_mut(&whose)) {
-            requests.latest = requests.latest.filter(|latest| *latest != of);
+        if let Some(requests) =
+            self.owner_key(id).and_then(|owner_key| self.owners.get_mut(&owner_key))
+        {
+            requests.latest = requests.latest.filter(|latest| *latest != lease);
         }
     }
 
@@ -192,40 +194,40 @@ impl<C: ClaimMachine> Client<C> {
     fn return_handle(
         &mut self,
         id: ClaimId,
-        of: ClaimId,
+        lease: ClaimId,
         state: State<C>,
         cx: &mut Context<'_, C>,
     ) {
         self.leave_extending(id, cx);
         self.set_state(id, state, cx);
-        self.give_back(of, Input::Release, cx);
+        self.give_back(lease, Input::Release, cx);
     }
 
     /// Informs the other requests of the owner of a claim, once the claim has a result or a round
     /// of extending has ended.
     pub(super) fn inform_owner(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        let Some(whose) = self.whose(id) else { return };
+        let Some(owner_key) = self.owner_key(id) else { return };
         let asking = self.is_asking(id);
-        let Some(requests) = self.owners.get_mut(&whose) else { return };
+        let Some(requests) = self.owners.get_mut(&owner_key) else { return };
         if requests.latest == Some(id) && !asking {
             for waiting in core::mem::take(&mut requests.waiting) {
                 self.changed(waiting, cx);
             }
         }
-        let extending = self.owners.get(&whose).map(|it| it.extending.clone());
+        let extending = self.owners.get(&owner_key).map(|it| it.extending.clone());
         for extending in extending.unwrap_or_default() {
             self.inform_extending(extending, id, cx);
         }
     }
 
-    fn inform_extending(&mut self, id: ClaimId, of: ClaimId, cx: &mut Context<'_, C>) {
+    fn inform_extending(&mut self, id: ClaimId, lease: ClaimId, cx: &mut Context<'_, C>) {
         let Some(State::Extending(its, round)) = self.claims.get(&id).map(|it| &it.state) else {
             return;
         };
-        if *its != of || matches!(round, Round::Ended(..)) {
+        if *its != lease || matches!(round, Round::Ended(..)) {
             return;
         }
-        let Some(hold) = self.hold(of) else { return self.changed(id, cx) };
+        let Some(hold) = self.hold(lease) else { return self.changed(id, cx) };
         match (round, hold.extension()) {
             (Round::Own(own), (number, Extension::Pending)) if *own == number => return,
             (Round::Own(own), (number, ended)) if *own == number => {
@@ -235,25 +237,25 @@ impl<C: ClaimMachine> Client<C> {
             // A round that was replaced says nothing about the lease.
             _ => self.set_round(id, Round::Other),
         }
-        if !self.hold(of).is_some_and(Hold::is_extended_by_a_caller) {
+        if !self.hold(lease).is_some_and(Hold::is_extended_by_a_caller) {
             self.changed(id, cx);
         }
     }
 
     fn leave_extending(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
-        if let Some(whose) = self.whose(id) {
-            self.leave_owner(whose, id, cx);
+        if let Some(owner_key) = self.owner_key(id) {
+            self.leave_owner(owner_key, id, cx);
         }
     }
 
     /// Removes a request from those of its owner.
     pub(super) fn leave_owner(
         &mut self,
-        whose: (OwnerId, Key),
+        owner_key: (OwnerId, Key),
         id: ClaimId,
         cx: &mut Context<'_, C>,
     ) {
-        let Some(requests) = self.owners.get_mut(&whose) else { return };
+        let Some(requests) = self.owners.get_mut(&owner_key) else { return };
         let waiting = if requests.latest == Some(id) {
             core::mem::take(&mut requests.waiting)
         } else {
@@ -261,12 +263,12 @@ impl<C: ClaimMachine> Client<C> {
         };
         requests.remove(id);
         if requests.is_empty() {
-            self.owners.remove(&whose);
+            self.owners.remove(&owner_key);
         }
         waiting.into_iter().for_each(|waiting| self.changed(waiting, cx));
     }
 
-    fn whose(&self, id: ClaimId) -> Option<(OwnerId, Key)> {
+    fn owner_key(&self, id: ClaimId) -> Option<(OwnerId, Key)> {
         let entry = self.claims.get(&id)?;
         Some((entry.request.reentry?.owner, entry.key.clone()))
     }
@@ -280,9 +282,9 @@ impl<C: ClaimMachine> Client<C> {
 
     fn set_round(&mut self, id: ClaimId, round: Round) {
         if let Some(entry) = self.claims.get_mut(&id)
-            && let State::Extending(_, of_request) = &mut entry.state
+            && let State::Extending(_, current) = &mut entry.state
         {
-            *of_request = round;
+            *current = round;
         }
     }
 

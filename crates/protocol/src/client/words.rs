@@ -58,7 +58,7 @@ pub struct AcquireRequest<S = ()> {
 
 impl<S> AcquireRequest<S> {
     /// The request for one member of a multi-lock. A member that is waited for gets its turn as if
-    /// it were the only one. An attempt does not enqueue, so that nobody waits behind it.
+    /// it were the only one. Only such a member enqueues.
     pub const fn for_member(terms: Terms, wait: Duration, explain: bool, seed: S) -> Self {
         Self { terms, wait, explain, fair: !wait.is_zero(), reentry: None, seed }
     }

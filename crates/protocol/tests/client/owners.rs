@@ -111,7 +111,7 @@ fn one_request_of_an_owner_asks_and_the_others_share_its_lease() {
     others.iter().for_each(|id| assert_eq!(desk.look(*id), "queued", "it is not collected"));
     desk.changed.clear();
     desk.collect(first);
-    assert!(others.iter().all(|id| desk.changed.contains(id)), "they are told");
+    assert!(others.iter().all(|id| desk.changed.contains(id)), "they are notified");
     for (before, id) in (1..).zip(others) {
         assert_eq!((desk.handles(first), desk.look(id).as_str()), (before, "reentered"));
         assert_eq!(desk.take(id), Some(first));
@@ -132,7 +132,7 @@ fn if_the_request_that_asks_has_no_lease_the_next_one_asks() {
             desk.serve(taken);
             assert_eq!(desk.look(first), format!("acquiring: {:?}", Some(Failure::Taken)));
         }
-        assert!(desk.changed.contains(&second), "it is told");
+        assert!(desk.changed.contains(&second), "it is notified");
         desk.serve(free);
         assert_eq!(desk.look(second), "acquiring: None");
         desk.serve(free);
@@ -166,7 +166,7 @@ fn a_request_with_a_ttl_extends_the_lease_only_if_that_moves_the_deadline_to_a_l
     assert_eq!((desk.take(longer), desk.look(longer).as_str()), (None, "extending"));
     desk.changed.clear();
     desk.serve(free);
-    assert!(desk.changed.contains(&longer), "it is told");
+    assert!(desk.changed.contains(&longer), "it is notified");
     assert_eq!(desk.look(longer), "reentered");
     assert_eq!((desk.take(longer), desk.handles(lease)), (Some(lease), 3));
     assert!(desk.deadline(lease) > deadline);
