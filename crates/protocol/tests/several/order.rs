@@ -1,4 +1,4 @@
-//! The machine alone: what it wants done, in which order.
+//! The machine alone: its effects and their order.
 
 use redquorum_protocol::{Dice, Failure, Order, Progress, Several, Time, Told};
 
@@ -38,7 +38,7 @@ impl Bed {
         (0..members).flat_map(|member| self.tell(Told::Collected { member })).collect()
     }
 
-    /// Lets the pause pass, and returns what is done then.
+    /// Lets the pause pass, and returns the effects after it.
     fn after_the_pause(&mut self) -> Vec<Order> {
         assert_ne!(self.machine.next_wake(), Time::NEVER);
         self.now = self.machine.next_wake();
@@ -95,7 +95,7 @@ fn one_refusal_undoes_all_others_at_once_and_holds_nothing_while_it_waits() {
     bed.won(0, 900);
     let undone = bed.taken(1);
     assert_eq!(undone, undo(&[0, 1, 2]), "also the claim that failed");
-    // What arrives late of those that were undone is nobody's.
+    // Late results of members that were undone change nothing.
     assert_eq!(bed.won(2, 900), []);
     assert_eq!(bed.taken(2), []);
     let waits = bed.after_the_pause();
@@ -115,7 +115,7 @@ fn who_was_waited_for_is_kept_while_the_others_are_tried_once() {
         Bed { machine: bed.machine.clone(), random: Random(2), now: bed.now, out: Vec::new() };
     bed.won(0, 901);
     assert_eq!(bed.won(2, 902), collect(3));
-    // Refused again: it is given back, and another is waited for.
+    // The last member is refused: the machine undoes the others, and waits for this one.
     assert_eq!(other.taken(2), undo(&[0, 1, 2]));
     assert!(matches!(other.after_the_pause()[..], [Order::Try { member: 2, .. }]));
 }
