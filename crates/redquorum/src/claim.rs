@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use redquorum_protocol::{
-    AcquireRequest, BadOption, Ballot, Claim, ClaimId, Client, Extension, Failure, Hold, Input,
-    Key, Progress, Refusal, Standing, Time,
+    AcquireRequest, BadOption, Claim, ClaimId, Client, Extension, Failure, Hold, Input, Key,
+    Progress, Refusal, RequestState, Time, Votes,
 };
 use tokio::sync::Notify;
 
@@ -145,19 +145,19 @@ impl ClaimCell {
             unreachable!("a claim ends with its caller")
         };
         match standing {
-            Standing::Reentered(of) => {
+            RequestState::Reentered(of) => {
                 turn.input(|client, cx| client.take_handle(self.id, cx));
                 Found::Reentered(turn.cell(of))
             }
-            Standing::Extending(of) => Found::Extending(turn.cell(of), until),
-            Standing::Refused(why) => Found::Refused(self.refused(why)),
+            RequestState::Extending(of) => Found::Extending(turn.cell(of), until),
+            RequestState::Refused(why) => Found::Refused(self.refused(why)),
             _ => match standing.progress() {
                 Progress::Held => Found::Granted,
                 Progress::Won(deadline) => Found::Won(deadline),
-                Progress::Failed(why, ballot, attempts) => {
-                    Found::Failed(why, self.report(ballot), attempts)
+                Progress::Failed(why, votes, attempts) => {
+                    Found::Failed(why, self.report(votes), attempts)
                 }
-                _ => Found::Pending { until, queued: matches!(standing, Standing::Queued(_)) },
+                _ => Found::Pending { until, queued: matches!(standing, RequestState::Queued(_)) },
             },
         }
     }
@@ -166,11 +166,11 @@ impl ClaimCell {
     fn refused(&self, why: &Refusal) -> AcquireError {
         match why {
             Refusal::HeldUnfenced => AcquireError::Options(BadOption::HeldUnfenced),
-            Refusal::NotExtended(Extension::QuorumGone, ballot) => {
-                AcquireError::NotExtended(ExtendError::QuorumGone(self.report(ballot)))
+            Refusal::NotExtended(Extension::QuorumGone, votes) => {
+                AcquireError::NotExtended(ExtendError::QuorumGone(self.report(votes)))
             }
-            Refusal::NotExtended(_, ballot) => {
-                AcquireError::NotExtended(ExtendError::NoQuorum(self.report(ballot)))
+            Refusal::NotExtended(_, votes) => {
+                AcquireError::NotExtended(ExtendError::NoQuorum(self.report(votes)))
             }
         }
     }
@@ -254,8 +254,8 @@ impl ClaimCell {
         }
     }
 
-    pub(crate) fn report(&self, ballot: &Ballot) -> Report {
-        self.fleet.report(ballot)
+    pub(crate) fn report(&self, votes: &Votes) -> Report {
+        self.fleet.report(votes)
     }
 
     pub(crate) fn is_shut_down(&self) -> bool {

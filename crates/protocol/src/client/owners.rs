@@ -20,7 +20,7 @@ use crate::acquire::Failure;
 use crate::claim::{Claim, Input};
 use crate::effect::Key;
 use crate::hold::{Extension, Hold};
-use crate::vote::Ballot;
+use crate::vote::Votes;
 
 /// The requests of each owner for each resource. Nothing is kept of requests that are over.
 pub(super) type Owners = BTreeMap<(OwnerId, Key), OwnerRequests>;
@@ -56,7 +56,7 @@ pub(super) enum Round {
     /// The round with this number.
     Own(u32),
     /// It ended with these votes.
-    Ended(Extension, Ballot),
+    Ended(Extension, Votes),
 }
 
 impl<C: ClaimMachine> Client<C> {
@@ -88,7 +88,7 @@ impl<C: ClaimMachine> Client<C> {
                 }
             }
             Some(lease) if self.is_asking(lease) => {
-                let no_votes = Ballot::open(self.links.len(), cx.now());
+                let no_votes = Votes::open(self.links.len(), cx.now());
                 self.refuse(id, Failure::Taken, no_votes, cx);
             }
             Some(lease) if self.reenter(lease, cx) => self.share(id, lease, cx),
@@ -151,8 +151,8 @@ impl<C: ClaimMachine> Client<C> {
                 self.leave_extending(id, cx);
                 self.set_state(id, State::Reentered(lease), cx);
             }
-            Some(Round::Ended(why, ballot)) => {
-                let refusal = Refusal::NotExtended(*why, ballot.clone());
+            Some(Round::Ended(why, votes)) => {
+                let refusal = Refusal::NotExtended(*why, votes.clone());
                 self.return_handle(id, lease, State::Refused(refusal), cx);
             }
             _ => {}
@@ -171,10 +171,10 @@ impl<C: ClaimMachine> Client<C> {
         let round = match hold.extension() {
             (number, _) if number == before => {
                 // It lives long enough.
-                Round::Ended(Extension::Extended, hold.ballot().clone())
+                Round::Ended(Extension::Extended, hold.votes().clone())
             }
             (number, Extension::Pending) => Round::Own(number),
-            (_, ended) => Round::Ended(ended, hold.ballot().clone()),
+            (_, ended) => Round::Ended(ended, hold.votes().clone()),
         };
         self.set_round(id, round);
     }
@@ -231,7 +231,7 @@ impl<C: ClaimMachine> Client<C> {
         match (round, hold.extension()) {
             (Round::Own(own), (number, Extension::Pending)) if *own == number => return,
             (Round::Own(own), (number, ended)) if *own == number => {
-                let ended = Round::Ended(ended, hold.ballot().clone());
+                let ended = Round::Ended(ended, hold.votes().clone());
                 self.set_round(id, ended);
             }
             // A round that was replaced says nothing about the lease.

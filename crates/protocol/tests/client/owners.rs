@@ -9,13 +9,13 @@ const TWO: OwnerId = OwnerId(2);
 
 impl Desk {
     fn request(&mut self, owner: OwnerId, ttl: Option<Duration>, wait: Duration) -> ClaimId {
-        let terms = Terms::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
+        let terms = LockConfig::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
         self.request_on(ttl.map_or(terms, |ttl| terms.with_ttl(ttl).unwrap()), owner, ttl, wait)
     }
 
     fn request_on(
         &mut self,
-        terms: Terms,
+        terms: LockConfig,
         owner: OwnerId,
         ttl: Option<Duration>,
         wait: Duration,
@@ -50,8 +50,8 @@ impl Desk {
     }
 }
 
-fn down(_: &Command) -> Answer {
-    Answer::Unknown(Cause::Silent)
+fn down(_: &Command) -> Reply {
+    Reply::Unknown(Cause::Silent)
 }
 
 #[test]
@@ -206,7 +206,7 @@ fn a_lease_that_is_lost_while_it_is_extended_is_acquired_anew() {
 #[test]
 fn requests_and_holders_that_extend_at_once_do_not_cut_each_other_short() {
     let mut desk = Desk::new();
-    let terms = Terms::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
+    let terms = LockConfig::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
     let lease = desk.owned(ONE);
     desk.act(|client, cx| client.handle(lease, Input::Extend(terms), cx));
     let extension = desk.client.hold(lease).unwrap().extension().0;
@@ -229,7 +229,7 @@ fn requests_and_holders_that_extend_at_once_do_not_cut_each_other_short() {
 #[test]
 fn a_holder_learns_how_its_extension_ended_after_the_rounds_of_requests() {
     let mut desk = Desk::new();
-    let terms = Terms::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
+    let terms = LockConfig::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
     let lease = desk.owned(ONE);
     desk.act(|client, cx| client.handle(lease, Input::Extend(terms), cx));
     let extension = desk.client.hold(lease).unwrap().extension().0;
@@ -247,7 +247,7 @@ fn a_holder_learns_how_its_extension_ended_after_the_rounds_of_requests() {
 fn a_fencing_token_is_not_given_to_a_lease_that_has_none() {
     let mut desk = Desk::new();
     let lease = desk.owned(ONE);
-    let terms = Terms::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
+    let terms = LockConfig::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
     let fenced = terms.with_fencing(60 * TTL).unwrap();
     let id = desk.request_on(fenced, ONE, None, TTL);
     assert_eq!(desk.look(id), "refused: HeldUnfenced");

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use redquorum_protocol::{AcquireRequest, Client, Failure, Order, Several, Time, Told};
+use redquorum_protocol::{
+    AcquireRequest, Client, Failure, MemberAction, MemberEvent, MultiLock, Time,
+};
 use tokio::time::{Instant, Sleep};
 
 use super::error::AcquireAllError;
@@ -46,9 +48,9 @@ enum Stage {
 
 /// The protocol machine, and the claims that its orders apply to.
 struct Attempt {
-    several: Several,
+    several: MultiLock,
     members: Vec<Member>,
-    orders: Vec<Order>,
+    orders: Vec<MemberAction>,
     clock: Clock,
     asked: Time,
     /// The lock of the resource that was named first: it decides how to pause.
@@ -134,7 +136,7 @@ impl Attempt {
         let clock = first.clock;
         let asked = clock.now();
         let mut orders = Vec::new();
-        let several = Several::start(asked, wanted.len(), wait, &mut orders);
+        let several = MultiLock::start(asked, wanted.len(), wait, &mut orders);
         let member = |wanted| Member { wanted, claim: None };
         let members = wanted.into_iter().map(member).collect();
         let refused = Report::default();
@@ -148,11 +150,11 @@ impl Attempt {
         fleets.any(|fleet| fleet.is_shut_down())
     }
 
-    fn tell(&mut self, told: Told) {
+    fn tell(&mut self, told: MemberEvent) {
         // The clock is read last: all time spent before counts (R1).
         let now = self.clock.now();
         let Self { several, orders, first, .. } = self;
-        first.shared.with_dice(|dice| several.handle(now, told, dice, orders));
+        first.shared.with_rng(|rng| several.handle(now, told, rng, orders));
         self.carry_out();
     }
 
@@ -161,15 +163,15 @@ impl Attempt {
         let mut queued: Vec<(Arc<Fleet>, After)> = Vec::new();
         for order in std::mem::take(&mut self.orders) {
             match order {
-                Order::Try { member, wait, explain } => {
+                MemberAction::Try { member, wait, explain } => {
                     let (fleet, after) = self.members[member].start(wait, explain);
                     match queued.last_mut() {
                         Some((last, all)) if Arc::ptr_eq(&fleet, last) => all.merge(after),
                         _ => queued.push((fleet, after)),
                     }
                 }
-                Order::Collect { member } => self.collect(member),
-                Order::Undo { member } => self.members[member].undo(),
+                MemberAction::Collect { member } => self.collect(member),
+                MemberAction::Undo { member } => self.members[member].undo(),
                 _ => {}
             }
         }
@@ -183,7 +185,7 @@ impl Attempt {
     fn look(&mut self, waker: &Waker) -> Option<Instant> {
         let due = self.several.next_wake();
         if self.clock.now() >= due {
-            self.tell(Told::Wake);
+            self.tell(MemberEvent::Wake);
         }
         let mut next = self.clock.timer(self.several.next_wake());
         let mut news = false;
@@ -197,12 +199,12 @@ impl Attempt {
                     // converted deadline is never late.
                     let now = self.clock.now();
                     let deadline = now.plus(deadline.since(clock.now()));
-                    self.tell(Told::Won { member: at, deadline });
+                    self.tell(MemberEvent::Won { member: at, deadline });
                     news = true;
                 }
                 Found::Failed(why, report, _) => {
                     self.refused = report;
-                    self.tell(Told::Failed { member: at, why });
+                    self.tell(MemberEvent::Failed { member: at, why });
                     news = true;
                 }
                 Found::Pending { until, .. } => next = next.min(clock.timer(until)),
@@ -216,8 +218,8 @@ impl Attempt {
     fn collect(&mut self, member: usize) {
         let Some(claim) = &self.members[member].claim else { return };
         let (told, refused) = claim.collect(|progress| {
-            let refused = progress.refused_by().map(|ballot| claim.report(ballot));
-            (Told::of_collect(member, progress), refused)
+            let refused = progress.refused_by().map(|votes| claim.report(votes));
+            (MemberEvent::of_collect(member, progress), refused)
         });
         if let Some(refused) = refused {
             self.refused = refused;
