@@ -7,7 +7,7 @@
 //! claims.
 //!
 //! - `lease.rs`: requests that wait for one claim
-//! - `reentry.rs`: requests of an owner that holds the resource already
+//! - `reentry.rs`: the handles of a lease, and their owner
 //! - `multi_lock.rs`: requests for several resources
 //! - `conduct.rs`: the seam for mutants
 
@@ -19,14 +19,13 @@ use redquorum_protocol::wire::Expect;
 use redquorum_protocol::wire::{Command, Greeting};
 use redquorum_protocol::{
     AcquireRequest, Bounds, Claim, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect,
-    Context, Drift, Fingerprint, Guard, Input, Key, Link, LockConfig, NodeId, Reply as Vote,
-    RequestState, Rng, Time, Token, WaiterId,
+    Context, Drift, Fingerprint, Guard, Input, Key, Link, LockConfig, NodeId, Progress, Reentry,
+    Reply as Vote, RequestState, Rng, Time, Token, WaiterId,
 };
 
 pub(crate) use self::conduct::{Conduct, Honest};
 use self::lease::{Lease, LeaseKey};
 use self::multi_lock::{Group, MultiRelease};
-use self::reentry::Wanted;
 use crate::client_protocol::{Answer, FENCING_MEMORY, FailureReason, Notice, Op, Options, Request};
 use crate::name::Name;
 
@@ -90,6 +89,8 @@ pub(crate) struct Process<K: Conduct> {
     leases: Vec<Lease>,
     /// The claim by which each client holds a resource.
     held: Vec<(LeaseKey, ClaimId)>,
+    /// How many owners there have been.
+    owners: usize,
     /// Multi-lock requests under way.
     groups: Vec<Group>,
     /// Requests under way that release several leases.
@@ -197,6 +198,7 @@ impl<K: Conduct> Process<K> {
             client,
             leases: Vec::new(),
             held: Vec::new(),
+            owners: 0,
             groups: Vec::new(),
             multi_releases: Vec::new(),
             roots: Vec::new(),
@@ -365,10 +367,7 @@ impl<K: Conduct> Process<K> {
     fn request(&mut self, Request { id, client, op }: Request, around: &mut InputContext<'_>) {
         match op {
             Op::Acquire { resource, ttl_ms, wait_ms, again } => {
-                let (whose, wanted) = ((client, resource), Wanted { ttl_ms, wait_ms });
-                if !(again && self.reenter(id, &whose, wanted, around)) {
-                    self.acquire(id, whose, wanted, around);
-                }
+                self.acquire(id, (client, resource), (ttl_ms, wait_ms, again), around);
             }
             Op::AcquireAll { resources, ttl_ms, wait_ms } => {
                 self.acquire_all(id, (client, resources), ttl_ms, wait_ms, around);
@@ -404,10 +403,7 @@ impl<K: Conduct> Process<K> {
                 self.cancel_group(request, around);
                 let found = self.leases.iter().find(|lease| lease.is_acquiring(request));
                 if let Some(claim) = found.map(|lease| lease.id) {
-                    self.end(claim, around);
-                    around.refuse(request, FailureReason::Cancelled);
-                } else {
-                    self.cancel_prolonging(request, around);
+                    self.cancel(request, claim, around);
                 }
             }
             Op::Step { check: None, .. } => around.done(id),
@@ -432,13 +428,23 @@ impl<K: Conduct> Process<K> {
         claim
     }
 
-    fn acquire(&mut self, id: u64, whose: LeaseKey, wanted: Wanted, around: &mut InputContext<'_>) {
-        let Wanted { ttl_ms, wait_ms } = wanted;
-        let ttl_ms = if ttl_ms == 0 { self.options.ttl_ms } else { ttl_ms };
-        let Ok(terms) = self.terms(ttl_ms) else { return around.refuse(id, FailureReason::Error) };
+    /// Acquires, with a TTL of 0 for the configured one. A request that acquires `again` extends a
+    /// lease that it finds held only if it has a TTL of its own.
+    fn acquire(
+        &mut self,
+        id: u64,
+        whose: LeaseKey,
+        (ttl_ms, wait_ms, again): (u64, u64, bool),
+        around: &mut InputContext<'_>,
+    ) {
+        let extend = ttl_ms != 0;
+        let Ok(terms) = self.terms(if extend { ttl_ms } else { self.options.ttl_ms }) else {
+            return around.refuse(id, FailureReason::Error);
+        };
         let seed = self.seed(&whose, around);
         let wait = Duration::from_millis(wait_ms);
-        let request = AcquireRequest { terms, wait, explain: true, fair: true, seed };
+        let reentry = Some(Reentry { owner: self.owner(&whose, again), extend });
+        let request = AcquireRequest { terms, wait, explain: true, fair: true, reentry, seed };
         let asked = (id, around.stamp());
         self.claim(whose, request, Some(asked), around);
     }
@@ -452,8 +458,9 @@ impl<K: Conduct> Process<K> {
         around: &mut InputContext<'_>,
     ) -> ClaimId {
         let key: Key = Arc::from(whose.1.as_bytes());
+        let owner = request.reentry.map(|reentry| reentry.owner);
         let id = self.client(around, |client, cx| client.acquire(key, request, cx));
-        self.leases.push(Lease::new(id, whose, asked));
+        self.leases.push(Lease::new(id, whose, owner, asked));
         id
     }
 
@@ -500,44 +507,38 @@ impl<K: Conduct> Process<K> {
         let Some(place) = self.leases.iter().position(|lease| lease.id == id) else { return };
         let Self { client, leases, conduct, .. } = self;
         let lease = &mut leases[place];
-        let claim = match client.standing(id) {
-            Some(RequestState::Queued(_)) => return,
-            Some(RequestState::Over(why, votes)) => {
-                lease.fail(why, votes, around);
-                return self.end(id, around);
-            }
-            Some(RequestState::Claim(claim)) => claim,
-            None => return self.end(id, around),
-        };
-        match claim.claim() {
-            Claim::Acquiring(acquire) if acquire.is_won() => {
+        let Some(standing) = client.standing(id) else { return self.end(id, around) };
+        match (standing.progress(), standing) {
+            (Progress::Pending, _) | (_, RequestState::Extending(_)) => {}
+            (Progress::Won(_), _) => {
                 self.advance(id, Input::Collect, around);
                 self.attend(id, around);
             }
-            Claim::Acquiring(acquire) => {
-                if let Some(why) = acquire.failure() {
-                    lease.fail(why, acquire.votes(), around);
-                    self.end(id, around);
-                }
+            (Progress::Failed(why, votes, _), _) => {
+                lease.fail(why, votes, around);
+                self.end(id, around);
             }
-            Claim::Holding(_) => {
-                let granted = lease.hold(*conduct, claim, around);
-                let refused = lease.not_prolonged.take();
-                if granted {
-                    self.granted(id, around);
-                }
-                if let Some(refused) = refused {
-                    self.not_prolonged(id, refused, around);
-                }
+            (_, RequestState::Refused(refusal)) => {
+                lease.refuse(refusal, around);
+                self.end(id, around);
             }
-            Claim::Releasing(release) => {
-                if let Some(outcome) = release.outcome() {
-                    lease.released(outcome, around);
-                    self.end(id, around);
-                    self.parted(id, outcome, around);
+            (_, RequestState::Reentered(_)) => self.take_handle(id, around),
+            (_, RequestState::Claim(claim)) => match claim.claim() {
+                Claim::Holding(_) => {
+                    if lease.hold(*conduct, claim, around) {
+                        self.granted(id, around);
+                    }
                 }
-            }
-            Claim::Ended => self.end(id, around),
+                Claim::Releasing(release) => {
+                    if let Some(outcome) = release.outcome() {
+                        lease.released(outcome, around);
+                        self.end(id, around);
+                        self.parted(id, outcome, around);
+                    }
+                }
+                _ => self.end(id, around),
+            },
+            _ => unreachable!("a request that is queued or over has that for its progress"),
         }
     }
 

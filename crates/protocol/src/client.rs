@@ -10,6 +10,7 @@
 //! |---|---|
 //! | `client.rs` | routes effects of claims to links, and replies of links to claims |
 //! | `client/wait_queues.rs` | decides which local request asks the masters next |
+//! | `client/owners.rs` | decides which request of an owner gets a handle of the owner's lease |
 //! | `client/timers.rs`, `client/pacing.rs` | decide when leases end and when they are renewed |
 //! | `client/types.rs` | options, requests and effects |
 //! | `client/machine.rs` | the seam between the client and the claims that it drives |
@@ -36,16 +37,19 @@ use crate::waiter::WaiterId;
 use crate::wire::Greeting;
 
 mod machine;
+mod owners;
 mod pacing;
 mod timers;
 mod types;
 mod wait_queues;
 
 pub use machine::ClaimMachine;
+use owners::{Owners, Round};
 use pacing::renewal_moment;
 use timers::{BATCH, Timer, Timers, room};
 pub use types::{
-    AcquireRequest, ClaimId, ClientConfig, ClientEffect, ReplyTo, RequestState, VoteCounts,
+    AcquireRequest, ClaimId, ClientConfig, ClientEffect, OwnerId, Progress, Reentry, Refusal,
+    ReplyTo, RequestState, VoteCounts,
 };
 use wait_queues::WaitQueues;
 
@@ -70,6 +74,7 @@ pub struct Client<C: ClaimMachine = Claim> {
     /// The number of the latest claim.
     last: u64,
     queues: WaitQueues,
+    owners: Owners,
     timers: Timers,
     /// How many leases have had a watchdog.
     watched: u64,
@@ -90,6 +95,8 @@ struct Entry<C, S> {
     request: AcquireRequest<S>,
     /// The end of its wait.
     give_up: Time,
+    /// How long it may wait for another request of its owner.
+    waits_until: Time,
     state: State<C>,
     /// Whether it has a place in the local queue.
     queued: bool,
@@ -108,8 +115,17 @@ struct Entry<C, S> {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum State<C> {
+    /// It waits for another request of its owner.
+    Waiting,
+    /// It waits for its turn.
     Queued,
     Claim(C),
+    /// It has a handle of this lease, which is extended for it first.
+    Extending(ClaimId, Round),
+    /// It has a handle of this lease, which its caller has not taken.
+    Reentered(ClaimId),
+    /// It gets no handle.
+    Refused(Refusal),
     Over(Failure, Votes),
 }
 
@@ -139,6 +155,7 @@ impl<C: ClaimMachine> Client<C> {
             claims: BTreeMap::new(),
             last: 0,
             queues: WaitQueues::default(),
+            owners: Owners::new(),
             timers: Timers::default(),
             watched: 0,
             votes: alloc::vec![VoteCounts::default(); config.nodes],
@@ -160,7 +177,8 @@ impl<C: ClaimMachine> Client<C> {
 
     /// Starts a request for a lease of `key`. Its caller [looks](Client::look) at it until it has
     /// the lease. Then the caller [gives the lease back](Client::give_back), or
-    /// [cancels](Client::cancel) the request.
+    /// [cancels](Client::cancel) the request. If the request's owner holds the lease already, the
+    /// caller [takes another handle](Client::take_handle) of it.
     pub fn acquire(
         &mut self,
         key: Key,
@@ -169,13 +187,14 @@ impl<C: ClaimMachine> Client<C> {
     ) -> ClaimId {
         self.last += 1;
         let (id, now) = (ClaimId(self.last), cx.now());
-        let queued = !request.wait.is_zero();
+        let is_owned = request.reentry.is_some();
         let entry = Box::new(Entry {
-            key: key.clone(),
+            key,
             give_up: now.plus(request.wait),
+            waits_until: now.plus(request.wait.max(request.terms.node_timeout())),
             request,
-            state: State::Queued,
-            queued,
+            state: if is_owned { State::Waiting } else { State::Queued },
+            queued: false,
             listens: None,
             waits: false,
             changed: now,
@@ -184,8 +203,11 @@ impl<C: ClaimMachine> Client<C> {
             holds: false,
         });
         self.claims.insert(id, entry);
-        let turn = if queued { self.queues.join(now, &key, id) } else { Some(Turn::First) };
-        self.start_next(turn.map(|turn| (id, turn)), cx);
+        if is_owned {
+            self.continue_reentry(id, cx);
+        } else {
+            self.enqueue(id, cx);
+        }
         self.deliver(cx);
         id
     }
@@ -195,21 +217,34 @@ impl<C: ClaimMachine> Client<C> {
     /// out.
     pub fn look(&mut self, id: ClaimId, cx: &mut Context<'_, C>) -> Option<RequestState<'_, C>> {
         self.claims.get_mut(&id)?.waits = true;
-        if cx.now() >= self.look_again_at(id, cx.clocks) {
-            match self.standing(id) {
-                Some(RequestState::Queued(_)) => self.wait_is_over(id, cx),
-                _ => self.drive(id, Input::Wake, cx),
-            }
-            self.deliver(cx);
+        let due = cx.now() >= self.look_again_at(id, cx.clocks);
+        match &self.claims.get(&id)?.state {
+            State::Waiting | State::Extending(..) => self.continue_reentry(id, cx),
+            State::Queued if due => self.wait_is_over(id, cx),
+            State::Claim(_) if due => self.drive(id, Input::Wake, cx),
+            _ => return self.standing(id),
         }
+        self.deliver(cx);
         self.standing(id)
+    }
+
+    /// The caller of a request takes the handle that it got. Returns the claim of the lease. The
+    /// request is over then.
+    pub fn take_handle(&mut self, id: ClaimId, cx: &mut Context<'_, C>) -> Option<ClaimId> {
+        let State::Reentered(of) = self.claims.get(&id)?.state else { return None };
+        self.forget(id, cx);
+        Some(of)
     }
 
     /// The state of a request; `None` once the request is over and its caller was informed.
     pub fn standing(&self, id: ClaimId) -> Option<RequestState<'_, C>> {
         let entry = self.claims.get(&id)?;
         Some(match &entry.state {
+            State::Waiting => RequestState::Queued(entry.waits_until),
             State::Queued => RequestState::Queued(entry.give_up),
+            State::Extending(of, _) => RequestState::Extending(*of),
+            State::Reentered(of) => RequestState::Reentered(*of),
+            State::Refused(why) => RequestState::Refused(why),
             State::Claim(claim) => RequestState::Claim(claim),
             State::Over(why, votes) => RequestState::Over(*why, votes),
         })
@@ -234,10 +269,12 @@ impl<C: ClaimMachine> Client<C> {
     /// When the caller looks at its request again, if nothing changes before.
     pub fn look_again_at(&self, id: ClaimId, clocks: C::Clocks) -> Time {
         let claim = match self.standing(id) {
-            Some(RequestState::Queued(give_up)) => return give_up,
-            Some(RequestState::Claim(claim)) => claim,
-            _ => return Time::NEVER,
+            Some(RequestState::Queued(until)) => return until,
+            // The round ends with the lease's own claim.
+            Some(RequestState::Extending(of)) => self.claim(of),
+            _ => self.claim(id),
         };
+        let Some(claim) = claim else { return Time::NEVER };
         match claim.claim() {
             // The lease waits to be collected.
             Claim::Acquiring(acquire) if acquire.is_won() => Time::NEVER,
@@ -275,8 +312,11 @@ impl<C: ClaimMachine> Client<C> {
 
     /// The caller of a request is gone, whatever the state of the request. Keys that it may have
     /// set are deleted. A lease that it holds is given back with all its handles, as by
-    /// [`Input::Abandon`].
+    /// [`Input::Abandon`]. A handle that was not taken is given back, as by [`Input::Release`].
     pub fn cancel(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        if let Some(RequestState::Extending(of) | RequestState::Reentered(of)) = self.standing(id) {
+            self.give_back(of, Input::Release, cx);
+        }
         let handles = self.claim(id).map_or(0, |claim| match claim.claim() {
             Claim::Acquiring(acquire) => u32::from(acquire.failure().is_none()),
             Claim::Holding(hold) => hold.handles(),
@@ -289,10 +329,22 @@ impl<C: ClaimMachine> Client<C> {
         self.deliver(cx);
     }
 
+    /// Ends a request under which no work ran, whatever its state: gives the attempt up, or gives
+    /// the lease back without a grace.
+    pub fn undo(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        if self.hold(id).is_some() {
+            self.give_back(id, Input::Release, cx);
+        }
+        self.cancel(id, cx);
+    }
+
     /// The caller of a request that is over, or of a release, no longer looks at it.
     fn forget(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
         let Some(mut entry) = self.claims.remove(&id) else { return };
         self.timers.replace(id, entry.timer, Timer::default());
+        if let Some(reentry) = entry.request.reentry {
+            self.leave_owner((reentry.owner, entry.key.clone()), id, cx);
+        }
         if let Some(waiter_id) = entry.listens.take() {
             self.unlisten(waiter_id, &entry.key, id, cx);
         }
@@ -624,9 +676,13 @@ impl<C: ClaimMachine> Client<C> {
         let claim = claim.claim();
         let waits = matches!(claim, Claim::Acquiring(it) if it.failure().is_none());
         let (done, ended) = (is_done(claim), matches!(claim, Claim::Ended));
+        let owned = entry.request.reentry.is_some();
         if !waits && let Some(waiter_id) = entry.listens.take() {
             let key = entry.key.clone();
             self.unlisten(waiter_id, &key, id, cx);
+        }
+        if owned {
+            self.inform_owner(id, cx);
         }
         if ended {
             self.forget(id, cx);
@@ -689,6 +745,11 @@ impl<C: ClaimMachine> Client<C> {
     /// wait.
     pub fn resources_waited_for(&self) -> usize {
         self.queues.len()
+    }
+
+    /// The number of resources that owners hold or request, counted for each owner.
+    pub fn owned_resources(&self) -> usize {
+        self.owners.len()
     }
 }
 

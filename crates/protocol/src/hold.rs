@@ -99,6 +99,16 @@ pub struct Hold {
     waiter: Option<WaiterId>,
 }
 
+/// What a round of extending is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Asker {
+    /// The holder, which may come for the result later.
+    Holder,
+    /// Another handle of the owner. The client acts on the result at once.
+    Reentry,
+    Watchdog,
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Round {
     number: u32,
@@ -107,8 +117,7 @@ struct Round {
     terms: LockConfig,
     /// The masters that may vote: the members when the round began.
     voters: NodeSet,
-    /// Whether the holder asked for it, and not the watchdog.
-    asked: bool,
+    asker: Asker,
     state: Extension,
 }
 
@@ -130,7 +139,7 @@ impl Hold {
                 votes: won.grants().clone(),
                 terms,
                 voters: NodeSet::EMPTY,
-                asked: false,
+                asker: Asker::Watchdog,
                 state: Extension::Extended,
             },
             previous: None,
@@ -151,10 +160,10 @@ impl Hold {
 
     /// Starts a round of extending for the holder. It replaces a round that is under way.
     pub(crate) fn extend(&mut self, now: Time, terms: LockConfig, out: &mut Vec<Effect>) {
-        self.start_round(now, terms, true, out);
+        self.start_round(now, terms, Asker::Holder, out);
     }
 
-    fn start_round(&mut self, now: Time, terms: LockConfig, asked: bool, out: &mut Vec<Effect>) {
+    fn start_round(&mut self, now: Time, terms: LockConfig, asker: Asker, out: &mut Vec<Effect>) {
         // Whatever the extension asks for: a repair of a fenced lease must raise the counter.
         let terms = terms.fenced_as(self.terms);
         self.wake_deadline(now, out);
@@ -163,13 +172,13 @@ impl Hold {
             self.round.state = Extension::NoQuorum;
             out.push(Effect::Decided);
         }
-        if self.round.asked {
+        if self.round.asker == Asker::Holder {
             self.previous = Some(Box::new(self.round.clone()));
         }
         let expires = self.round.votes.opened().plus(self.round.terms.validity());
         self.members = self.members.without(self.spans.begin_round(now, self.members, expires));
         self.look_for_gap(now, out);
-        self.round.asked = asked;
+        self.round.asker = asker;
         self.round.number = self.round.number.wrapping_add(1);
         self.round.terms = terms;
         if let Some(loss) = self.lost {
@@ -330,7 +339,7 @@ impl Hold {
         // of R1.
         if won && !self.gone && now < self.deadline && now < deadline {
             self.deadline = deadline;
-            if self.round.asked {
+            if self.round.asker != Asker::Watchdog {
                 // Not for a round of the watchdog, which may cut its last TTL short.
                 self.terms = terms;
             }
@@ -359,6 +368,11 @@ impl Hold {
         }
         self.leave(now, out);
         out.push(Effect::Decided);
+    }
+
+    /// Whether a round that the holder or another handle asked for waits for answers.
+    pub(crate) fn is_extended_by_a_caller(&self) -> bool {
+        self.is_extending() && self.round.asker != Asker::Watchdog
     }
 
     fn is_extending(&self) -> bool {

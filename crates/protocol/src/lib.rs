@@ -60,8 +60,8 @@ pub use acquire::{Acquire, Failure, Turn, WaitPolicy};
 pub use backoff::Backoff;
 pub use claim::{Claim, Input};
 pub use client::{
-    AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, ReplyTo,
-    RequestState, VoteCounts,
+    AcquireRequest, ClaimId, ClaimMachine, Client, ClientConfig, ClientEffect, Context, OwnerId,
+    Progress, Reentry, Refusal, ReplyTo, RequestState, VoteCounts,
 };
 pub use effect::{Effect, Key, QueueEvent, Rng, RoundId, VoteRequest, WakeUp};
 pub use fence::{Fence, MAX_NUMBER};

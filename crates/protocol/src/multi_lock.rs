@@ -22,7 +22,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::acquire::{Failure, Turn, WaitPolicy};
+use crate::acquire::Failure;
+use crate::client::Progress;
 use crate::effect::Rng;
 use crate::time::Time;
 
@@ -38,6 +39,11 @@ pub enum MemberEvent {
         /// Its deadline.
         deadline: Time,
     },
+    /// The lease of this member is collected.
+    Collected {
+        /// The member.
+        member: usize,
+    },
     /// This member ended without a lease, or it was won and could not be collected.
     Failed {
         /// The member.
@@ -47,26 +53,52 @@ pub enum MemberEvent {
     },
     /// [`MultiLock::next_wake`] has come. An early wake does nothing.
     Wake,
-    /// All members are collected by the driver, and the caller takes them.
-    Collect,
     /// The caller is gone.
     Abandon,
+}
+
+impl MemberEvent {
+    /// The result of a member's claim, if it has one.
+    pub const fn result(member: usize, progress: Progress<'_>) -> Option<Self> {
+        match progress {
+            Progress::Won(deadline) => Some(Self::Won { member, deadline }),
+            Progress::Failed(why, ..) => Some(Self::Failed { member, why }),
+            _ => None,
+        }
+    }
+
+    /// What has come of collecting a member's lease.
+    pub const fn of_collect(member: usize, progress: Progress<'_>) -> Self {
+        match progress {
+            Progress::Held => Self::Collected { member },
+            Progress::Failed(why, ..) => Self::Failed { member, why },
+            // A claim that was waited for may try again, although it has lost what it had won.
+            _ => Self::Failed { member, why: Failure::TooLate },
+        }
+    }
 }
 
 /// What the driver does for the machine, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum MemberAction {
-    /// Start a claim for this member, with a fresh token. If it waits, the driver decides whether
-    /// it queues among the claims of this process first, and whether masters wake it.
+    /// Start a claim for this member: see
+    /// [`AcquireRequest::for_member`](crate::AcquireRequest::for_member).
     Try {
         /// The member.
         member: usize,
-        /// How long the claim may try.
-        policy: WaitPolicy,
+        /// How long it may wait. Zero: one attempt.
+        wait: Duration,
+        /// Whether a refused claim learns which client holds the resource.
+        explain: bool,
     },
-    /// Give up the claim of this member, or give its lease back at once: no work has begun under
-    /// it.
+    /// Collect the lease of this member, and report the result. All members are won.
+    Collect {
+        /// The member.
+        member: usize,
+    },
+    /// Forget the claim of this member. Give up its attempt, or give its lease back at once: no
+    /// work has begun under it.
     Undo {
         /// The member.
         member: usize,
@@ -92,6 +124,8 @@ enum Member {
     Tried,
     /// Its claim is won, until this deadline.
     Won(Time),
+    /// Its lease is collected, until this deadline.
+    Collected(Time),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -102,8 +136,8 @@ enum State {
     Pausing { until: Time, member: usize },
     /// This member is waited for; no other is tried.
     Waiting { member: usize },
-    /// All members are won; the caller has not collected them yet.
-    Won,
+    /// All members are won. Their leases are collected now.
+    Collecting,
     /// The caller has all leases.
     Held,
     /// The machine ended without leases, because of this member.
@@ -141,6 +175,7 @@ impl MultiLock {
     ) {
         match told {
             MemberEvent::Won { member, deadline } => self.won(now, member, deadline, out),
+            MemberEvent::Collected { member } => self.collected(now, member, rng, out),
             MemberEvent::Failed { member, why } => self.failed(now, member, why, rng, out),
             MemberEvent::Wake => {
                 if let State::Pausing { until, member } = self.state
@@ -149,7 +184,6 @@ impl MultiLock {
                     self.wait_for(now, member, out);
                 }
             }
-            MemberEvent::Collect => self.collect(now, rng, out),
             MemberEvent::Abandon => {
                 if !matches!(self.state, State::Held | State::Failed { .. }) {
                     self.undo_all(out);
@@ -171,11 +205,12 @@ impl MultiLock {
     fn try_idle(&mut self, now: Time, out: &mut Vec<MemberAction>) {
         self.state = State::Trying;
         self.rounds = self.rounds.saturating_add(1);
-        let policy = self.policy(now, Duration::ZERO);
+        // An attempt that is followed by another round does not spend time on an explanation.
+        let (wait, explain) = (Duration::ZERO, now >= self.give_up);
         for (member, state) in self.members.iter_mut().enumerate() {
             if *state == Member::Idle {
                 *state = Member::Tried;
-                out.push(MemberAction::Try { member, policy });
+                out.push(MemberAction::Try { member, wait, explain });
             }
         }
         self.check_won(out);
@@ -185,19 +220,12 @@ impl MultiLock {
     fn wait_for(&mut self, now: Time, member: usize, out: &mut Vec<MemberAction>) {
         self.state = State::Waiting { member };
         self.members[member] = Member::Tried;
-        let policy = self.policy(now, self.give_up.since(now));
-        out.push(MemberAction::Try { member, policy });
-    }
-
-    /// An attempt that is followed by another round does not spend time on an explanation.
-    fn policy(&self, now: Time, wait: Duration) -> WaitPolicy {
-        let explain = !wait.is_zero() || now >= self.give_up;
-        WaitPolicy { wait, explain, wake_ups: true, fair: false, turn: Turn::First }
+        out.push(MemberAction::Try { member, wait: self.give_up.since(now), explain: true });
     }
 
     fn won(&mut self, now: Time, member: usize, deadline: Time, out: &mut Vec<MemberAction>) {
         // A late report about a member that was undone meanwhile does not count.
-        if self.members.get(member) != Some(&Member::Tried) {
+        if !self.awaits(member) {
             return;
         }
         self.members[member] = Member::Won(deadline);
@@ -209,8 +237,8 @@ impl MultiLock {
 
     fn check_won(&mut self, out: &mut Vec<MemberAction>) {
         if self.members.iter().all(|member| matches!(member, Member::Won(_))) {
-            self.state = State::Won;
-            out.push(MemberAction::Decided);
+            self.state = State::Collecting;
+            out.extend((0..self.members.len()).map(|member| MemberAction::Collect { member }));
         }
     }
 
@@ -223,9 +251,8 @@ impl MultiLock {
         out: &mut Vec<MemberAction>,
     ) {
         match self.members.get(member) {
-            // The claim has cleaned up after itself.
-            Some(Member::Tried) => self.members[member] = Member::Idle,
-            Some(Member::Won(_)) if self.state == State::Won => {}
+            Some(Member::Tried) => {}
+            Some(Member::Won(_) | Member::Collected(_)) if self.state == State::Collecting => {}
             _ => return,
         }
         self.undo_all(out);
@@ -243,15 +270,26 @@ impl MultiLock {
 
     /// The last look at the clock (R1), for all members: a process that slept since the last vote
     /// gets no lease at all if one of them has expired.
-    fn collect(&mut self, now: Time, rng: &mut dyn Rng, out: &mut Vec<MemberAction>) {
-        if self.state != State::Won {
+    fn collected(
+        &mut self,
+        now: Time,
+        member: usize,
+        rng: &mut dyn Rng,
+        out: &mut Vec<MemberAction>,
+    ) {
+        let Some(Member::Won(deadline)) = self.members.get(member) else { return };
+        self.members[member] = Member::Collected(*deadline);
+        if !self.members.iter().all(|member| matches!(member, Member::Collected(_))) {
             return;
         }
         match self.earliest() {
             Some((member, deadline)) if now >= deadline => {
                 self.failed(now, member, Failure::TooLate, rng, out);
             }
-            _ => self.state = State::Held,
+            _ => {
+                self.state = State::Held;
+                out.push(MemberAction::Decided);
+            }
         }
     }
 
@@ -267,15 +305,15 @@ impl MultiLock {
     /// The member with the earliest deadline.
     fn earliest(&self) -> Option<(usize, Time)> {
         let won = self.members.iter().enumerate().filter_map(|(member, state)| match state {
-            Member::Won(deadline) => Some((member, *deadline)),
+            Member::Won(deadline) | Member::Collected(deadline) => Some((member, *deadline)),
             _ => None,
         });
         won.min_by_key(|(_, deadline)| *deadline)
     }
 
-    /// Whether all members are won and wait to be collected.
-    pub fn is_won(&self) -> bool {
-        self.state == State::Won
+    /// Whether the result of this member's claim is yet to be reported.
+    pub fn awaits(&self, member: usize) -> bool {
+        self.members.get(member) == Some(&Member::Tried)
     }
 
     /// Whether the caller has all leases.

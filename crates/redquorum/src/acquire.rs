@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redquorum_protocol::{AcquireRequest, BadOption, Failure, Key, Time};
+use redquorum_protocol::{AcquireRequest, BadOption, Failure, Key, Reentry, Time};
 use tokio::time::Sleep;
 
 use crate::claim::{ClaimCell, Found};
@@ -17,7 +17,6 @@ use crate::fence::FencedLease;
 use crate::fleet::Fleet;
 use crate::lease::Lease;
 use crate::owner::Owner;
-use crate::reentry;
 use crate::report::Report;
 use crate::stats::count;
 use crate::trace;
@@ -44,8 +43,6 @@ pub(crate) mod sealed {
         /// The lease as this kind, if it is of this kind.
         fn of(lease: Lease) -> Option<Self>;
         /// The lease itself.
-        fn lease_mut(&mut self) -> &mut Lease;
-        /// A shared reference to the lease.
         fn lease(&self) -> &Lease;
         /// Converts into the plain lease.
         fn into_lease(self) -> Lease;
@@ -86,10 +83,10 @@ impl<L> Clone for TryAcquire<L> {
 }
 
 #[derive(Clone)]
-pub(crate) struct Request {
-    pub(crate) fleet: Arc<Fleet>,
+struct Request {
+    fleet: Arc<Fleet>,
     key: Result<Key, BadOption>,
-    pub(crate) ttl: Option<Duration>,
+    ttl: Option<Duration>,
     wait: Option<Duration>,
     explain: bool,
     owner: Option<Owner>,
@@ -236,7 +233,7 @@ impl<L> TryAcquire<L> {
 }
 
 impl Request {
-    pub(crate) fn check<L: Granted>(&self) -> Result<(Key, AcquireRequest), AcquireError> {
+    fn check<L: Granted>(&self) -> Result<(Key, AcquireRequest), AcquireError> {
         if self.fleet.is_shut_down() {
             return Err(AcquireError::ShutDown);
         }
@@ -245,22 +242,21 @@ impl Request {
         let terms = terms.and_then(|terms| L::terms(terms, self.fleet.fencing_memory));
         let terms = terms.map_err(AcquireError::Options)?;
         let wait = self.wait.unwrap_or(self.fleet.wait);
-        Ok((key, AcquireRequest { terms, wait, explain: self.explain, fair: true, seed: () }))
-    }
-}
-
-impl Request {
-    /// The request without its owner, and with another wait.
-    pub(crate) fn without_owner(self, wait: Duration) -> Self {
-        Self { owner: None, wait: Some(wait), ..self }
+        let reentry =
+            self.owner.as_ref().map(|it| Reentry { owner: it.id(), extend: self.ttl.is_some() });
+        let explain = self.explain;
+        Ok((key, AcquireRequest { terms, wait, explain, fair: true, reentry, seed: () }))
     }
 
-    pub(crate) fn into_future<L: Granted>(self) -> Acquiring<L> {
-        let stage = match self.owner.clone() {
-            Some(owner) => Stage::Owned(Box::pin(reentry::acquire(self, owner))),
-            None => Stage::Ready(self),
-        };
-        Acquiring { stage, timer: None, armed: Time::NEVER, asked: Time::NEVER, kind: PhantomData }
+    fn into_future<L>(self) -> Acquiring<L> {
+        Acquiring {
+            stage: Stage::Ready(self),
+            extends: None,
+            timer: None,
+            armed: Time::NEVER,
+            asked: Time::NEVER,
+            kind: PhantomData,
+        }
     }
 }
 
@@ -288,7 +284,9 @@ impl<L: Granted> IntoFuture for TryAcquire<L> {
 /// Dropping it gives the attempt up. The keys that it may have set are deleted in the background.
 #[must_use = "futures do nothing unless polled"]
 pub struct Acquiring<L = Lease> {
-    stage: Stage<L>,
+    stage: Stage,
+    /// The claim of the lease that is extended before its owner gets another handle.
+    extends: Option<Arc<ClaimCell>>,
     timer: Option<Pin<Box<Sleep>>>,
     armed: Time,
     /// The time of the first poll.
@@ -296,9 +294,7 @@ pub struct Acquiring<L = Lease> {
     kind: PhantomData<fn() -> L>,
 }
 
-enum Stage<L> {
-    /// A request of an owner, which may hold the resource already.
-    Owned(Pin<Box<dyn Future<Output = Result<L, AcquireError>> + Send>>),
+enum Stage {
     /// Nothing was sent yet.
     Ready(Request),
     /// The request waits for its turn, or asks the masters.
@@ -319,19 +315,13 @@ impl<L: Granted> Future for Acquiring<L> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let Stage::Owned(future) = &mut this.stage {
-            let result = future.as_mut().poll(cx);
-            if result.is_ready() {
-                this.stage = Stage::Done;
-            }
-            return result;
-        }
         let mut first = None;
         if let Stage::Ready(request) = &this.stage {
             this.asked = request.fleet.clock.now();
             match request.check::<L>() {
                 Ok((key, asked)) => {
-                    let (claim, found) = ClaimCell::start(&request.fleet, key, asked, cx.waker());
+                    let (fleet, owner) = (&request.fleet, request.owner.clone());
+                    let (claim, found) = ClaimCell::start(fleet, key, asked, owner, cx.waker());
                     this.stage = Stage::Claiming(claim);
                     first = Some(found);
                 }
@@ -349,9 +339,21 @@ impl<L: Granted> Future for Acquiring<L> {
                 // From here on the lease ends the claim.
                 Found::Granted => {
                     let waited = claim.fleet.clock.now().since(this.asked);
-                    Ok(reentry::of_kind(Lease::new(claim, waited)))
+                    Ok(of_kind(Lease::new(claim, waited)))
                 }
-                Found::Won(_) | Found::Pending { .. } if shut_down => Err(AcquireError::ShutDown),
+                Found::Reentered(of) => Ok(of_kind(Lease::again(of))),
+                Found::Refused(error) => Err(error),
+                Found::Won(_) | Found::Pending { .. } | Found::Extending(..) if shut_down => {
+                    Err(AcquireError::ShutDown)
+                }
+                Found::Extending(of, until) => {
+                    // A handle of the request keeps the lease alive.
+                    this.extends = Some(of);
+                    if this.sleep(claim.fleet.clock, until, NAP, cx).is_pending() {
+                        return Poll::Pending;
+                    }
+                    continue;
+                }
                 Found::Failed(why, report, attempts) => Err(failed(&claim, why, report, attempts)),
                 Found::Won(_) => continue,
                 Found::Pending { until, queued } => {
@@ -394,6 +396,11 @@ impl<L> Acquiring<L> {
         self.armed = Time::NEVER;
         Poll::Ready(())
     }
+}
+
+/// The lease as a lease of the requested kind.
+pub(crate) fn of_kind<L: Granted>(lease: Lease) -> L {
+    L::of(lease).expect("a fenced kind is made of nothing but a fenced lease")
 }
 
 fn failed(claim: &ClaimCell, why: Failure, report: Report, attempts: u32) -> AcquireError {

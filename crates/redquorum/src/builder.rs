@@ -18,7 +18,6 @@ use crate::error::BuildError;
 use crate::fleet::Fleet;
 use crate::master::{IntoMaster, Master, Sealed, Target};
 use crate::node::Node;
-use crate::owner::Owners;
 use crate::redlock::Redlock;
 use crate::rng::{RetryPolicy, number};
 use crate::shared::Shared;
@@ -417,7 +416,6 @@ impl Builder {
             wait: self.wait,
             fencing_memory: self.fencing_counter_ttl,
             prefix: self.prefix,
-            owners: Owners::default(),
         };
         Ok(Redlock { fleet: Arc::new(fleet) })
     }

@@ -5,13 +5,16 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 use redquorum_protocol::{
-    AcquireRequest, Claim, ClaimId, Client, Failure, Hold, Input, Key, RequestState, Time, Votes,
+    AcquireRequest, BadOption, Claim, ClaimId, Client, Extension, Failure, Hold, Input, Key,
+    Progress, Refusal, RequestState, Time, Votes,
 };
 use tokio::sync::Notify;
 
+use crate::error::{AcquireError, ExtendError};
 use crate::fleet::Fleet;
+use crate::owner::Owner;
 use crate::report::Report;
-use crate::shared::{After, Turn, Writer};
+use crate::shared::{After, EndClaim, Turn, Writer};
 use crate::trace;
 
 /// A claim, shared by its caller and the handles of its lease. The claim ends with the last of
@@ -20,6 +23,8 @@ pub(crate) struct ClaimCell {
     pub(crate) fleet: Arc<Fleet>,
     pub(crate) key: Key,
     id: ClaimId,
+    /// Keeps the owner's id from being used for another owner.
+    _owner: Option<Owner>,
     /// Notified when the claim changed in a way that a holder may wait for.
     pub(crate) changed: Notify,
     /// The replies of the masters when the lease was granted.
@@ -36,6 +41,12 @@ pub(crate) struct ClaimCell {
 pub(crate) enum Found {
     /// The lease, collected.
     Granted,
+    /// Another handle of this claim's lease, which the owner of the request holds.
+    Reentered(Arc<ClaimCell>),
+    /// The request has a handle of this claim's lease, which is extended for it until this time.
+    Extending(Arc<ClaimCell>, Time),
+    /// Why the owner of the request gets no other handle.
+    Refused(AcquireError),
     /// A quorum has granted; the caller may collect the lease until this time.
     Won(Time),
     /// Why there is no lease, the replies of the masters, and the number of attempts.
@@ -53,10 +64,11 @@ impl ClaimCell {
         fleet: &Arc<Fleet>,
         key: Key,
         request: AcquireRequest,
+        owner: Option<Owner>,
         waker: &Waker,
     ) -> (Arc<Self>, Found) {
         let mut turn = fleet.shared.turn();
-        let cell = Self::open(fleet, &mut turn, key, request);
+        let cell = Self::open(fleet, &mut turn, key, request, owner);
         let found = cell.look(&mut turn, waker, false);
         turn.finish(Writer::Idle);
         (cell, found)
@@ -70,7 +82,7 @@ impl ClaimCell {
         request: AcquireRequest,
     ) -> (Arc<Self>, After) {
         let mut turn = fleet.shared.turn();
-        let cell = Self::open(fleet, &mut turn, key, request);
+        let cell = Self::open(fleet, &mut turn, key, request, None);
         (cell, turn.end(Writer::All))
     }
 
@@ -80,12 +92,14 @@ impl ClaimCell {
         turn: &mut Turn<'_>,
         key: Key,
         request: AcquireRequest,
+        owner: Option<Owner>,
     ) -> Arc<Self> {
         let id = turn.input(|client, cx| client.acquire(key.clone(), request, cx));
         let cell = Arc::new(Self {
             fleet: fleet.clone(),
             key,
             id,
+            _owner: owner,
             changed: Notify::new(),
             grant: OnceLock::new(),
             granted: OnceLock::new(),
@@ -111,12 +125,14 @@ impl ClaimCell {
         self.found(turn, collect)
     }
 
-    /// Takes a lease that was won, and returns the result.
-    pub(crate) fn collect(&self) -> Found {
+    /// Takes a lease that was won, and reads the result.
+    pub(crate) fn collect<R>(&self, read: impl FnOnce(Progress<'_>) -> R) -> R {
         let mut turn = self.turn();
-        let found = self.found(&mut turn, true);
+        turn.input(|client, cx| client.handle(self.id, Input::Collect, cx));
+        let standing = turn.state.client.standing(self.id);
+        let seen = read(standing.map_or(Progress::Other, |standing| standing.progress()));
         turn.finish(Writer::Idle);
-        found
+        seen
     }
 
     fn found(&self, turn: &mut Turn<'_>, collect: bool) -> Found {
@@ -124,18 +140,38 @@ impl ClaimCell {
         if collect && is_won(self.of(&turn.state.client)) {
             turn.input(|client, cx| client.handle(self.id, Input::Collect, cx));
         }
-        let client = &turn.state.client;
-        let until = client.look_again_at(self.id, turn.now);
-        match client.standing(self.id) {
-            Some(RequestState::Queued(until)) => Found::Pending { until, queued: true },
-            Some(RequestState::Over(why, votes)) => Found::Failed(why, self.report(votes), 0),
-            Some(RequestState::Claim(Claim::Holding(_))) => Found::Granted,
-            Some(RequestState::Claim(Claim::Acquiring(acquire))) => match acquire.failure() {
-                Some(why) => Found::Failed(why, self.report(acquire.votes()), acquire.attempt()),
-                None if acquire.is_won() => Found::Won(acquire.deadline()),
-                None => Found::Pending { until, queued: false },
+        let until = turn.state.client.look_again_at(self.id, turn.now);
+        let Some(standing) = turn.state.client.standing(self.id) else {
+            unreachable!("a claim ends with its caller")
+        };
+        match standing {
+            RequestState::Reentered(of) => {
+                turn.input(|client, cx| client.take_handle(self.id, cx));
+                Found::Reentered(turn.cell(of))
+            }
+            RequestState::Extending(of) => Found::Extending(turn.cell(of), until),
+            RequestState::Refused(why) => Found::Refused(self.refused(why)),
+            _ => match standing.progress() {
+                Progress::Held => Found::Granted,
+                Progress::Won(deadline) => Found::Won(deadline),
+                Progress::Failed(why, votes, attempts) => {
+                    Found::Failed(why, self.report(votes), attempts)
+                }
+                _ => Found::Pending { until, queued: matches!(standing, RequestState::Queued(_)) },
             },
-            _ => unreachable!("a claim ends with its caller"),
+        }
+    }
+
+    /// The error of an owner that gets no other handle.
+    fn refused(&self, why: &Refusal) -> AcquireError {
+        match why {
+            Refusal::HeldUnfenced => AcquireError::Options(BadOption::HeldUnfenced),
+            Refusal::NotExtended(Extension::QuorumGone, votes) => {
+                AcquireError::NotExtended(ExtendError::QuorumGone(self.report(votes)))
+            }
+            Refusal::NotExtended(_, votes) => {
+                AcquireError::NotExtended(ExtendError::NoQuorum(self.report(votes)))
+            }
         }
     }
 
@@ -158,18 +194,15 @@ impl ClaimCell {
         seen
     }
 
-    /// Gives the attempt up, or gives back a lease under which no work ran, without a lock delay.
-    pub(crate) fn undo(&self) {
-        if self.view(|claim| matches!(claim, Claim::Holding(_))) {
-            self.give_back(Input::Release, |_| ());
-        }
-        self.end();
-    }
-
     /// Ends the claim: its caller is gone.
     pub(crate) fn end(&self) {
+        self.end_by(Client::cancel);
+    }
+
+    /// Ends the claim in this way, unless it has ended.
+    pub(crate) fn end_by(&self, end: EndClaim) {
         if !self.over.swap(true, Ordering::AcqRel) {
-            self.fleet.shared.forget(self.id);
+            self.fleet.shared.forget(self.id, end);
         }
     }
 
@@ -182,19 +215,13 @@ impl ClaimCell {
         }
     }
 
-    /// Gives the claim one input.
-    pub(crate) fn apply(&self, input: Input) {
-        self.apply_and_compare(input, |_| ());
-    }
-
-    /// Gives the claim one input, and reads the claim before and after it.
-    pub(crate) fn apply_and_compare<R>(&self, input: Input, look: impl Fn(&Claim) -> R) -> (R, R) {
+    /// Gives the claim one input, and reads the claim after it.
+    pub(crate) fn apply<R>(&self, input: Input, look: impl FnOnce(&Claim) -> R) -> R {
         let mut turn = self.turn();
-        let before = look(self.of(&turn.state.client));
         turn.input(|client, cx| client.handle(self.id, input, cx));
-        let after = look(self.of(&turn.state.client));
+        let seen = look(self.of(&turn.state.client));
         turn.finish(Writer::Idle);
-        (before, after)
+        seen
     }
 
     /// The claim, also once the client has forgotten it.
@@ -222,7 +249,7 @@ impl ClaimCell {
                 Err(due) => self.fleet.clock.timer(due),
             };
             if tokio::time::timeout_at(due, changed).await.is_err() {
-                self.apply(Input::Wake);
+                self.apply(Input::Wake, |_| ());
             }
         }
     }

@@ -84,10 +84,6 @@ impl Granted for FencedLease {
         Some(Self { lease, token })
     }
 
-    fn lease_mut(&mut self) -> &mut Lease {
-        &mut self.lease
-    }
-
     fn lease(&self) -> &Lease {
         &self.lease
     }
@@ -104,10 +100,6 @@ impl Granted for Lease {
 
     fn of(lease: Lease) -> Option<Self> {
         Some(lease)
-    }
-
-    fn lease_mut(&mut self) -> &mut Lease {
-        self
     }
 
     fn lease(&self) -> &Lease {

@@ -7,7 +7,6 @@ use redquorum_protocol::wire::RESERVED;
 use redquorum_protocol::{BadOption, Key, LockConfig, Votes};
 
 use crate::clock::Clock;
-use crate::owner::Owners;
 use crate::report::Report;
 use crate::shared::Shared;
 
@@ -21,7 +20,6 @@ pub(crate) struct Fleet {
     pub(crate) wait: Duration,
     pub(crate) fencing_memory: Duration,
     pub(crate) prefix: Vec<u8>,
-    pub(crate) owners: Owners,
 }
 
 impl Fleet {

@@ -13,7 +13,6 @@ use tokio::sync::MutexGuard;
 use crate::claim::ClaimCell;
 use crate::clock::Deadline;
 use crate::error::{ExtendError, Lost};
-use crate::owner::Place;
 use crate::report::Report;
 use crate::signal::LossSignal;
 use crate::stats::count;
@@ -32,8 +31,6 @@ use crate::stats::count;
 #[must_use = "the resource is given back as soon as the lease is dropped"]
 pub struct Lease {
     claim: Arc<ClaimCell>,
-    /// The entry by which its owner finds it again, if it has an owner.
-    pub(crate) place: Option<Arc<Place>>,
     /// This handle was counted down already, while other handles are out.
     given_back: bool,
 }
@@ -62,29 +59,20 @@ impl Lease {
         if claim.hold(Hold::certifications) > 0 {
             count(&counters.certified);
         }
-        let lease = Self { claim, place: None, given_back: false };
+        let lease = Self { claim, given_back: false };
         lease.claim.granted.get_or_init(|| lease.claim.fleet.clock.now());
         crate::trace::acquired(&lease.claim.key, waited, lease.report());
         lease
     }
 
-    /// Another handle of a lease, for its owner. `None` if the lease is over.
-    pub(crate) fn again(claim: Arc<ClaimCell>, place: Arc<Place>) -> Option<Self> {
-        let handles = |claim: &Claim| holding(claim).map(Hold::handles);
-        let (before, after) = claim.apply_and_compare(Input::Reenter, handles);
-        (before < after).then(|| {
-            count(&claim.fleet.shared.counters.reentered);
-            Self { claim, place: Some(place), given_back: false }
-        })
+    /// Another handle of the lease of a claim, for its owner.
+    pub(crate) fn again(claim: Arc<ClaimCell>) -> Self {
+        count(&claim.fleet.shared.counters.reentered);
+        Self { claim, given_back: false }
     }
 
     pub(crate) fn look<R>(&self, look: impl FnOnce(&Hold) -> R) -> R {
         self.claim.hold(look)
-    }
-
-    /// The claim that the owner asks for another handle.
-    pub(crate) fn claim(&self) -> std::sync::Weak<ClaimCell> {
-        Arc::downgrade(&self.claim)
     }
 
     /// The number of handles of this lease, this one included. It is more than one only if its
@@ -194,24 +182,8 @@ impl Lease {
             return Err(ExtendError::ShutDown);
         }
         let rounds = |claim: &Claim| holding(claim).map_or(0, |hold| hold.extension().0);
-        let (_, round) = self.claim.apply_and_compare(Input::Extend(terms), rounds);
+        let round = self.claim.apply(Input::Extend(terms), rounds);
         self.extended_by(round).await
-    }
-
-    /// Extends the lease to the deadline of these options from now, unless it already lives longer.
-    pub(crate) async fn prolong(&self, terms: LockConfig) -> Result<Deadline, ExtendError> {
-        let _one_at_a_time = self.claim.extending.lock().await;
-        if self.claim.is_shut_down() {
-            return Err(ExtendError::ShutDown);
-        }
-        let rounds = |claim: &Claim| holding(claim).map_or(0, |hold| hold.extension().0);
-        match self.claim.apply_and_compare(Input::Prolong(terms), rounds) {
-            (before, after) if before == after => match self.is_lost() {
-                Some(lost) => Err(ExtendError::Lost(lost)),
-                None => Ok(self.deadline()),
-            },
-            (_, round) => self.extended_by(round).await,
-        }
     }
 
     /// Waits for the result of a round.
@@ -252,7 +224,7 @@ impl Lease {
     /// The watchdog runs on the runtime in which the lock was built. A runtime that stands still
     /// renews nothing, for instance a current-thread runtime between two `block_on` calls.
     pub fn keep_alive(&self, max_hold: Duration) {
-        self.claim.apply(Input::KeepAlive(max_hold));
+        self.claim.apply(Input::KeepAlive(max_hold), |_| ());
     }
 
     /// Runs `work` while the lease lasts. At the deadline, or at an earlier loss, `work` is not
@@ -278,12 +250,6 @@ impl Lease {
     /// Dropping the future drops `work` and leaves the lease as it is.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
         run_while(work, self.lost(), || self.is_lost()).await
-    }
-
-    /// Gives the handle back without waiting, and without a lock delay: nothing is in progress
-    /// under it.
-    pub(crate) fn give_back(mut self) {
-        self.count_down();
     }
 
     /// Gives this handle back. While other handles are out, returns whether and why the lease is

@@ -94,7 +94,6 @@ pub mod memory;
 mod node;
 mod owner;
 mod redlock;
-mod reentry;
 mod report;
 pub mod resource;
 mod rng;

@@ -1,15 +1,10 @@
-//! Owner: a value whose holder may acquire a resource again, and the register of what owners hold.
+//! Owner: a value whose holder may acquire a resource again.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 
-use redquorum_protocol::Key;
-use tokio::sync::Mutex as Gate;
-
-use crate::claim::ClaimCell;
-use crate::fleet::Fleet;
+use redquorum_protocol::OwnerId;
 
 /// The owner of a request. An owner that acquires a resource it holds gets another handle of the
 /// same lease at once: no master is asked, and it never waits for itself.
@@ -55,6 +50,11 @@ impl Owner {
     pub fn new() -> Self {
         Self(Arc::new(Identity(0)))
     }
+
+    /// The owner, as the protocol client knows it. No other owner has this id while a clone lives.
+    pub(crate) fn id(&self) -> OwnerId {
+        OwnerId(Arc::as_ptr(&self.0).addr())
+    }
 }
 
 impl PartialEq for Owner {
@@ -84,57 +84,11 @@ impl Default for Owner {
     }
 }
 
-/// The resources that owners hold or request now. Nothing else is kept.
-#[derive(Default)]
-pub(crate) struct Owners(Mutex<HashMap<(Owner, Key), Weak<Place>>>);
-
-/// The entry of one owner and one resource, as long as a handle or a request of it is alive.
-pub(crate) struct Place {
-    fleet: Arc<Fleet>,
-    whose: (Owner, Key),
-    /// The latest claim. A request that asks the masters for another claim keeps the gate locked
-    /// meanwhile.
-    pub(crate) gate: Gate<Weak<ClaimCell>>,
-}
-
-impl Owners {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(Owner, Key), Weak<Place>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The entry of an owner and a resource; made if there is none.
-    pub(crate) fn place(fleet: &Arc<Fleet>, owner: &Owner, key: &Key) -> Arc<Place> {
-        let whose = (owner.clone(), key.clone());
-        let mut places = fleet.owners.lock();
-        if let Some(place) = places.get(&whose).and_then(Weak::upgrade) {
-            return place;
-        }
-        let (fleet, gate) = (fleet.clone(), Gate::new(Weak::new()));
-        let place = Arc::new(Place { fleet, whose: whose.clone(), gate });
-        places.insert(whose, Arc::downgrade(&place));
-        place
-    }
-
-    /// The number of entries.
-    #[cfg(all(test, feature = "memory"))]
-    pub(crate) fn kept(&self) -> usize {
-        self.lock().len()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut places = self.fleet.owners.lock();
-        // Another thread may have made a new entry meanwhile.
-        if places.get(&self.whose).is_some_and(|place| place.strong_count() == 0) {
-            places.remove(&self.whose);
-        }
-    }
-}
-
 #[cfg(all(test, feature = "memory"))]
 mod tests {
     use std::time::Duration;
+
+    use redquorum_protocol::Client;
 
     use super::*;
     use crate::memory::Masters;
@@ -144,7 +98,7 @@ mod tests {
         let masters = Masters::new(3);
         let lock = masters.builder().build().await.unwrap();
         let (owner, other) = (Owner::new(), Owner::new());
-        let kept = || lock.fleet.owners.kept();
+        let kept = || lock.fleet.shared.view(Client::owned_resources);
         let mut leases = Vec::new();
         for number in 0..10_000 {
             let resource = format!("r{number}");

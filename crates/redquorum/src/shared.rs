@@ -118,6 +118,9 @@ struct Caller {
     lost: bool,
 }
 
+/// How the client ends a claim: [`Client::cancel`] or [`Client::undo`].
+pub(crate) type EndClaim = fn(&mut Client, ClaimId, &mut Context<'_, Claim>);
+
 /// Which task writes the commands that a turn has queued.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Writer {
@@ -289,12 +292,12 @@ impl Shared {
         }
     }
 
-    /// Ends a claim whose caller is gone: gives the attempt up, or gives the lease back.
-    pub(crate) fn forget(&self, id: ClaimId) {
+    /// Ends a claim whose caller is gone, in this way.
+    pub(crate) fn forget(&self, id: ClaimId, end: EndClaim) {
         let mut turn = self.turn();
         let caller = turn.state.callers.remove(&id);
         if turn.state.client.standing(id).is_some() {
-            turn.input(|client, cx| client.cancel(id, cx));
+            turn.input(|client, cx| end(client, id, cx));
         }
         turn.finish(Writer::Idle);
         drop(caller);
@@ -483,6 +486,12 @@ impl Turn<'_> {
         let extension = (0, Extension::Extended);
         let caller = Caller { cell, waker: None, extension, endangered: false, lost: false };
         self.state.callers.insert(id, caller);
+    }
+
+    /// The cell of a claim that holds a lease. A handle of the lease keeps it alive.
+    pub(crate) fn cell(&self, id: ClaimId) -> Arc<ClaimCell> {
+        let cell = self.state.callers.get(&id).and_then(|caller| caller.cell.upgrade());
+        cell.expect("a lease has at least one handle")
     }
 
     /// Registers the waker of a task for changes of the claim.

@@ -60,11 +60,6 @@ pub(crate) trait Conduct: Copy + Debug {
         false
     }
 
-    /// Whether an owner gets another handle of its lease, after `before` handles.
-    fn lets_in(self, claim: &Self::Claim, before: u32) -> bool {
-        matches!(claim.claim(), Claim::Holding(hold) if hold.handles() > before)
-    }
-
     /// The deadline of a lease, by the monotonic clock.
     fn deadline(self, _claim: &Self::Claim, hold: &Hold, _clocks: Clocks) -> Time {
         hold.deadline()

@@ -1,11 +1,10 @@
 //! The requests of a client process that wait for one claim. Called by `client_machine.rs`.
 
 use redquorum_protocol::{
-    Cause, Claim, ClaimId, ClaimMachine, Extension, Failure, Hold, NodeId, Outcome, Reply as Vote,
-    Time, Votes,
+    Cause, Claim, ClaimId, ClaimMachine, Extension, Failure, Hold, NodeId, Outcome, OwnerId,
+    Refusal, Reply as Vote, Time, Votes,
 };
 
-use super::reentry::Wanted;
 use super::{Clocks, Conduct, InputContext, ProcessEffect};
 use crate::client_protocol::{Each, FailureReason, Notice};
 use crate::history::text_of;
@@ -22,13 +21,10 @@ pub(super) type Asked = (u64, i64);
 pub(super) struct Lease {
     pub(super) id: ClaimId,
     pub(super) whose: LeaseKey,
-    acquiring: Option<Asked>,
+    pub(super) owner: Option<OwnerId>,
+    pub(super) acquiring: Option<Asked>,
     /// An extension under way, with the number of its round.
     extending: Option<(Asked, u32)>,
-    /// Set if that extension is for another handle.
-    prolonging: Option<Wanted>,
-    /// A handle whose extension failed. It was not given out, and is yet to be released.
-    pub(super) not_prolonged: Option<(Asked, Wanted, FailureReason)>,
     releasing: Option<Asked>,
     /// Whether the lease is over and that was reported.
     over: bool,
@@ -37,11 +33,15 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) const fn new(id: ClaimId, whose: LeaseKey, acquiring: Option<Asked>) -> Self {
+    pub(super) const fn new(
+        id: ClaimId,
+        whose: LeaseKey,
+        owner: Option<OwnerId>,
+        acquiring: Option<Asked>,
+    ) -> Self {
         let (extending, releasing) = (None, None);
-        let (prolonging, not_prolonged) = (None, None);
         let (over, seen) = (false, None);
-        Self { id, whose, acquiring, extending, prolonging, not_prolonged, releasing, over, seen }
+        Self { id, whose, owner, acquiring, extending, releasing, over, seen }
     }
 
     pub(super) fn is_acquiring(&self, request: u64) -> bool {
@@ -55,24 +55,6 @@ impl Lease {
     /// Whether the lease is over and that was reported.
     pub(super) const fn is_over(&self) -> bool {
         self.over
-    }
-
-    /// Notes a request for another handle, which is given out once the round under way has
-    /// succeeded.
-    pub(super) const fn prolong(&mut self, asked: Asked, round: u32, wanted: Wanted) {
-        self.extend(asked, round);
-        self.prolonging = Some(wanted);
-    }
-
-    /// Cancels a request for another handle. Returns whether `request` was one. Its round goes on
-    /// and may move the deadline, which no answer reports then.
-    pub(super) fn cancel_prolonging(&mut self, request: u64, deadline: Option<Time>) -> bool {
-        let is = |((id, _), _): &mut (Asked, u32)| *id == request;
-        self.prolonging.is_some() && self.extending.take_if(is).is_some() && {
-            self.prolonging = None;
-            self.watch(deadline);
-            true
-        }
     }
 
     /// From now on, the deadline moves by itself, and each move is reported.
@@ -92,6 +74,11 @@ impl Lease {
     pub(super) fn fail(&mut self, failure: Failure, votes: &Votes, around: &mut InputContext<'_>) {
         let Some(asked) = self.acquiring.take() else { return };
         around.answer(asked, Err(why(failure)), |answer| answer.text = distrust(votes));
+    }
+
+    pub(super) fn refuse(&mut self, refusal: &Refusal, around: &mut InputContext<'_>) {
+        let Some(asked) = self.acquiring.take() else { return };
+        around.answer(asked, Err(super::reentry::why(refusal)), |_| ());
     }
 
     /// Reports all news about a held lease. Returns whether it was granted just now.
@@ -118,7 +105,7 @@ impl Lease {
         }
         if let Some((asked, result)) = ended {
             self.extending = None;
-            self.extended((conduct, claim), asked, (result, deadline), around);
+            self.extended(conduct, asked, (result, deadline), around);
         }
         if lost {
             self.lose(conduct, around);
@@ -139,7 +126,7 @@ impl Lease {
 
     fn extended<K: Conduct>(
         &mut self,
-        (conduct, claim): (K, &K::Claim),
+        conduct: K,
         asked: Asked,
         (extension, deadline): (Extension, i64),
         around: &mut InputContext<'_>,
@@ -151,18 +138,6 @@ impl Lease {
             }
             _ => Err(FailureReason::NoQuorum),
         };
-        if let Some(wanted) = self.prolonging.take() {
-            match (result, extension) {
-                (Ok(()), _) => reentered(conduct, claim, asked, around),
-                // A gap concerns only requests that hold the lease. This request does not hold it
-                // yet.
-                (Err(_), Extension::QuorumGone) => {
-                    self.not_prolonged = Some((asked, wanted, FailureReason::NoQuorum));
-                }
-                (Err(why), _) => self.not_prolonged = Some((asked, wanted, why)),
-            }
-            return;
-        }
         around.answer(asked, result, |answer| {
             answer.deadline_ns = result.is_ok().then_some(deadline);
         });

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use redquorum_protocol::{
-    AcquireRequest, Claim, ClaimId, ClaimMachine, Failure, Input, LockConfig, MemberAction,
-    MemberEvent, MultiLock, Outcome, RequestState, Time, WaitPolicy,
+    AcquireRequest, Claim, ClaimId, ClaimMachine, Input, LockConfig, MemberAction, MemberEvent,
+    MultiLock, Outcome, Progress, Time,
 };
 
 use super::lease::{distrust, each, ended, why};
@@ -79,7 +79,7 @@ impl<K: Conduct> Process<K> {
     fn tell(&mut self, id: u64, told: MemberEvent, around: &mut InputContext<'_>) {
         let mut orders = Vec::new();
         let now = match told {
-            MemberEvent::Collect => self.conduct.clock_to_collect(around.clocks),
+            MemberEvent::Collected { .. } => self.conduct.clock_to_collect(around.clocks),
             _ => self.conduct.clock(around.clocks),
         };
         let Some(group) = self.group(id) else { return };
@@ -96,7 +96,10 @@ impl<K: Conduct> Process<K> {
         for order in orders {
             match order {
                 MemberAction::Try { member, .. } if self.keeps(id, member) => {}
-                MemberAction::Try { member, policy } => self.try_one(id, member, policy, around),
+                MemberAction::Try { member, wait, explain } => {
+                    self.try_one(id, member, (wait, explain), around);
+                }
+                MemberAction::Collect { member } => self.collect(id, member, around),
                 MemberAction::Undo { member } if self.keeps(id, member) => {}
                 MemberAction::Undo { member } => self.undo(id, member, around),
                 _ => {}
@@ -108,18 +111,14 @@ impl<K: Conduct> Process<K> {
         &mut self,
         id: u64,
         member: usize,
-        policy: WaitPolicy,
+        (wait, explain): (Duration, bool),
         around: &mut InputContext<'_>,
     ) {
         let Some(group) = self.group(id) else { return };
         let whose = (group.client.clone(), group.members[member].resource.clone());
         let terms = group.terms;
         let seed = self.seed(&whose, around);
-        let WaitPolicy { wait, explain, .. } = policy;
-        // A request that waits for one of several resources gets its turn as if it wanted only that
-        // one.
-        let fair = policy.fair || !wait.is_zero();
-        let request = AcquireRequest { terms, wait, explain, fair, seed };
+        let request = AcquireRequest::for_member(terms, wait, explain, seed);
         let claim = self.claim(whose, request, None, around);
         if let Some(group) = self.group(id) {
             group.members[member].claim = Some(claim);
@@ -133,15 +132,11 @@ impl<K: Conduct> Process<K> {
         claim.and_then(|claim| self.client.claim(claim)).is_some_and(|claim| conduct.keeps(claim))
     }
 
-    /// Undoes a member: cancels its acquire or releases its lease. No work was done under the
-    /// lease.
     fn undo(&mut self, id: u64, member: usize, around: &mut InputContext<'_>) {
         let claim = self.group(id).and_then(|group| group.members[member].claim.take());
         let Some(claim) = claim else { return };
-        if self.client.hold(claim).is_some() {
-            self.advance(claim, Input::Release, around);
-        }
-        self.end(claim, around);
+        self.leases.retain(|lease| lease.id != claim);
+        self.client(around, |client, cx| client.undo(claim, cx));
     }
 
     fn undo_all(&mut self, id: u64, around: &mut InputContext<'_>) {
@@ -156,25 +151,12 @@ impl<K: Conduct> Process<K> {
             Some((group.asked.0, member))
         };
         let Some((id, member)) = self.groups.iter().find_map(of) else { return false };
-        let (told, distrust) = match self.client.standing(claim) {
-            Some(RequestState::Over(why, votes)) => {
-                (MemberEvent::Failed { member, why }, distrust(votes))
-            }
-            Some(RequestState::Claim(claim)) => match claim.claim() {
-                Claim::Acquiring(acquire) if acquire.is_won() => {
-                    (MemberEvent::Won { member, deadline: acquire.deadline() }, None)
-                }
-                Claim::Acquiring(acquire) => match acquire.failure() {
-                    Some(why) => (MemberEvent::Failed { member, why }, distrust(acquire.votes())),
-                    None => return true,
-                },
-                _ => return true,
-            },
-            _ => return true,
-        };
-        self.inform(id, claim, (told, distrust), around);
-        self.remind(id, around);
-        self.conclude(id, around);
+        let Some(standing) = self.client.standing(claim) else { return true };
+        if let Some(told) = MemberEvent::result(member, standing.progress()) {
+            self.inform(id, claim, told, around);
+            self.remind(id, around);
+            self.conclude(id, around);
+        }
         true
     }
 
@@ -195,51 +177,33 @@ impl<K: Conduct> Process<K> {
         }
     }
 
+    /// Reports the result of a claim to its multi-lock.
     fn inform(
         &mut self,
         id: u64,
         claim: ClaimId,
-        (told, distrust): (MemberEvent, Option<String>),
+        told: MemberEvent,
         around: &mut InputContext<'_>,
     ) {
-        if let MemberEvent::Failed { member, .. } = told {
-            if let Some(group) = self.group(id) {
-                group.distrust = distrust;
-            }
-            self.tell(id, told, around);
-            // A member that failed by itself gets no order to undo it.
-            let failed =
-                self.group(id).is_some_and(|group| group.members[member].claim == Some(claim));
-            if failed {
-                self.undo(id, member, around);
-            }
-        } else {
-            self.tell(id, told, around);
+        let progress = self.client.standing(claim).map(|standing| standing.progress());
+        let refused = progress.and_then(Progress::refused_by).map(distrust);
+        if let (Some(distrust), Some(group)) = (refused, self.group(id)) {
+            group.distrust = distrust;
         }
+        self.tell(id, told, around);
     }
 
-    /// Collects all claims once all are won, and answers a request that is decided.
+    fn collect(&mut self, id: u64, member: usize, around: &mut InputContext<'_>) {
+        let claim = self.group(id).and_then(|group| group.members[member].claim);
+        let Some(claim) = claim else { return };
+        self.advance(claim, Input::Collect, around);
+        let Some(standing) = self.client.standing(claim) else { return };
+        let told = MemberEvent::of_collect(member, standing.progress());
+        self.inform(id, claim, told, around);
+    }
+
+    /// Answers a request that is decided.
     fn conclude(&mut self, id: u64, around: &mut InputContext<'_>) {
-        let Some(group) = self.group(id) else { return };
-        if group.several.is_won() {
-            let members = group.members.iter().enumerate();
-            let claims: Vec<(usize, ClaimId)> =
-                members.filter_map(|(at, member)| Some((at, member.claim?))).collect();
-            for (member, claim) in claims {
-                self.advance(claim, Input::Collect, around);
-                let (why, distrust) = match self.client.claim(claim).map(ClaimMachine::claim) {
-                    Some(Claim::Holding(_)) => continue,
-                    Some(Claim::Acquiring(acquire)) => {
-                        (acquire.failure(), distrust(acquire.votes()))
-                    }
-                    _ => (None, None),
-                };
-                let why = why.unwrap_or(Failure::TooLate);
-                self.inform(id, claim, (MemberEvent::Failed { member, why }, distrust), around);
-                break;
-            }
-            self.tell(id, MemberEvent::Collect, around);
-        }
         let Some(place) = self.groups.iter().position(|group| group.asked.0 == id) else { return };
         if self.groups[place].several.is_held() {
             let group = self.groups.remove(place);

@@ -16,7 +16,7 @@ use crate::client_machine::Clocks;
 /// The claim of a mutant.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct MutantClaim {
-    mutant: Mutant,
+    pub(super) mutant: Mutant,
     /// The half that all tokens of the client share, under [`Mutant::OneToken`].
     root: Token,
     terms: LockConfig,
@@ -381,16 +381,6 @@ impl MutantClaim {
     pub fn seems_held(&self, clocks: Clocks, hold: &Hold) -> bool {
         self.mutant == Mutant::SilentLoss
             || (hold.lost().is_none() && self.now(clocks) < hold.deadline())
-    }
-
-    /// Whether an owner that had `before` handles gets another one.
-    pub(super) fn lets_in(&self, before: u32) -> bool {
-        let Claim::Holding(hold) = &self.claim else { return false };
-        match self.mutant {
-            Mutant::ReentersDead => true,
-            Mutant::FirstReleaseFrees => hold.lost().is_none(),
-            _ => hold.handles() > before,
-        }
     }
 }
 

@@ -56,6 +56,15 @@ impl ClaimMachine for MutantClaim {
         self.sleeps(clocks).map_or(Time::NEVER, |sleep| clocks.monotonic.plus(sleep))
     }
 
+    fn reentered(&self, before: u32) -> bool {
+        let Claim::Holding(hold) = self.claim() else { return false };
+        match self.mutant {
+            Mutant::ReentersDead => true,
+            Mutant::FirstReleaseFrees => hold.lost().is_none(),
+            _ => hold.handles() > before,
+        }
+    }
+
     fn by_now(&self, clocks: Clocks, time: Time) -> Time {
         Self::by_now(self, clocks, time)
     }
@@ -105,10 +114,6 @@ impl Conduct for Mutant {
     fn keeps(self, claim: &MutantClaim) -> bool {
         let won = |it: &Claim| matches!(it, Claim::Acquiring(acquire) if acquire.is_won());
         self == Self::KeepsSome && won(claim.claim())
-    }
-
-    fn lets_in(self, claim: &MutantClaim, before: u32) -> bool {
-        claim.lets_in(before)
     }
 
     fn deadline(self, claim: &MutantClaim, hold: &Hold, clocks: Clocks) -> Time {

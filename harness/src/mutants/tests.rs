@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{
-    Cause, Claim, Drift, Effect, Extension, Failure, Holder, Input, LockConfig, NodeId, Reply, Rng,
-    RoundId, Time, Token, VoteRequest, WaitPolicy, WakeUp,
+    Cause, Claim, ClaimMachine, Drift, Effect, Extension, Failure, Holder, Input, LockConfig,
+    NodeId, Reply, Rng, RoundId, Time, Token, VoteRequest, WaitPolicy, WakeUp,
 };
 
 use super::{Clocks, Mutant, MutantClaim};
@@ -311,7 +311,7 @@ fn a_handle_that_is_not_counted_frees_the_lease_with_the_first_release() {
     for (mutant, settled) in [(Mutant::None, 0), (Mutant::FirstReleaseFrees, 5)] {
         let mut run = Run::granted(mutant, 5);
         run.give(2, Input::Reenter);
-        assert!(run.claim.lets_in(1), "{mutant}");
+        assert!(run.claim.reentered(1), "{mutant}");
         run.give(3, Input::Release);
         assert_eq!(run.settled().len(), settled, "{mutant}");
     }
@@ -319,10 +319,10 @@ fn a_handle_that_is_not_counted_frees_the_lease_with_the_first_release() {
 
 #[test]
 fn who_does_not_look_at_the_clock_lets_its_owner_into_a_lease_that_is_over() {
-    for (mutant, lets_in) in [(Mutant::None, false), (Mutant::ReentersDead, true)] {
+    for (mutant, reentered) in [(Mutant::None, false), (Mutant::ReentersDead, true)] {
         let mut run = Run::granted(mutant, 5);
         run.give(DEADLINE, Input::Reenter);
-        assert_eq!(run.claim.lets_in(1), lets_in, "{mutant}");
+        assert_eq!(run.claim.reentered(1), reentered, "{mutant}");
     }
 }
 

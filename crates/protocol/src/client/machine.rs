@@ -42,6 +42,12 @@ pub trait ClaimMachine {
     /// The state of the claim.
     fn claim(&self) -> &Claim;
 
+    /// Whether the latest [`Input::Reenter`] gave the owner another handle besides the `before`
+    /// ones.
+    fn reentered(&self, before: u32) -> bool {
+        matches!(self.claim(), Claim::Holding(hold) if hold.handles() > before)
+    }
+
     /// When to send [`Input::Wake`] next, on the clock of [`now`](Self::now).
     fn next_wake(&self, clocks: Self::Clocks) -> Time;
 

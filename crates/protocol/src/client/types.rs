@@ -2,9 +2,12 @@
 
 use core::time::Duration;
 
+use super::ClaimMachine;
 use crate::acquire::Failure;
+use crate::claim::Claim;
 use crate::effect::RoundId;
 use crate::guard::Guard;
+use crate::hold::Extension;
 use crate::link::Bounds;
 use crate::lock_config::LockConfig;
 use crate::quorum::NodeId;
@@ -47,8 +50,40 @@ pub struct AcquireRequest<S = ()> {
     pub explain: bool,
     /// Whether it enqueues before it attempts, if the client is fair.
     pub fair: bool,
+    /// Its owner, if it has one.
+    pub reentry: Option<Reentry>,
     /// The parameters of the claim besides its terms.
     pub seed: S,
+}
+
+impl<S> AcquireRequest<S> {
+    /// The request for one member of a multi-lock. A member that is waited for gets its turn as if
+    /// it were the only one. Only such a member enqueues.
+    pub const fn for_member(terms: LockConfig, wait: Duration, explain: bool, seed: S) -> Self {
+        Self { terms, wait, explain, fair: !wait.is_zero(), reentry: None, seed }
+    }
+}
+
+/// An owner of requests. An owner that acquires what it holds gets another handle of its lease.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct OwnerId(pub usize);
+
+/// The owner of a request, and what the request demands of a lease that the owner holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Reentry {
+    /// The owner.
+    pub owner: OwnerId,
+    /// Whether the lease must live at least as long as the terms of the request grant from now.
+    pub extend: bool,
+}
+
+/// Why the owner of a lease gets no other handle of it. The lease is unchanged.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// The request asks for a fencing token, and the lease has none.
+    HeldUnfenced,
+    /// The lease was not extended: how the round ended, and its votes.
+    NotExtended(Extension, Votes),
 }
 
 /// The receiver of a reply from a link.
@@ -111,13 +146,67 @@ pub enum ClientEffect {
 /// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RequestState<'a, C> {
-    /// It waits for its turn among the requests of this process, until this time.
+    /// It waits for its turn among the requests of this process, or for another request of its
+    /// owner, until this time.
     Queued(Time),
     /// Its claim asks the masters, holds the lease or releases it.
     Claim(&'a C),
+    /// It has a handle of this lease of its owner, which is extended for it first.
+    Extending(ClaimId),
+    /// It has a handle of this lease of its owner. The caller [takes](super::Client::take_handle)
+    /// the handle.
+    Reentered(ClaimId),
+    /// Its owner holds the resource, but it gets no handle.
+    Refused(&'a Refusal),
     /// Its wait was over before its turn came. The fields are the reason why there is no lease, and
     /// the masters' votes on the request before it.
     Over(Failure, &'a Votes),
+}
+
+/// What a request has come to, if it has no owner.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Progress<'a> {
+    /// It has no result yet.
+    Pending,
+    /// A quorum has granted. The lease can be collected until this time.
+    Won(Time),
+    /// It has the lease, which may be lost.
+    Held,
+    /// The reason why there is no lease, the latest votes, and the number of attempts.
+    Failed(Failure, &'a Votes, u32),
+    /// The lease was given back, or the request does not acquire.
+    Other,
+}
+
+impl<'a> Progress<'a> {
+    /// The votes on a request that failed.
+    pub const fn refused_by(self) -> Option<&'a Votes> {
+        match self {
+            Self::Failed(_, votes, _) => Some(votes),
+            _ => None,
+        }
+    }
+}
+
+impl<'a, C: ClaimMachine> RequestState<'a, C> {
+    /// What the request has come to.
+    pub fn progress(&self) -> Progress<'a> {
+        let claim = match self {
+            Self::Queued(_) => return Progress::Pending,
+            Self::Over(why, votes) => return Progress::Failed(*why, votes, 0),
+            Self::Claim(claim) => claim.claim(),
+            _ => return Progress::Other,
+        };
+        match claim {
+            Claim::Acquiring(acquire) => match acquire.failure() {
+                Some(why) => Progress::Failed(why, acquire.votes(), acquire.attempt()),
+                None if acquire.is_won() => Progress::Won(acquire.deadline()),
+                None => Progress::Pending,
+            },
+            Claim::Holding(_) => Progress::Held,
+            _ => Progress::Other,
+        }
+    }
 }
 
 /// How often a master has granted and refused keys.

@@ -111,6 +111,17 @@ impl WaitQueues {
 }
 
 impl<C: ClaimMachine> Client<C> {
+    /// The request asks the masters when its turn comes. A request that may not wait asks at once.
+    pub(super) fn enqueue(&mut self, id: ClaimId, cx: &mut Context<'_, C>) {
+        let now = cx.now();
+        let Some(entry) = self.claims.get_mut(&id) else { return };
+        entry.state = State::Queued;
+        entry.queued = now < entry.give_up;
+        let turn =
+            if entry.queued { self.queues.join(now, &entry.key, id) } else { Some(Turn::First) };
+        self.start_next(turn.map(|turn| (id, turn)), cx);
+    }
+
     /// Starts the request whose turn has come. A request whose wait is over passes the turn on.
     /// This is a loop, because thousands may time out in the same instant.
     pub(super) fn start_next(
@@ -168,10 +179,17 @@ impl<C: ClaimMachine> Client<C> {
         }
     }
 
-    fn refuse(&mut self, id: ClaimId, why: Failure, votes: Votes, cx: &mut Context<'_, C>) {
+    pub(super) fn refuse(
+        &mut self,
+        id: ClaimId,
+        why: Failure,
+        votes: Votes,
+        cx: &mut Context<'_, C>,
+    ) {
         if let Some(entry) = self.claims.get_mut(&id) {
             (entry.state, entry.queued) = (State::Over(why, votes), false);
             self.changed(id, cx);
+            self.inform_owner(id, cx);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Hold, Loss};
+use super::{Asker, Hold, Loss};
 use crate::effect::Effect;
 use crate::lock_config::LockConfig;
 use crate::time::Time;
@@ -40,7 +40,7 @@ impl Hold {
     /// never moves the deadline to an earlier time, because other handles rely on it.
     pub(crate) fn prolong(&mut self, now: Time, terms: LockConfig, out: &mut Vec<Effect>) {
         if now.plus(terms.validity()) > self.deadline {
-            self.extend(now, terms, out);
+            self.start_round(now, terms, Asker::Reentry, out);
         }
     }
 

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Extension, Hold};
+use super::{Asker, Extension, Hold};
 use crate::effect::Effect;
 use crate::time::Time;
 
@@ -100,7 +100,7 @@ impl Hold {
         };
         match terms {
             Some(terms) if now.plus(terms.validity()) > self.deadline.plus(least_gain) => {
-                self.start_round(now, terms, false, out);
+                self.start_round(now, terms, Asker::Watchdog, out);
             }
             // There is nothing to gain: the lease ends at its deadline.
             _ => watchdog.next = Time::NEVER,

@@ -12,6 +12,8 @@ use redquorum_protocol::{
     Failure, Holder, Input, Key, LockConfig, NodeId, Reply, RequestState, Rng, RunId, Time, Token,
 };
 
+mod owners;
+
 const MS: Duration = Duration::from_millis(1);
 const NODES: usize = 3;
 const TTL: Duration = Duration::from_secs(10);
@@ -117,7 +119,8 @@ impl Desk {
 
     fn acquire(&mut self, key: &str, wait: Duration) -> ClaimId {
         let terms = LockConfig::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).unwrap();
-        let request = AcquireRequest { terms, wait, explain: false, fair: true, seed: () };
+        let request =
+            AcquireRequest { terms, wait, explain: false, fair: true, reentry: None, seed: () };
         let key = Key::from(key.as_bytes());
         self.act(|client, cx| client.acquire(key, request, cx))
     }
@@ -157,6 +160,9 @@ impl Desk {
                 format!("holding: {:?}", hold.lost())
             }
             Some(RequestState::Claim(_)) => "released".to_owned(),
+            Some(RequestState::Extending(_)) => "extending".to_owned(),
+            Some(RequestState::Reentered(_)) => "reentered".to_owned(),
+            Some(RequestState::Refused(why)) => format!("refused: {why:?}"),
             None => "gone".to_owned(),
         })
     }
@@ -359,4 +365,21 @@ fn masters_are_probed_and_a_client_that_is_shut_down_asks_them_nothing() {
     assert!(desk.written.iter().all(Vec::is_empty));
     desk.act(|client, cx| client.give_back(lease, Input::Release, cx));
     assert!(desk.written.iter().all(|written| written.len() == 1), "clean-ups go on");
+}
+
+#[test]
+fn a_lease_under_which_no_work_ran_is_handed_on_like_any_other_and_leaves_nothing() {
+    let mut desk = Desk::new();
+    let lease = desk.granted("r");
+    let next = desk.acquire("r", TTL);
+    desk.act(|client, cx| client.undo(lease, cx));
+    assert_eq!(desk.look(lease), "gone");
+    for written in &desk.written {
+        assert!(
+            matches!(written[..], [Command::Delete { .. }, Command::Set { .. }]),
+            "{written:?}"
+        );
+    }
+    desk.serve(free);
+    desk.collect(next);
 }

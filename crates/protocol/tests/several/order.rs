@@ -1,8 +1,6 @@
 //! The machine alone: its effects and their order.
 
-use redquorum_protocol::{
-    Failure, MemberAction, MemberEvent, MultiLock, Rng, Time, Turn, WaitPolicy,
-};
+use redquorum_protocol::{Failure, MemberAction, MemberEvent, MultiLock, Progress, Rng, Time};
 
 use crate::chance::Random;
 use crate::world::MS;
@@ -35,6 +33,11 @@ impl Bed {
         self.tell(MemberEvent::Failed { member, why: Failure::Taken })
     }
 
+    /// All leases are collected.
+    fn collected(&mut self, members: usize) -> Vec<MemberAction> {
+        (0..members).flat_map(|member| self.tell(MemberEvent::Collected { member })).collect()
+    }
+
     /// Lets the pause pass, and returns the effects after it.
     fn after_the_pause(&mut self) -> Vec<MemberAction> {
         assert_ne!(self.machine.next_wake(), Time::NEVER);
@@ -43,19 +46,25 @@ impl Bed {
     }
 }
 
-fn policy(wait: std::time::Duration, explain: bool) -> WaitPolicy {
-    WaitPolicy { wait, explain, wake_ups: true, fair: false, turn: Turn::First }
+fn once(member: usize, explain: bool) -> MemberAction {
+    MemberAction::Try { member, wait: std::time::Duration::ZERO, explain }
 }
 
-fn once(member: usize, explain: bool) -> MemberAction {
-    MemberAction::Try { member, policy: policy(std::time::Duration::ZERO, explain) }
+fn collect(members: usize) -> Vec<MemberAction> {
+    (0..members).map(|member| MemberAction::Collect { member }).collect()
+}
+
+/// All members in this order, and the decision.
+fn undo(members: &[usize]) -> Vec<MemberAction> {
+    let undo = members.iter().map(|member| MemberAction::Undo { member: *member });
+    undo.chain([MemberAction::Decided]).collect()
 }
 
 #[test]
 fn all_are_tried_at_once_with_one_attempt_each() {
     let bed = Bed::new(3, 500);
     assert_eq!(bed.out, [once(0, false), once(1, false), once(2, false)]);
-    // A request with a single round asks for the holder.
+    // Who makes but one round wants to be told who is in the way.
     assert_eq!(Bed::new(2, 0).out, [once(0, true), once(1, true)]);
 }
 
@@ -64,17 +73,18 @@ fn the_deadline_is_the_earliest_and_the_clock_is_compared_with_it_last() {
     let mut bed = Bed::new(3, 0);
     assert_eq!(bed.won(2, 900), []);
     assert_eq!(bed.won(0, 700), []);
-    assert!(!bed.machine.is_won());
-    assert_eq!(bed.won(1, 800), [MemberAction::Decided]);
+    assert_eq!(bed.won(1, 800), collect(3));
     assert_eq!(bed.machine.deadline(), Some(Time::ZERO.plus(MS * 700)));
     let mut late =
         Bed { machine: bed.machine.clone(), random: Random(1), now: bed.now, out: Vec::new() };
     bed.now = Time::ZERO.plus(MS * 700 - MS / 1000);
-    assert_eq!(bed.tell(MemberEvent::Collect), []);
+    assert_eq!(bed.tell(MemberEvent::Collected { member: 2 }), []);
+    assert!(!bed.machine.is_held(), "not all are collected");
+    assert_eq!(bed.tell(MemberEvent::Collected { member: 2 }), [], "it is reported twice");
+    assert_eq!(bed.collected(2), [MemberAction::Decided]);
     assert!(bed.machine.is_held());
     late.now = Time::ZERO.plus(MS * 700);
-    let undone = late.tell(MemberEvent::Collect);
-    assert_eq!(&undone[..3], [0, 1, 2].map(|member| MemberAction::Undo { member }));
+    assert_eq!(late.collected(3), undo(&[0, 1, 2]));
     assert_eq!(late.machine.failure(), Some((0, Failure::TooLate)));
     assert!(!late.machine.is_held());
 }
@@ -84,16 +94,13 @@ fn one_refusal_undoes_all_others_at_once_and_holds_nothing_while_it_waits() {
     let mut bed = Bed::new(3, 500);
     bed.won(0, 900);
     let undone = bed.taken(1);
-    assert_eq!(
-        undone,
-        [MemberAction::Undo { member: 0 }, MemberAction::Undo { member: 2 }, MemberAction::Decided]
-    );
+    assert_eq!(undone, undo(&[0, 1, 2]), "also the claim that failed");
     // Late results of members that were undone change nothing.
     assert_eq!(bed.won(2, 900), []);
     assert_eq!(bed.taken(2), []);
     let waits = bed.after_the_pause();
     let rest = Time::ZERO.plus(MS * 500).since(bed.now);
-    assert_eq!(waits, [MemberAction::Try { member: 1, policy: policy(rest, true) }]);
+    assert_eq!(waits, [MemberAction::Try { member: 1, wait: rest, explain: true }]);
     assert_eq!(bed.machine.rounds(), 1);
 }
 
@@ -107,13 +114,9 @@ fn who_was_waited_for_is_kept_while_the_others_are_tried_once() {
     let mut other =
         Bed { machine: bed.machine.clone(), random: Random(2), now: bed.now, out: Vec::new() };
     bed.won(0, 901);
-    assert_eq!(bed.won(2, 902), [MemberAction::Decided]);
-    assert!(bed.machine.is_won());
+    assert_eq!(bed.won(2, 902), collect(3));
     // The last member is refused: the machine undoes the others, and waits for this one.
-    assert_eq!(
-        other.taken(2),
-        [MemberAction::Undo { member: 0 }, MemberAction::Undo { member: 1 }, MemberAction::Decided]
-    );
+    assert_eq!(other.taken(2), undo(&[0, 1, 2]));
     assert!(matches!(other.after_the_pause()[..], [MemberAction::Try { member: 2, .. }]));
 }
 
@@ -123,13 +126,13 @@ fn at_the_end_of_the_wait_it_says_who_was_in_the_way() {
     bed.taken(0);
     bed.after_the_pause();
     bed.now = Time::ZERO.plus(MS * 500);
-    assert_eq!(bed.taken(0), [MemberAction::Decided]);
+    assert_eq!(bed.taken(0), undo(&[0]));
     assert_eq!(bed.machine.failure(), Some((0, Failure::Taken)));
     assert_eq!(bed.machine.next_wake(), Time::NEVER);
-    // A request without a wait fails after the first round.
+    // Without a wait after the first round.
     let mut bed = Bed::new(2, 0);
     bed.won(0, 900);
-    assert_eq!(bed.taken(1), [MemberAction::Undo { member: 0 }, MemberAction::Decided]);
+    assert_eq!(bed.taken(1), undo(&[0, 1]));
     assert_eq!(bed.machine.failure(), Some((1, Failure::Taken)));
 }
 
@@ -137,7 +140,7 @@ fn at_the_end_of_the_wait_it_says_who_was_in_the_way() {
 fn a_pause_is_cut_at_the_end_of_the_wait() {
     let mut bed = Bed::new(2, 2);
     bed.now = Time::ZERO.plus(MS);
-    // Without the cut, this random source would give a longer pause.
+    // Another dice would pause for longer.
     struct Long;
     impl Rng for Long {
         fn token(&mut self) -> redquorum_protocol::Token {
@@ -164,12 +167,11 @@ fn one_that_is_won_and_cannot_be_collected_undoes_all() {
     let mut bed = Bed::new(2, 500);
     bed.won(0, 900);
     bed.won(1, 900);
+    bed.tell(MemberEvent::Collected { member: 0 });
     let undone = bed.tell(MemberEvent::Failed { member: 1, why: Failure::TooLate });
-    assert_eq!(
-        undone,
-        [MemberAction::Undo { member: 0 }, MemberAction::Undo { member: 1 }, MemberAction::Decided]
-    );
-    assert!(!bed.machine.is_won());
+    assert_eq!(undone, undo(&[0, 1]));
+    assert_eq!(bed.collected(2), [], "too late");
+    assert!(!bed.machine.is_held());
 }
 
 #[test]
@@ -204,6 +206,21 @@ fn who_is_gone_leaves_nothing_under_way() {
 #[test]
 fn one_alone_is_waited_for_like_any_other() {
     let bed = Bed::new(1, 500);
-    let policy = policy(MS * 500, true);
-    assert_eq!(bed.out, [MemberAction::Try { member: 0, policy }]);
+    assert_eq!(bed.out, [MemberAction::Try { member: 0, wait: MS * 500, explain: true }]);
+}
+
+#[test]
+fn a_claim_that_tries_again_instead_of_being_collected_has_failed() {
+    let mut bed = Bed::new(2, 500);
+    bed.won(0, 900);
+    bed.won(1, 900);
+    bed.tell(MemberEvent::of_collect(0, Progress::Held));
+    assert_eq!(bed.tell(MemberEvent::of_collect(1, Progress::Pending)), undo(&[0, 1]));
+    assert!(!bed.machine.is_held());
+    let deadline = Time::ZERO.plus(MS);
+    assert_eq!(MemberEvent::result(1, Progress::Pending), None);
+    assert_eq!(
+        MemberEvent::result(1, Progress::Won(deadline)),
+        Some(MemberEvent::Won { member: 1, deadline })
+    );
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redquorum_protocol::{
     Claim, Drift, Effect, Failure, Holder, Input, LockConfig, MemberAction, MemberEvent, MultiLock,
-    NodeId, Reply, RoundId, TOKEN_LEN, Time, Token, VoteRequest,
+    NodeId, Reply, RoundId, TOKEN_LEN, Time, Token, Turn, VoteRequest, WaitPolicy,
 };
 
 use crate::chance::Random;
@@ -131,8 +131,10 @@ impl World {
     fn carry_out(&mut self, caller: usize, orders: Vec<MemberAction>) {
         for order in orders {
             match order {
-                MemberAction::Try { member, policy } => {
+                MemberAction::Try { member, wait, explain } => {
                     let mut out = Vec::new();
+                    let turn = Turn::First;
+                    let policy = WaitPolicy { wait, explain, wake_ups: true, fair: false, turn };
                     let terms = self.callers[caller].terms;
                     let claim = Claim::acquire(self.now, terms, policy, &mut self.random, &mut out);
                     self.numbers += 1;
@@ -140,6 +142,7 @@ impl World {
                     self.callers[caller].claims[member] = Some((self.numbers, claim));
                     self.send(caller, member, out);
                 }
+                MemberAction::Collect { member } => self.collect(caller, member),
                 MemberAction::Undo { member } => {
                     // Releases a collected member: no work has begun under it.
                     self.drive(caller, member, Input::Release);
@@ -301,34 +304,30 @@ impl World {
         }
         if let Some((member, why)) = self.callers[caller].several.failure() {
             self.callers[caller].fate = Fate::Refused(self.now, member, why);
-        } else if self.callers[caller].several.is_won() {
-            self.collect(caller);
+        } else if self.callers[caller].several.is_held() {
+            self.hand_out(caller);
         }
     }
 
-    fn collect(&mut self, caller: usize) {
-        for member in 0..self.callers[caller].claims.len() {
-            self.drive(caller, member, Input::Collect);
-            match &self.callers[caller].claims[member] {
-                Some((_, Claim::Holding(_))) => {}
-                _ => {
-                    return self
-                        .tell(caller, MemberEvent::Failed { member, why: Failure::TooLate });
-                }
-            }
-        }
-        self.tell(caller, MemberEvent::Collect);
+    fn collect(&mut self, caller: usize, member: usize) {
+        self.drive(caller, member, Input::Collect);
+        let told = match &self.callers[caller].claims[member] {
+            Some((_, Claim::Holding(_))) => MemberEvent::Collected { member },
+            _ => MemberEvent::Failed { member, why: Failure::TooLate },
+        };
+        self.tell(caller, told);
+    }
+
+    fn hand_out(&mut self, caller: usize) {
         let of = &mut self.callers[caller];
-        if of.several.is_held() {
-            let deadlines = of.claims.iter().map(|claim| match claim {
-                Some((_, Claim::Holding(hold))) => hold.deadline(),
-                _ => unreachable!("all are collected"),
-            });
-            let earliest = deadlines.min().expect("there are some");
-            assert_eq!(of.several.deadline(), Some(earliest));
-            assert!(self.now < earliest, "an expired lease was handed out");
-            of.fate = Fate::Held(self.now, earliest);
-        }
+        let deadlines = of.claims.iter().map(|claim| match claim {
+            Some((_, Claim::Holding(hold))) => hold.deadline(),
+            _ => unreachable!("all are collected"),
+        });
+        let earliest = deadlines.min().expect("there are some");
+        assert_eq!(of.several.deadline(), Some(earliest));
+        assert!(self.now < earliest, "an expired lease was handed out");
+        of.fate = Fate::Held(self.now, earliest);
     }
 
     /// The callers with valid leases now.

@@ -118,7 +118,8 @@ impl Cluster {
 
     pub(crate) fn acquire(&mut self, client: usize, wait: Duration) -> ClaimId {
         let (key, terms) = (self.key.clone(), self.terms);
-        let request = AcquireRequest { terms, wait, explain: true, fair: false, seed: () };
+        let request =
+            AcquireRequest { terms, wait, explain: true, fair: false, reentry: None, seed: () };
         let id = self.act(client, |client, cx| client.acquire(key, request, cx));
         self.claims[client].push(id);
         id

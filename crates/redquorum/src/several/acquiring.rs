@@ -9,19 +9,18 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use redquorum_protocol::{
-    AcquireRequest, Failure, MemberAction, MemberEvent, MultiLock, Time, WaitPolicy,
+    AcquireRequest, Client, Failure, MemberAction, MemberEvent, MultiLock, Time,
 };
 use tokio::time::{Instant, Sleep};
 
 use super::error::AcquireAllError;
 use super::leases::Leases;
 use super::{Request, Wanted};
-use crate::acquire::{Granted, tell_failed};
+use crate::acquire::{Granted, of_kind, tell_failed};
 use crate::claim::{ClaimCell, Found};
 use crate::clock::{Clock, NAP};
 use crate::fleet::Fleet;
 use crate::lease::Lease;
-use crate::reentry::of_kind;
 use crate::report::Report;
 use crate::shared::After;
 
@@ -63,8 +62,6 @@ struct Attempt {
 struct Member {
     wanted: Wanted,
     claim: Option<Arc<ClaimCell>>,
-    /// The machine has received the result of this claim.
-    told: bool,
 }
 
 impl<L> AcquiringAll<L> {
@@ -113,9 +110,6 @@ impl<L: Granted> Future for AcquiringAll<L> {
                 Some(Err(AcquireAllError::ShutDown))
             } else {
                 let next = attempt.look(cx.waker());
-                if attempt.several.is_won() {
-                    attempt.collect();
-                }
                 if attempt.several.is_held() {
                     Some(Ok(attempt.hand_out()))
                 } else if let Some((member, why)) = attempt.several.failure() {
@@ -143,7 +137,7 @@ impl Attempt {
         let asked = clock.now();
         let mut orders = Vec::new();
         let several = MultiLock::start(asked, wanted.len(), wait, &mut orders);
-        let member = |wanted| Member { wanted, claim: None, told: false };
+        let member = |wanted| Member { wanted, claim: None };
         let members = wanted.into_iter().map(member).collect();
         let refused = Report::default();
         let mut attempt = Self { several, members, orders, clock, asked, first, refused };
@@ -169,13 +163,14 @@ impl Attempt {
         let mut queued: Vec<(Arc<Fleet>, After)> = Vec::new();
         for order in std::mem::take(&mut self.orders) {
             match order {
-                MemberAction::Try { member, policy } => {
-                    let (fleet, after) = self.members[member].start(policy);
+                MemberAction::Try { member, wait, explain } => {
+                    let (fleet, after) = self.members[member].start(wait, explain);
                     match queued.last_mut() {
                         Some((last, all)) if Arc::ptr_eq(&fleet, last) => all.merge(after),
                         _ => queued.push((fleet, after)),
                     }
                 }
+                MemberAction::Collect { member } => self.collect(member),
                 MemberAction::Undo { member } => self.members[member].undo(),
                 _ => {}
             }
@@ -195,12 +190,11 @@ impl Attempt {
         let mut next = self.clock.timer(self.several.next_wake());
         let mut news = false;
         for at in 0..self.members.len() {
-            let member = &self.members[at];
-            let Some(claim) = member.claim.clone().filter(|_| !member.told) else { continue };
+            let claim = self.members[at].claim.clone().filter(|_| self.several.awaits(at));
+            let Some(claim) = claim else { continue };
             let clock = claim.fleet.clock;
             match claim.poll(waker, false) {
                 Found::Won(deadline) => {
-                    self.members[at].told = true;
                     // Each lock may have its own origin of time. With the reads in this order, the
                     // converted deadline is never late.
                     let now = self.clock.now();
@@ -209,28 +203,28 @@ impl Attempt {
                     news = true;
                 }
                 Found::Failed(why, report, _) => {
-                    self.members[at].told = true;
                     self.refused = report;
                     self.tell(MemberEvent::Failed { member: at, why });
                     news = true;
                 }
                 Found::Pending { until, .. } => next = next.min(clock.timer(until)),
-                Found::Granted => unreachable!("a claim is collected only with all others"),
+                _ => unreachable!("it has no owner, and is collected only with all others"),
             }
         }
         (!news).then_some(next)
     }
 
-    /// Collects all of them, and reads the clock once more afterwards (R1).
-    fn collect(&mut self) {
-        for at in 0..self.members.len() {
-            let Some(claim) = &self.members[at].claim else { continue };
-            if let Found::Failed(why, report, _) = claim.collect() {
-                self.refused = report;
-                return self.tell(MemberEvent::Failed { member: at, why });
-            }
+    /// Collects a lease. The machine gets a later time of the clock (R1).
+    fn collect(&mut self, member: usize) {
+        let Some(claim) = &self.members[member].claim else { return };
+        let (told, refused) = claim.collect(|progress| {
+            let refused = progress.refused_by().map(|votes| claim.report(votes));
+            (MemberEvent::of_collect(member, progress), refused)
+        });
+        if let Some(refused) = refused {
+            self.refused = refused;
         }
-        self.tell(MemberEvent::Collect);
+        self.tell(told);
     }
 
     fn hand_out<L: Granted>(&mut self) -> Leases<L> {
@@ -260,22 +254,18 @@ impl Attempt {
 }
 
 impl Member {
-    /// Starts a claim. A claim that waits is served as if it were the only one.
-    fn start(&mut self, policy: WaitPolicy) -> (Arc<Fleet>, After) {
+    fn start(&mut self, wait: Duration, explain: bool) -> (Arc<Fleet>, After) {
         let Wanted { fleet, key, terms, .. } = &self.wanted;
-        let WaitPolicy { wait, explain, .. } = policy;
-        // Only the claim that waits enqueues.
-        let fair = policy.fair || !wait.is_zero();
-        let request = AcquireRequest { terms: *terms, wait, explain, fair, seed: () };
+        let request = AcquireRequest::for_member(*terms, wait, explain, ());
         let (claim, after) = ClaimCell::queue(fleet, key.clone(), request);
-        (self.claim, self.told) = (Some(claim), false);
+        self.claim = Some(claim);
         (fleet.clone(), after)
     }
 
     /// Gives the attempt up, or gives the lease back.
     fn undo(&mut self) {
         if let Some(claim) = self.claim.take() {
-            claim.undo();
+            claim.end_by(Client::undo);
         }
     }
 }
