@@ -114,11 +114,11 @@ def arguments():
     parser.add_argument("--library", action="append", choices=names, help="only this one")
     parser.add_argument("--scenario", action="append", help="only this one, or a variant of it")
     parser.add_argument("--repeat", type=int, default=3, help="how often to run each (3)")
-    parser.add_argument("--jobs", type=int, default=2, help="how many runs at once (2)")
+    parser.add_argument("--jobs", type=int, default=3, help="how many runs at once (3)")
     parser.add_argument("--limit", type=int, default=15, help="minutes for each library (15)")
     parser.add_argument("--chaos", help="the program redquorum-chaos, if it is built already")
     parser.add_argument("--results", action="store_true",
-                        help="run nothing, and write the page from the results of the last run")
+                        help="run nothing, and write the page from the results that are there")
     return parser.parse_args()
 
 
@@ -134,15 +134,15 @@ def main():
         install(chosen)
         if not options.chaos:
             sh("cargo", "build", "--quiet", "-p", "redquorum-harness", "--bin", "redquorum-chaos")
+    else:
+        chosen = [one for one in chosen if (ROOT / folder / one.name / "result.json").exists()]
     results = {}
     for library in chosen:
         library.version = version(library)
-        if options.results:
-            kept = ROOT / folder / library.name / "result.json"
-            results[library.name] = json.loads(kept.read_text())
-        else:
-            out = folder / library.name
-            results[library.name] = run(library, chaos, scenarios, options, out)
+        out = folder / library.name
+        results[library.name] = (json.loads((ROOT / out / "result.json").read_text())
+                                 if options.results
+                                 else run(library, chaos, scenarios, options, out))
     target = pathlib.Path("docs/scoreboard.md") if is_whole else folder / "scoreboard.md"
     date = datetime.date.today().isoformat()
     text = page.render(chosen, results, scenarios, date)

@@ -22,7 +22,7 @@ TITLES = [
     ("got it only at", "An acquire is slow although a majority replies"),
     (r"was refused at .*\(no-quorum\)", "An acquire fails although a majority replies"),
     (r"was refused at .*\(taken\)", "An acquire fails as taken although no client holds the resource"),
-    ("no client process lives", "A request does not return"),
+    ("no client process lives", "A request does not return within five seconds"),
     ("to extend it, when it was over", "An extension succeeds after the end of the lease"),
     (r"(\w+) deleted the key of \1 there", "A client deletes the keys of its own valid lease"),
     ("believed without a quorum", "A client believes in a lease without a quorum"),
@@ -171,8 +171,8 @@ def library_section(library, result, kinds):
     text = f"\n## {library.name}\n\n"
     total = len({run["name"] for run in judged(result)})
     version = f"{library.package} {library.version}" if library.package else "this repository"
-    text += wrap(f"{version}; {library.settings}. {total} scenarios and variants, "
-                 f"{len(judged(result))} runs.")
+    text += wrap(f"{version}; {library.settings}. "
+                 f"Scenarios and variants: {total}; runs: {len(judged(result))}.")
     failed = [run for run in result["scenarios"] if run["outcome"] in ("environment", "internal")]
     if failed or not result["finished"]:
         text += "\n" + wrap(f"Not complete: {len(result['scenarios'])} of {result['runs']} runs "
@@ -209,7 +209,8 @@ one. A library with longer timeouts of its own is slow by that measure.
 [Scenarios](scenarios.md#expectations) defines the properties, and [how a run is
 checked](scenarios.md#how-a-run-is-checked). The drivers are in
 [`harness/drivers`](../harness/drivers). A single-server lock is judged by its own promise: its
-clients know one master (`--quorum 1`).
+clients know one master (`--quorum 1`). Each library has a report with timelines in
+`target/scoreboard/whole`.
 """
 
 
