@@ -24,6 +24,8 @@ WORK = pathlib.Path("target/scoreboard")
 PYTHON = WORK / "venv/bin/python"
 
 DEFAULTS = "defaults"
+NO_DEADLINE = ("it returns no deadline, so the driver counts the TTL from the start of the call, "
+               "its retries included")
 TIMEOUTS = "connections with the node timeout of the scenario, and without retries"
 
 # A name, the package, the command of the driver, the settings, and further options of `run`.
@@ -35,7 +37,8 @@ LIBRARIES = [
     page.Library("redlock-py", "redlock-py", f"{PYTHON} {DRIVERS}/redlock_py_driver.py", DEFAULTS),
     page.Library("redlock-py-timeouts", "redlock-py",
                  f"{PYTHON} {DRIVERS}/redlock_py_driver.py --timeouts", TIMEOUTS),
-    page.Library("aioredlock", "aioredlock", f"{PYTHON} {DRIVERS}/aioredlock_driver.py", DEFAULTS),
+    page.Library("aioredlock", "aioredlock", f"{PYTHON} {DRIVERS}/aioredlock_driver.py",
+                 f"{DEFAULTS}; {NO_DEADLINE}"),
     page.Library("redis-py", "redis", f"{PYTHON} {DRIVERS}/redis_py_driver.py",
                  f"{DEFAULTS}, on one master", ["--quorum", "1"]),
     page.Library("redquorum", None, None, DEFAULTS),

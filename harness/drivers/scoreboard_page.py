@@ -25,6 +25,7 @@ TITLES = [
     ("no client process lives", "A request does not return within five seconds"),
     ("to extend it, when it was over", "An extension succeeds after the end of the lease"),
     (r"(\w+) deleted the key of \1 there", "A client deletes the keys of its own valid lease"),
+    ("nothing was left of it", "An acquire returns a lease that has already ended"),
     ("believed without a quorum", "A client believes in a lease without a quorum"),
 ]
 # The capability without which a property cannot be judged, and the scenarios that judge it.
@@ -137,7 +138,7 @@ def cell(library_findings, result, layer):
 
 def table(head, rows):
     lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def wrap(text, indent="", rest=None):
@@ -234,7 +235,7 @@ def render(libraries, results, scenarios, date):
             "Scenarios that need a capability which the library or its driver does not have.")
         text += "\n" + table(["capability", *(library.name for library in libraries)], [
             [f"`{need}`" if " " not in need else need,
-             *(len(missing(results[one.name]).get(need, ())) or "" for one in libraries)]
+             *(len(missing(results[one.name]).get(need, ())) or "-" for one in libraries)]
             for need in needs])
     for library in libraries:
         text += library_section(library, results[library.name], kinds[library.name])
