@@ -44,14 +44,15 @@ LIBRARIES = [
     page.Library("redquorum", None, None, DEFAULTS),
 ]
 
-# The scenarios that judge any lock whose drift allowance is that of the algorithm, 1 % and 2 ms. Left
-# out: other drift allowances, masters that are listed twice, and further faults that no Redlock
+# The scenarios that judge any lock whose drift allowance is that of the algorithm, 1 % and 2 ms.
+# Left out: other drift allowances, masters that are listed twice, and further faults that no Redlock
 # tolerates. The last line has one scenario for each optional capability.
 SCENARIOS = """
     calm client-wall-clock connections-reset duplicated-set even-masters split-votes
     first-master majority-killed masters-full minority-killed minority-partitioned one-master-hung
-    cancelled-acquire harness/drivers/scenarios/cancelled-connected.toml pause-in-flight pause-then-check release-lost reply-lost slow-grant
-    slow-replies zombie-set holder-dies
+    cancelled-acquire harness/drivers/scenarios/cancelled-connected.toml
+    pause-in-flight pause-then-check release-lost reply-lost slow-grant slow-replies zombie-set
+    holder-dies
     extend-after-amnesia extend-needs-a-quorum extend-over-a-gap extend-too-late
     repair-beside-minority crash-restart-forgets
     fair-overtaken fenced-again reentry/waits several/one-taken watchdog/bound
