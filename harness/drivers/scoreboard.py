@@ -45,7 +45,7 @@ LIBRARIES = [
 ]
 
 # The scenarios that judge any lock whose drift allowance is that of the algorithm, 1 % and 2 ms.
-# Left out: other drift allowances, masters that are listed twice, and further faults that no Redlock
+# Left out: other drift allowances, masters that are listed twice, further faults that no Redlock
 # tolerates. The last line has one scenario for each optional capability.
 SCENARIOS = """
     calm client-wall-clock connections-reset duplicated-set even-masters split-votes
