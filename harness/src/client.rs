@@ -1,4 +1,4 @@
-//! The built-in client: a process that implements the client protocol of [`talk`](crate::talk) with
+//! The built-in client: a process that implements the client protocol of [`talk`](crate::client_protocol) with
 //! the library `redquorum`.
 //!
 //! A scenario runs this client unless you name another command. It is also the example for a driver
@@ -22,15 +22,15 @@ use std::time::Duration;
 use redquorum::Redlock;
 use tokio::sync::mpsc;
 
-use self::desk::Desk;
-use self::voice::Voice;
-use crate::talk::{Can, FENCING_MEMORY, Notice, Options, PROTOCOL};
+use self::output::Output;
+use self::requests::RequestHandler;
+use crate::client_protocol::{Capability, FENCING_MEMORY, Notice, Options, PROTOCOL};
 
-mod desk;
+pub(crate) mod output;
 mod owner;
+mod requests;
 pub(crate) mod settings;
 mod several;
-pub(crate) mod voice;
 
 /// The exit code if the client was not started as the protocol requires.
 const USAGE: u8 = 64;
@@ -63,12 +63,12 @@ fn start() -> Result<std::convert::Infallible, String> {
     let mut lines = read_lines();
     runtime.block_on(async {
         let lock = build(&nodes, &options).await?;
-        Voice.tell(&Notice::Ready {
+        Output.tell(&Notice::Ready {
             protocol: PROTOCOL,
-            can: Can::ALL.to_vec(),
+            can: Capability::ALL.to_vec(),
             name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
         });
-        let desk = Desk::new(lock, options.fencing);
+        let desk = RequestHandler::new(lock, options.fencing);
         while let Some(line) = lines.recv().await {
             desk.take(&line);
         }

@@ -21,8 +21,8 @@ use std::time::Duration;
 use redquorum_rig::{Cluster, Masters, clocks_supported, find_server};
 
 use crate::history::History;
-use crate::sabotage::Lie;
-use crate::scenario::{ClientHarm, Harm, NodeHarm, Persistence, Scenario};
+use crate::mutants::Mutant;
+use crate::scenario::{ClientFault, FaultKind, NodeFault, Persistence, Scenario};
 use crate::sim;
 
 mod clock;
@@ -86,7 +86,7 @@ impl fmt::Display for Failure {
 
 /// The backend: runs the masters and the clients.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct RealBackend {
     kind: Kind,
     why: String,
     client: Option<String>,
@@ -104,7 +104,7 @@ enum Kind {
     },
 }
 
-impl Ground {
+impl RealBackend {
     /// Looks at the environment and chooses a backend.
     ///
     /// # Errors
@@ -174,9 +174,9 @@ impl Ground {
         if !matches!(self.kind, Kind::Sim) && (needs_clocks(scenario) || needs_syncs(scenario)) {
             clocks_supported().map_err(|error| error.to_string())?;
         }
-        let unable = |fault: &crate::scenario::Fault| match fault.harm {
-            Harm::Client(ClientHarm::Suspend { .. }) => Some(inject::NO_SUSPEND),
-            Harm::Client(ClientHarm::Rate { .. }) => Some(inject::NO_RATE),
+        let unable = |fault: &crate::scenario::Fault| match fault.fault_kind {
+            FaultKind::Client(ClientFault::Suspend { .. }) => Some(inject::NO_SUSPEND),
+            FaultKind::Client(ClientFault::Rate { .. }) => Some(inject::NO_RATE),
             _ => None,
         };
         let is_sim = matches!(self.kind, Kind::Sim);
@@ -199,7 +199,7 @@ impl Ground {
     ) -> Result<History, Failure> {
         self.can(scenario).map_err(Failure::Skipped)?;
         match self.kind {
-            Kind::Sim => Ok(sim::run(scenario, seed, Lie::None)),
+            Kind::Sim => Ok(sim::run(scenario, seed, Mutant::None)),
             _ => run::run(self, scenario, seed, progress),
         }
     }
@@ -243,13 +243,13 @@ impl Ground {
 
 /// Whether a scenario sets a wall clock.
 fn needs_clocks(scenario: &Scenario) -> bool {
-    scenario.faults.iter().any(|fault| fault.harm.sets_a_clock())
+    scenario.faults.iter().any(|fault| fault.fault_kind.sets_a_clock())
 }
 
 /// Whether the run must know which writes the masters synced: a power loss takes all others.
 fn needs_syncs(scenario: &Scenario) -> bool {
     let power = |fault: &crate::scenario::Fault| {
-        matches!(fault.harm, Harm::Node(NodeHarm::PowerLoss { .. }))
+        matches!(fault.fault_kind, FaultKind::Node(NodeFault::PowerLoss { .. }))
     };
     scenario.cluster.persistence == Persistence::AofEverysec && scenario.faults.iter().any(power)
 }

@@ -13,8 +13,8 @@ use super::list::Shape;
 use super::run::{listen, usual_folder};
 use super::words::complain;
 use super::{Code, code};
+use crate::mutants::Mutant;
 use crate::report::Out;
-use crate::sabotage::Lie;
 
 mod chance;
 mod exhaustive;
@@ -56,8 +56,8 @@ pub(super) struct SearchOptions {
     #[arg(long)]
     outside: bool,
     /// Use a mutant of the clients, to see whether and how soon the search detects it
-    #[arg(long, value_name = "NAME", default_value_t = Lie::None, hide_default_value = true)]
-    lie: Lie,
+    #[arg(long, value_name = "NAME", default_value_t = Mutant::None, hide_default_value = true)]
+    mutant: Mutant,
     /// How many threads. Default: all cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     jobs: Option<u16>,

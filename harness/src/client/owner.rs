@@ -11,10 +11,10 @@ use redquorum::{Deadline, ExtendError, FencedLease, Lease, Outcome, Released};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
-use super::voice::Voice;
+use super::output::Output;
+use crate::client_protocol::{Answer, FailureReason, Notice};
 use crate::name::Name;
 use crate::stamp;
-use crate::talk::{Answer, Notice, Why};
 
 /// How often the task polls the deadline of a lease. It polls while the watchdog extends the lease,
 /// and after a re-entry was given up, since its round may go on. The library does not report an
@@ -148,7 +148,7 @@ async fn own(
                 }
                 order = inbox.recv() => match order {
                     Some(Order::Extend { id, .. }) if extending.is_some() => {
-                        Voice.refuse(id, Why::Error, "an extension is under way: await its answer");
+                        Output.refuse(id, FailureReason::Error, "an extension is under way: await its answer");
                     }
                     Some(Order::Extend { id, ttl }) => {
                         let from_ns = stamp::now();
@@ -201,7 +201,7 @@ enum Last {
 fn cancel(extending: Option<Extending<'_>>) {
     if let Some((id, _, future)) = extending {
         drop(future);
-        Voice.refuse(id, Why::Cancelled, "cancelled");
+        Output.refuse(id, FailureReason::Cancelled, "cancelled");
     }
 }
 
@@ -227,15 +227,15 @@ async fn release(id: u64, lease: Held, handles: Option<u64>) {
     let why = why(released.outcome);
     let text = why.map(|_| released.to_string());
     let ok = why.is_none();
-    Voice.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
+    Output.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
 }
 
 /// The reason in the answer to a release that did not fully succeed.
-pub(super) const fn why(outcome: Outcome) -> Option<Why> {
+pub(super) const fn why(outcome: Outcome) -> Option<FailureReason> {
     match outcome {
         Outcome::Released | Outcome::StillHeld | Outcome::Left => None,
-        Outcome::AlreadyGone => Some(Why::Lost),
-        _ => Some(Why::NoQuorum),
+        Outcome::AlreadyGone => Some(FailureReason::Lost),
+        _ => Some(FailureReason::NoQuorum),
     }
 }
 
@@ -254,7 +254,7 @@ struct Watch {
 impl Watch {
     fn lose(&mut self, why: String) {
         let (client, resource) = (self.client.clone(), self.resource.clone());
-        Voice.tell(&Notice::Lost { client, resource, at_ns: stamp::now() });
+        Output.tell(&Notice::Lost { client, resource, at_ns: stamp::now() });
         self.over = Some(why);
         self.look = None;
     }
@@ -265,7 +265,7 @@ impl Watch {
         let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
         let (fence, handles) = (lease.fencing_token(), Some(lease.handles().into()));
         let answer = Answer { id, ok: true, from_ns, at_ns, deadline_ns, ..Answer::default() };
-        Voice.answer(&Answer { fence, handles, ..answer });
+        Output.answer(&Answer { fence, handles, ..answer });
     }
 
     /// The stamp of a deadline. The same deadline always has the same stamp; otherwise it would
@@ -281,10 +281,10 @@ impl Watch {
         // Ask the library, too: the deadline decides, not whether its timer has fired.
         let over = self.over.clone().or_else(|| lease.is_lost().map(|lost| lost.to_string()));
         match over {
-            Some(why) => Voice.refuse(id, Why::Lost, why),
+            Some(why) => Output.refuse(id, FailureReason::Lost, why),
             None => {
                 let at_ns = Some(stamp::now());
-                Voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+                Output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
             }
         }
     }
@@ -299,9 +299,9 @@ impl Watch {
             }
             Err(error) => {
                 answer.why = Some(match error {
-                    ExtendError::NoQuorum(_) => Why::NoQuorum,
-                    ExtendError::QuorumGone(_) | ExtendError::Lost(_) => Why::Lost,
-                    _ => Why::Error,
+                    ExtendError::NoQuorum(_) => FailureReason::NoQuorum,
+                    ExtendError::QuorumGone(_) | ExtendError::Lost(_) => FailureReason::Lost,
+                    _ => FailureReason::Error,
                 });
                 answer.text = Some(error.to_string());
                 if matches!(error, ExtendError::QuorumGone(_)) && self.over.is_none() {
@@ -311,17 +311,17 @@ impl Watch {
                 }
             }
         }
-        Voice.answer(&answer);
+        Output.answer(&answer);
     }
 
     fn keep_alive(&mut self, id: u64, lease: &Lease, max_hold: Duration) {
         if let Some(why) = &self.over {
-            return Voice.refuse(id, Why::Lost, why.clone());
+            return Output.refuse(id, FailureReason::Lost, why.clone());
         }
         lease.keep_alive(max_hold);
         self.start();
         let at_ns = Some(stamp::now());
-        Voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+        Output.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
     }
 
     /// From now on, polls the deadline until the lease is lost.
@@ -339,7 +339,7 @@ impl Watch {
             return;
         }
         let deadline_ns = self.told(deadline);
-        Voice.tell(&Notice::Extended {
+        Output.tell(&Notice::Extended {
             client: self.client.clone(),
             resource: self.resource.clone(),
             at_ns: Some(stamp::now()),

@@ -6,15 +6,15 @@ use std::time::Duration;
 use redquorum::{AcquireAll, AcquireAllError, Released};
 use tokio::sync::oneshot;
 
-use super::desk::{Desk, Entry};
+use super::output::Output;
 use super::owner::{self, Held, Order};
-use super::voice::Voice;
+use super::requests::{Entry, RequestHandler};
+use crate::client_protocol::{Answer, Each, FailureReason};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
 use crate::stamp;
-use crate::talk::{Answer, Each, Why};
 
-impl Desk {
+impl RequestHandler {
     pub(super) fn acquire_all(
         &self,
         id: u64,
@@ -35,7 +35,7 @@ impl Desk {
                 result = held(request, fencing) => result,
                 _ = cancelled => {
                     // The future has been dropped by now.
-                    Voice.refuse(id, Why::Cancelled, "cancelled");
+                    Output.refuse(id, FailureReason::Cancelled, "cancelled");
                     return;
                 }
             };
@@ -67,7 +67,7 @@ impl Desk {
                 }
             }
             drop(books);
-            Voice.answer(&answer);
+            Output.answer(&answer);
         });
     }
 
@@ -99,16 +99,19 @@ impl Desk {
                 // A loss is worse than an unknown result.
                 let why =
                     owner::why(released.outcome).map(|why| (why, Released::to_string(&released)));
-                if why.as_ref().is_some_and(|(why, _)| worst.is_none() || *why == Why::Lost) {
+                if why
+                    .as_ref()
+                    .is_some_and(|(why, _)| worst.is_none() || *why == FailureReason::Lost)
+                {
                     worst = why;
                 }
             }
             if let Some(resource) = missing.first() {
-                worst = Some((Why::Lost, format!("{client} has no lease of {resource}")));
+                worst = Some((FailureReason::Lost, format!("{client} has no lease of {resource}")));
             }
             let (ok, at_ns) = (worst.is_none(), Some(stamp::now()));
             let (why, text) = worst.unzip();
-            Voice.answer(&Answer { id, ok, from_ns, at_ns, why, text, ..Answer::default() });
+            Output.answer(&Answer { id, ok, from_ns, at_ns, why, text, ..Answer::default() });
         });
     }
 }
@@ -121,11 +124,11 @@ async fn held(request: AcquireAll, fencing: bool) -> Result<Vec<Held>, AcquireAl
     })
 }
 
-const fn why(error: &AcquireAllError) -> Why {
+const fn why(error: &AcquireAllError) -> FailureReason {
     match error {
-        AcquireAllError::Taken { .. } => Why::Taken,
-        AcquireAllError::NoQuorum { .. } => Why::NoQuorum,
-        AcquireAllError::TooLate { .. } => Why::Late,
-        _ => Why::Error,
+        AcquireAllError::Taken { .. } => FailureReason::Taken,
+        AcquireAllError::NoQuorum { .. } => FailureReason::NoQuorum,
+        AcquireAllError::TooLate { .. } => FailureReason::Late,
+        _ => FailureReason::Error,
     }
 }

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 
 use super::human::label;
 use super::{Ended, Entry};
-use crate::judge::Seen;
-use crate::scenario::{Cause, Layer, Wanted};
+use crate::checker::Observed;
+use crate::scenario::{Cause, Property, Wanted};
 
 /// A line for each property and cause of violations that the scenarios did not expect. Empty if
 /// there is none.
 pub(super) fn lines(entries: &[Entry]) -> String {
-    let mut cells: BTreeMap<(Layer, Option<Cause>), BTreeMap<&str, usize>> = BTreeMap::new();
+    let mut cells: BTreeMap<(Property, Option<Cause>), BTreeMap<&str, usize>> = BTreeMap::new();
     for entry in entries {
         for cell in unexpected(entry) {
             *cells.entry(cell).or_default().entry(&entry.name).or_default() += 1;
@@ -39,11 +39,11 @@ pub(super) fn lines(entries: &[Entry]) -> String {
 }
 
 /// The properties that a run violated against the expectation, each with its causes, each once.
-fn unexpected(entry: &Entry) -> Vec<(Layer, Option<Cause>)> {
+fn unexpected(entry: &Entry) -> Vec<(Property, Option<Cause>)> {
     let Ended::Judged(verdict) = &entry.ended else { return Vec::new() };
     let mut cells = Vec::new();
     for finding in &verdict.findings {
-        if finding.seen != Seen::Violated || entry.expect.of(finding.layer) != Wanted::Safe {
+        if finding.seen != Observed::Violated || entry.expect.of(finding.layer) != Wanted::Safe {
             continue;
         }
         match &finding.causes[..] {
@@ -61,17 +61,17 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::judge::{Finding, Outcome, Verdict};
+    use crate::checker::{Outcome, Verdict, Violation};
     use crate::scenario::Expect;
 
-    fn entry(name: &str, expect: Expect, findings: Vec<Finding>) -> Entry {
+    fn entry(name: &str, expect: Expect, findings: Vec<Violation>) -> Entry {
         let verdict = Verdict {
             outcome: Outcome::Differs,
             observed: BTreeMap::new(),
             differences: Vec::new(),
             findings,
             because: Vec::new(),
-            measures: crate::judge::Measures::default(),
+            measures: crate::checker::Measures::default(),
         };
         Entry {
             name: name.to_owned(),
@@ -89,15 +89,15 @@ mod tests {
         }
     }
 
-    fn finding(layer: Layer, cause: Cause) -> Finding {
+    fn finding(layer: Property, cause: Cause) -> Violation {
         let (story, causes) = (Vec::new(), vec![cause]);
-        Finding { layer, seen: Seen::Violated, story, causes, from: 0, to: 0 }
+        Violation { layer, seen: Observed::Violated, story, causes, from: 0, to: 0 }
     }
 
     #[test]
     fn unexpected_violations_are_folded_by_property_and_cause() {
-        let bug = || finding(Layer::Validity, Cause::Bug);
-        let step = || finding(Layer::MutualExclusion, Cause::ClockStep);
+        let bug = || finding(Property::Validity, Cause::Bug);
+        let step = || finding(Property::MutualExclusion, Cause::ClockStep);
         let safe = Expect::default;
         let entries = [
             entry("a", safe(), vec![bug(), bug(), step()]),
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn expected_violations_are_left_out() {
         let expect = Expect { mutual_exclusion: Some(Wanted::Violated), ..Expect::default() };
-        let step = finding(Layer::MutualExclusion, Cause::ClockStep);
+        let step = finding(Property::MutualExclusion, Cause::ClockStep);
         assert_eq!(lines(&[entry("a", expect, vec![step])]), "");
         assert_eq!(lines(&[]), "");
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use super::plan::Space;
 use super::{Found, Kind, kinds};
-use crate::judge::judge;
-use crate::sabotage::Lie;
+use crate::checker::judge;
+use crate::mutants::Mutant;
 use crate::sim;
 
 mod goals;
@@ -38,7 +38,7 @@ pub struct Search {
     /// The largest number of runs.
     pub runs: u64,
     /// Whether the clients are mutants, and which one.
-    pub lie: Lie,
+    pub mutant: Mutant,
     /// The number of threads.
     pub jobs: usize,
 }
@@ -127,7 +127,7 @@ impl Search {
 
     /// Executes the run of a number.
     fn one(&self, number: u64, report: &mut Report) {
-        let history = sim::run(&self.space.draw(number), number, self.lie);
+        let history = sim::run(&self.space.draw(number), number, self.mutant);
         let verdict = judge(&history);
         report.runs += 1;
         report.events += u64::try_from(history.records.len()).unwrap_or(u64::MAX);
@@ -150,7 +150,7 @@ impl Search {
 
     /// The find of the run with this number.
     pub fn found(&self, number: u64) -> Option<Found> {
-        Found::of(&self.space.draw(number), number, self.lie)
+        Found::of(&self.space.draw(number), number, self.mutant)
     }
 
     /// The first run in which something goes wrong: after how many runs, the find and its kind.

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use super::dice::Latency;
+use super::rng::Latency;
 use super::world::{self, World};
 use super::{LONGEST, TICK};
-use crate::director::Place;
 use crate::history::{Header, History, Phase, SCHEMA};
-use crate::sabotage::Lie;
-use crate::scenario::{Fault, Scenario, Side, What};
+use crate::mutants::Mutant;
+use crate::orchestrator::Place;
+use crate::scenario::{EventKind, Fault, Scenario, Side};
 
 /// A run in progress.
 #[derive(Clone, Debug)]
@@ -22,17 +22,17 @@ pub struct Course {
 
 impl Course {
     /// Creates a run at its very beginning.
-    pub fn new(scenario: &Scenario, seed: u64, latency: Latency, lie: Lie) -> Self {
-        let mut world = World::new(scenario, seed, latency, lie);
+    pub fn new(scenario: &Scenario, seed: u64, latency: Latency, mutant: Mutant) -> Self {
+        let mut world = World::new(scenario, seed, latency, mutant);
         world.start();
-        world.enter(TICK, world::What::Tick);
+        world.enter(TICK, world::WorldEvent::Tick);
         Self { world, seed, steps: 0 }
     }
 
     /// Handles the next event. Returns `false` if there is none.
     pub fn step(&mut self) -> bool {
         let world = &mut self.world;
-        if world.director.phase() == Some(Phase::End) || world.now >= LONGEST {
+        if world.orchestrator.phase() == Some(Phase::End) || world.now >= LONGEST {
             return false;
         }
         self.steps += 1;
@@ -54,8 +54,8 @@ impl Course {
     /// Ends the run and returns its history.
     pub fn finish(mut self) -> History {
         self.world.finish();
-        let World { director, scenario, lie, .. } = self.world;
-        let mut records = director.into_records();
+        let World { orchestrator, scenario, mutant, .. } = self.world;
+        let mut records = orchestrator.into_records();
         records.sort_by_key(|record| record.ns);
         let masters = format!("a model of Redis 7.0, {} masters", scenario.cluster.nodes);
         Header {
@@ -64,7 +64,7 @@ impl Course {
             seed: self.seed,
             backend: "sim".to_owned(),
             masters,
-            client: (lie != Lie::None).then(|| format!("mutant {lie}")),
+            client: (mutant != Mutant::None).then(|| format!("mutant {mutant}")),
             harness: env!("CARGO_PKG_VERSION").to_owned(),
         }
         .with(records)
@@ -85,13 +85,13 @@ impl Course {
 
     fn note_places(&mut self, most: Option<usize>) {
         let most = most.map(|most| u32::try_from(most).unwrap_or(u32::MAX));
-        self.world.director.note_places(most);
+        self.world.orchestrator.note_places(most);
         self.world.rules.count(most.map(u64::from));
     }
 
     /// Whether faults can strike: the run has begun, and the harness is not healing all faults yet.
     pub fn is_running(&self) -> bool {
-        self.world.director.phase() == Some(Phase::Run)
+        self.world.orchestrator.phase() == Some(Phase::Run)
     }
 
     /// Whether the run has begun.
@@ -101,7 +101,7 @@ impl Course {
 
     /// Marks how many places have come.
     pub fn mark(&self) -> Mark {
-        Mark(self.world.director.places().len(), self.world.rules.first().len())
+        Mark(self.world.orchestrator.places().len(), self.world.rules.first().len())
     }
 
     /// The places that have come for the first time since the mark. An added fault strikes before
@@ -114,12 +114,12 @@ impl Course {
             let client = clients.find(|client| client.process() == process)?.id.clone();
             let number = u32::try_from(*number).ok()?;
             let what = match side {
-                Side::Reply => What::Reply(number, class),
-                Side::Request | Side::Both => What::Request(number, class),
+                Side::Reply => EventKind::Reply(number, class),
+                Side::Request | Side::Both => EventKind::Request(number, class),
             };
             Some(Place { client, what, before: true })
         });
-        let moments = self.world.director.places()[since.0..].iter().cloned();
+        let moments = self.world.orchestrator.places()[since.0..].iter().cloned();
         moments.chain(gates).collect()
     }
 
@@ -130,7 +130,7 @@ impl Course {
         let mut scenario = Scenario::clone(&world.scenario);
         scenario.faults.push(fault);
         let scenario = Arc::new(scenario);
-        world.director.add(Arc::clone(&scenario));
+        world.orchestrator.add(Arc::clone(&scenario));
         world.scenario = scenario;
         if world.began {
             world.gate_last();

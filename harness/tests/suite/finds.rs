@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use redquorum_harness::sabotage::Lie;
+use redquorum_harness::mutants::Mutant;
 use redquorum_harness::search::chance::Search;
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::search::{shrink, story};
@@ -17,14 +17,14 @@ use crate::support::{ask_text, folder};
 const FINDS: [u64; 9] = [6, 49, 53, 99, 192, 312, 410, 459, 963];
 
 pub(crate) fn cases() -> Vec<Case> {
-    let search = Search { space: Space::OUTSIDE, seed: 0, runs: 0, lie: Lie::None, jobs: 1 };
+    let search = Search { space: Space::OUTSIDE, seed: 0, runs: 0, mutant: Mutant::None, jobs: 1 };
     let finds = FINDS.map(|number| {
         with_masters(&format!("find_{number}_shows_on_real_masters"), move || {
             let found = search.found(number).expect("something goes wrong in that run");
             let kind = found.kind();
             let on = &mut |_: shrink::Progress<'_>| ControlFlow::Continue(());
             let small = shrink::shrink_to(&found, &kind, shrink::EFFORT, on);
-            let (name, text) = (story::name(&kind, Lie::None), story::file_of(&small, &kind));
+            let (name, text) = (story::name(&kind, Mutant::None), story::file_of(&small, &kind));
             thrice(|| {
                 let ended = ask_text(&folder(&format!("find-{number}")), &name, &text, &[]);
                 assert_eq!(ended.code, Some(0), "{}\n{text}", ended.said);

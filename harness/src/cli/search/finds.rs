@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::checker::{Outcome, judge};
 use crate::cli::Code;
 use crate::cli::words::{complain, shell_word};
-use crate::judge::{Outcome, judge};
+use crate::mutants::Mutant;
 use crate::real::interrupted;
 use crate::report::Out;
-use crate::sabotage::Lie;
 use crate::scenario;
 use crate::search::chance::Search;
 use crate::search::{Found, Kind, shrink, story};
@@ -28,7 +28,7 @@ pub(super) struct Find {
 /// Shrinks a find and writes it, under the name of its kind.
 pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> {
     let small = shrunk(found, kind);
-    let file = write(&story::name(kind, found.lie), &small, kind, out)?;
+    let file = write(&story::name(kind, found.mutant), &small, kind, out)?;
     Ok(Find { kind: kind.clone(), small, number: found.seed, file })
 }
 
@@ -73,7 +73,7 @@ pub(super) fn write(name: &str, found: &Found, kind: &Kind, out: &Out) -> Result
 /// Reads the text of a file and runs it in virtual time, as `run` does.
 fn tried(name: &str, text: &str, seed: u64) -> Result<(), String> {
     let scenario = scenario::read(name, text).map_err(|problems| problems.to_string())?;
-    match judge(&sim::run(&scenario, seed, Lie::None)).outcome {
+    match judge(&sim::run(&scenario, seed, Mutant::None)).outcome {
         Outcome::AsExpected => Ok(()),
         outcome => Err(format!("it comes out as {outcome:?} from seed {seed}")),
     }
@@ -92,12 +92,12 @@ impl Find {
             if std::env::var_os("CARGO").is_some() { "cargo chaos" } else { "redquorum-chaos" };
         let file = self.file.display().to_string();
         let file = shell_word(&file);
-        match self.small.lie {
-            Lie::None => {
+        match self.small.mutant {
+            Mutant::None => {
                 format!("{program} run {file} --backend sim --seed {}", self.small.seed)
             }
-            lie => format!(
-                "{program} run {file} --backend process --client \"redquorum-mutant --mutant {lie}\""
+            mutant => format!(
+                "{program} run {file} --backend process --client \"redquorum-mutant --mutant {mutant}\""
             ),
         }
     }
