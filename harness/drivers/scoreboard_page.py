@@ -21,10 +21,12 @@ TITLES = [
     ("in another attempt", "The attempts of one request share a token"),
     ("got it only at", "An acquire is slow although a majority replies"),
     (r"was refused at .*\(no-quorum\)", "An acquire fails although a majority replies"),
-    (r"was refused at .*\(taken\)", "An acquire fails as taken although no client holds the resource"),
-    ("no client process lives", "A request does not return"),
+    (r"was refused at .*\(taken\)",
+     "An acquire fails as taken although no client holds the resource"),
+    ("no client process lives", "A request does not return within five seconds"),
     ("to extend it, when it was over", "An extension succeeds after the end of the lease"),
     (r"(\w+) deleted the key of \1 there", "A client deletes the keys of its own valid lease"),
+    ("nothing was left of it", "An acquire returns a lease that has already ended"),
     ("believed without a quorum", "A client believes in a lease without a quorum"),
 ]
 # The capability without which a property cannot be judged, and the scenarios that judge it.
@@ -137,7 +139,7 @@ def cell(library_findings, result, layer):
 
 def table(head, rows):
     lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(map(str, line))} |\n".replace("|  |", "| |") for line in lines)
+    return "".join(f"| {' | '.join(map(str, line))} |\n" for line in lines)
 
 
 def wrap(text, indent="", rest=None):
@@ -171,8 +173,8 @@ def library_section(library, result, kinds):
     text = f"\n## {library.name}\n\n"
     total = len({run["name"] for run in judged(result)})
     version = f"{library.package} {library.version}" if library.package else "this repository"
-    text += wrap(f"{version}; {library.settings}. {total} scenarios and variants, "
-                 f"{len(judged(result))} runs.")
+    text += wrap(f"{version}; {library.settings}. "
+                 f"Scenarios and variants: {total}; runs: {len(judged(result))}.")
     failed = [run for run in result["scenarios"] if run["outcome"] in ("environment", "internal")]
     if failed or not result["finished"]:
         text += "\n" + wrap(f"Not complete: {len(result['scenarios'])} of {result['runs']} runs "
@@ -209,7 +211,8 @@ one. A library with longer timeouts of its own is slow by that measure.
 [Scenarios](scenarios.md#expectations) defines the properties, and [how a run is
 checked](scenarios.md#how-a-run-is-checked). The drivers are in
 [`harness/drivers`](../harness/drivers). A single-server lock is judged by its own promise: its
-clients know one master (`--quorum 1`).
+clients know one master (`--quorum 1`). Each library has a report with timelines in
+`target/scoreboard/whole`.
 """
 
 
@@ -233,7 +236,7 @@ def render(libraries, results, scenarios, date):
             "Scenarios that need a capability which the library or its driver does not have.")
         text += "\n" + table(["capability", *(library.name for library in libraries)], [
             [f"`{need}`" if " " not in need else need,
-             *(len(missing(results[one.name]).get(need, ())) or "" for one in libraries)]
+             *(len(missing(results[one.name]).get(need, ())) or "-" for one in libraries)]
             for need in needs])
     for library in libraries:
         text += library_section(library, results[library.name], kinds[library.name])

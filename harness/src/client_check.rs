@@ -104,8 +104,8 @@ const CHECKS: [(&str, Check); 23] = [
     ("end of input", manners::end),
 ];
 
-/// Checks a driver on as many masters as make this quorum, and writes each result as a line. Returns
-/// whether all is well.
+/// Checks a driver on as many masters as make this quorum, and writes each result as a line.
+/// Returns whether all is well.
 ///
 /// # Errors
 /// The reason why the driver could not be checked: no server, no shell, or `out` cannot be written
