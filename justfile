@@ -37,9 +37,9 @@ soak *args:
 scoreboard *args:
     python3 harness/drivers/scoreboard.py {{args}}
 
-# Check the drivers of other libraries, and the templates of drivers.
-drivers:
-    .ci/drivers
+# Check the templates of drivers; `just drivers --all` also the drivers of the scoreboard.
+drivers *args:
+    .ci/drivers {{args}}
 
 # Start real masters (five, or as many as named), print their URLs, stop them on Ctrl-C.
 masters count="5":
