@@ -16,18 +16,18 @@
 //! | [`scenario`] | a scenario file, and the errors in it |
 //! | [`orchestrator`] | orchestrates a run: gets events, returns actions |
 //! | [`history`] | the record of a run |
-//! | [`judge`] | checks a history, layer by layer, and returns a verdict |
+//! | [`checker`] | checks a history, property by property, and returns a verdict |
 //! | [`sim`] | a run in virtual time, from a seed: a second opinion, and the default without Redis |
-//! | [`prove`] | a model check: every state of the shipped machines within bounds |
+//! | [`model_check`] | a model check: every state of the shipped machines within bounds |
 //! | [`search`] | looks for runs in which the lock breaks its promise, and makes a scenario of each |
-//! | [`talk`] | the client protocol between the harness and a client process |
+//! | [`client_protocol`] | the client protocol between the harness and a client process |
 //! | `real` | a run on real parts: masters, proxies, faults |
 //! | `process` | a client process: started, read, paused, killed, never left behind |
 //! | `client` | the built-in client; the example for a driver of another lock |
 //! | `client_check` | shows the author of a driver its errors |
 //! | `doctor` | looks at your masters, and reports what would hurt a lock on them |
 //! | `client_machine` | a client process in virtual time: the shipped client and the client protocol |
-//! | [`sabotage`] | mutants: clients with a deliberate bug, which scenarios must catch |
+//! | [`mutants`] | mutants: clients with a deliberate bug, which scenarios must catch |
 //! | `cli`, `report` | the command line, and its output |
 //!
 //! The modules without a link, except `client_machine`, need the feature `real` (on by default) and
