@@ -22,6 +22,7 @@ use crate::sabotage::Lie;
 use crate::scenario::Scenario;
 pub use course::{Course, Mark};
 pub use dice::Latency;
+use process::ClientProcess;
 use world::{What, World};
 
 mod actors;
@@ -29,6 +30,7 @@ mod course;
 mod dice;
 mod faults;
 mod forgets;
+mod process;
 mod queue;
 mod rules;
 pub mod server;
@@ -88,7 +90,7 @@ impl std::io::Write for Fnv {
     }
 }
 
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Begins the run. All clients are ready.
     pub(super) fn begin(&mut self) {
         self.began = true;

@@ -6,47 +6,17 @@ use std::sync::Arc;
 
 use redquorum_protocol::Time;
 
-use super::PIPE;
+use super::process::ClientProcess;
 use super::wires::WireId;
-use super::world::{Actor, AnyProcess, Instant, What, World, signed};
-use crate::client_machine::{Around, Clocks, Happening, Honest, Process, Wish};
+use super::world::{Actor, Instant, What, World, signed};
+use super::{PIPE, TICK};
+use crate::client_machine::{Around, Clocks, Happening, Wish};
 use crate::director::Input;
 use crate::name::Name;
-use crate::sabotage::Lie;
 use crate::talk::{Notice, Options};
 use crate::wall::WallClock;
 
-impl AnyProcess {
-    fn start(options: Options, nodes: usize, lie: Lie, around: &mut Around<'_>) -> Self {
-        match lie {
-            Lie::None => Self::Honest(Process::start(options, nodes, Honest, around)),
-            lie => Self::Mutant(Process::start(options, nodes, lie, around)),
-        }
-    }
-
-    fn is_ready(&self) -> bool {
-        match self {
-            Self::Honest(process) => process.is_ready(),
-            Self::Mutant(process) => process.is_ready(),
-        }
-    }
-
-    fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
-        match self {
-            Self::Honest(process) => process.handle(happening, around),
-            Self::Mutant(process) => process.handle(happening, around),
-        }
-    }
-
-    fn next_wake(&self, clocks: Clocks) -> Time {
-        match self {
-            Self::Honest(process) => process.next_wake(clocks),
-            Self::Mutant(process) => process.next_wake(clocks),
-        }
-    }
-}
-
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Starts the processes.
     pub(super) fn start(&mut self) {
         let names: Vec<Name> = self.scenario.processes().into_iter().cloned().collect();
@@ -58,7 +28,7 @@ impl World {
             let nodes: Arc<[usize]> = list.addresses().iter().map(|node| node - 1).collect();
             let mut dice = self.seed.of_process(number);
             let mut around = Around { clocks, dice: &mut dice.claims, out: &mut wishes };
-            let process = AnyProcess::start(options, nodes.len(), self.lie, &mut around);
+            let process = P::start(options, nodes.len(), self.lie, &mut around);
             self.actors.push(Actor {
                 name,
                 process,
@@ -77,6 +47,7 @@ impl World {
             });
             self.grant(number, &mut wishes);
         }
+        self.enter(TICK, What::Tick);
     }
 
     /// Whether every process has tried every master.

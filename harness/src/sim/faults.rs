@@ -5,6 +5,7 @@ use redquorum_protocol::wire::{LAPSE_MS, queue_of};
 use super::rules::{Harm as Ill, Rule};
 use super::server::Wall;
 use super::wires::WireId;
+use super::process::ClientProcess;
 use super::world::{Instant, Up, What, World, signed};
 use super::{RESTART, TURN};
 use crate::director::Input;
@@ -20,7 +21,7 @@ pub(super) struct There {
     rules: Vec<u64>,
 }
 
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Closes a gate for a fault.
     pub(super) fn gate(
         &mut self,

@@ -16,6 +16,7 @@ use redquorum_protocol::wire::{Command, Greeting};
 
 use super::rules::{Fate, Harm};
 use super::server::{self, Connection};
+use super::process::ClientProcess;
 use super::world::{Instant, What, World};
 use crate::client_machine::Happening;
 use crate::director::Input;
@@ -179,7 +180,7 @@ impl<T> Lane<T> {
     }
 }
 
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Sends a command of a process.
     pub(super) fn write(&mut self, id: WireId, command: Command) {
         let Some(wire) = self.wires.get_mut(id).filter(|wire| wire.client_open) else { return };

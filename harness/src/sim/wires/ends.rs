@@ -9,6 +9,7 @@ use crate::history::Outcome;
 use crate::scenario::{Class, End, Side};
 use crate::sim::rules::{Fate, Rule};
 use crate::sim::server::{self, Close};
+use crate::sim::process::ClientProcess;
 use crate::sim::world::{Instant, What, World};
 use crate::sim::{CONNECT, GREETING};
 
@@ -47,7 +48,7 @@ impl Wire {
     }
 }
 
-impl World {
+impl<P: ClientProcess> World<P> {
     /// Opens a connection for a process.
     pub(in crate::sim) fn dial(&mut self, actor: usize, link: usize, epoch: u64) {
         let node = self.actors[actor].nodes[link];
