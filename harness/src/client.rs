@@ -19,14 +19,14 @@ use std::process::{ExitCode, exit};
 use std::thread;
 use std::time::Duration;
 
-use redquorum::Redlock;
+use redquorum::{Builder, Redlock};
 use tokio::sync::mpsc;
 
 use self::desk::Desk;
 use self::voice::Voice;
 use crate::talk::{Can, FENCING_MEMORY, Notice, Options, PROTOCOL};
 
-mod desk;
+pub(crate) mod desk;
 mod owner;
 pub(crate) mod settings;
 mod several;
@@ -62,13 +62,9 @@ fn start() -> Result<std::convert::Infallible, String> {
     // client ends at once.
     let mut lines = read_lines();
     runtime.block_on(async {
-        let lock = build(&nodes, &options).await?;
-        Voice.tell(&Notice::Ready {
-            protocol: PROTOCOL,
-            can: Can::ALL.to_vec(),
-            name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
-        });
-        let desk = Desk::new(lock, options.fencing);
+        let lock = build(Redlock::builder().urls(&nodes), &options).await?;
+        Voice::Stdout.tell(&ready());
+        let desk = Desk::new(Voice::Stdout, lock, options.fencing);
         while let Some(line) = lines.recv().await {
             desk.take(&line);
         }
@@ -78,10 +74,19 @@ fn start() -> Result<std::convert::Infallible, String> {
     })
 }
 
-async fn build(nodes: &[String], options: &Options) -> Result<Redlock, String> {
+/// The first message of a client.
+pub(crate) fn ready() -> Notice {
+    Notice::Ready {
+        protocol: PROTOCOL,
+        can: Can::ALL.to_vec(),
+        name: Some(concat!("redquorum ", env!("CARGO_PKG_VERSION")).to_owned()),
+    }
+}
+
+/// Builds the lock of a client. The builder has the masters already.
+pub(crate) async fn build(builder: Builder, options: &Options) -> Result<Redlock, String> {
     let node_timeout = Duration::from_millis(options.node_timeout_ms);
-    let builder = Redlock::builder()
-        .urls(nodes)
+    let builder = builder
         .ttl(options.ttl())
         .grace(Duration::from_millis(options.grace_ms))
         .node_timeout(node_timeout)

@@ -14,6 +14,7 @@
 //! - `wires.rs` with `rules.rs`: messages, and the faults of the network
 //! - `faults.rs`: all other faults; `forgets.rs` has those in which a master loses data
 //! - `actors.rs`: pauses and deaths of processes
+//! - `process.rs`: the kinds of client processes; `library.rs`: the library itself
 
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ mod course;
 mod dice;
 mod faults;
 mod forgets;
+#[cfg(all(unix, feature = "real"))]
+mod library;
 mod process;
 mod queue;
 mod rules;
@@ -62,6 +65,17 @@ pub fn run(scenario: &Scenario, seed: u64, lie: Lie) -> History {
     let mut course = Course::new(scenario, seed, Latency::Chance, lie);
     while course.step() {}
     course.finish()
+}
+
+/// Runs one of a scenario's [runs](Scenario::runs). The clients are the library itself: Tokio's clock
+/// is paused and advances with the simulation, and the library's connections end in the models of
+/// the masters.
+#[cfg(all(unix, feature = "real"))]
+pub fn run_library(scenario: &Scenario, seed: u64) -> History {
+    let mut world = World::<library::Library>::new(scenario, seed, Latency::Chance, Lie::None);
+    world.start();
+    while world.step() {}
+    world.into_history(seed, "library")
 }
 
 /// Hashes the whole history, to the byte. Two runs of one scenario from one seed have the same

@@ -12,11 +12,11 @@ use super::owner::{self, Held, Order};
 use super::voice::Voice;
 use crate::mutex::unpoisoned;
 use crate::name::Name;
-use crate::stamp;
 use crate::talk::{Answer, Op, Request, Why};
 
 /// The requests in flight, and the leases.
-pub(super) struct Desk {
+pub(crate) struct Desk {
+    pub(super) voice: Voice,
     pub(super) lock: Redlock,
     pub(super) fencing: bool,
     pub(super) books: Arc<Mutex<Books>>,
@@ -47,19 +47,20 @@ struct Wanted {
 }
 
 impl Desk {
-    pub(super) fn new(lock: Redlock, fencing: bool) -> Self {
-        Self { lock, fencing, books: Arc::default() }
+    pub(crate) fn new(voice: Voice, lock: Redlock, fencing: bool) -> Self {
+        Self { voice, lock, fencing, books: Arc::default() }
     }
 
     /// Handles a line from the harness, and returns at once.
     pub(super) fn take(&self, line: &str) {
         match serde_json::from_str::<Request>(line) {
             Ok(request) => self.handle(request),
-            Err(why) => Voice.refuse_line(line, &why),
+            Err(why) => self.voice.refuse_line(line, &why),
         }
     }
 
-    fn handle(&self, Request { id, client, op }: Request) {
+    /// Handles a request, and returns at once.
+    pub(crate) fn handle(&self, Request { id, client, op }: Request) {
         match op {
             Op::Acquire { resource, ttl_ms, wait_ms, again } => {
                 let ttl = Some(ttl_ms).filter(|ttl| *ttl > 0).map(Duration::from_millis);
@@ -85,7 +86,7 @@ impl Desk {
             Op::Cancel { request } => {
                 // Answer first: the answer only confirms that the cancel arrived. A request that
                 // has ended meanwhile counts as cancelled.
-                Voice.answer(&Answer { id, ok: true, ..Answer::default() });
+                self.voice.answer(&Answer { id, ok: true, ..Answer::default() });
                 let mut books = self.books();
                 if let Some(cancel) = books.acquiring.remove(&request) {
                     // The send fails if the acquire has ended meanwhile. The sends below fail if
@@ -97,8 +98,8 @@ impl Desk {
                 }
             }
             Op::Step { check: None, .. } => {
-                let at_ns = Some(stamp::now());
-                Voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+                let at_ns = Some(self.voice.now());
+                self.voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
             }
             Op::Step { check: Some(resource), .. } => {
                 self.order((client, resource), id, Order::Check { id });
@@ -112,7 +113,7 @@ impl Desk {
             None => true,
         };
         if refused {
-            Voice.refuse(id, Why::Lost, format!("{} has no lease of {}", whose.0, whose.1));
+            self.voice.refuse(id, Why::Lost, format!("{} has no lease of {}", whose.0, whose.1));
         }
     }
 
@@ -131,8 +132,9 @@ impl Desk {
             None => request,
         };
         let (books, fencing, again) = (self.books.clone(), self.fencing, wanted.again);
+        let voice = self.voice.clone();
         tokio::spawn(async move {
-            let from_ns = stamp::now();
+            let from_ns = voice.now();
             let result = tokio::select! {
                 // `biased`: report a win even if the cancel comes at the same moment.
                 biased;
@@ -143,11 +145,11 @@ impl Desk {
                         // The send fails if the owner task has ended. Then there is no lease.
                         let _ = entry.orders.send(Order::Watch);
                     }
-                    Voice.refuse(id, Why::Cancelled, "cancelled");
+                    voice.refuse(id, Why::Cancelled, "cancelled");
                     return;
                 }
             };
-            let at_ns = stamp::now();
+            let at_ns = voice.now();
             let mut books = unpoisoned(&books);
             books.acquiring.remove(&id);
             match result {
@@ -157,18 +159,18 @@ impl Desk {
                     let told = entry.map(|e| e.orders.send(Order::Again { id, stamps, lease }));
                     drop(books);
                     if !matches!(told, Some(Ok(()))) {
-                        Voice.refuse(id, Why::Lost, "released meanwhile");
+                        voice.refuse(id, Why::Lost, "released meanwhile");
                     }
                 }
                 Ok(lease) => {
-                    let told = owner::deadline_ns(lease.deadline());
+                    let told = owner::deadline_ns(&voice, lease.deadline());
                     let fence = lease.fencing_token();
                     // Register the lease before the answer, since the next request may be about it.
                     // It replaces a lease that was lost and never released.
-                    let orders = owner::spawn(lease, whose.clone(), told);
+                    let orders = owner::spawn(voice.clone(), lease, whose.clone(), told);
                     books.owners.insert(whose, Entry { orders, owner });
                     drop(books);
-                    Voice.answer(&Answer {
+                    voice.answer(&Answer {
                         id,
                         ok: true,
                         from_ns: Some(from_ns),
@@ -182,7 +184,7 @@ impl Desk {
                     drop(books);
                     let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
                     let (why, text) = (Some(why(&error)), Some(error.to_string()));
-                    Voice.answer(&Answer { id, from_ns, at_ns, why, text, ..Answer::default() });
+                    voice.answer(&Answer { id, from_ns, at_ns, why, text, ..Answer::default() });
                 }
             }
         });

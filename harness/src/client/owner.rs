@@ -107,16 +107,21 @@ impl Deref for Held {
 
 /// Starts the task that owns the lease. The task ends when it releases the lease or hands it over,
 /// or when its channel closes. `told` is the deadline that the client reported to the harness.
-pub(super) fn spawn(lease: Held, whose: (Name, Name), told: i64) -> mpsc::UnboundedSender<Order> {
+pub(super) fn spawn(
+    voice: Voice,
+    lease: Held,
+    whose: (Name, Name),
+    told: i64,
+) -> mpsc::UnboundedSender<Order> {
     let (orders, inbox) = mpsc::unbounded_channel();
-    tokio::spawn(own(lease, whose, told, inbox));
+    tokio::spawn(own(voice, lease, whose, told, inbox));
     orders
 }
 
 /// The deadline as a stamp. The clock is read before the remaining time, so that the stamp is early
 /// rather than late.
-pub(super) fn deadline_ns(deadline: Deadline) -> i64 {
-    let now = stamp::now();
+pub(super) fn deadline_ns(voice: &Voice, deadline: Deadline) -> i64 {
+    let now = voice.now();
     stamp::later(now, deadline.remaining())
 }
 
@@ -125,6 +130,7 @@ type Extending<'a> = (u64, i64, Pin<Box<dyn Future<Output = Extended> + Send + '
 type Extended = Result<Deadline, ExtendError>;
 
 async fn own(
+    voice: Voice,
     lease: Held,
     (client, resource): (Name, Name),
     told: i64,
@@ -133,7 +139,8 @@ async fn own(
     let last = {
         let mut extending: Option<Extending<'_>> = None;
         let seen = (lease.deadline(), told);
-        let mut watch = Watch { client, resource, over: None, seen, look: None };
+        let mut watch =
+            Watch { voice: voice.clone(), client, resource, over: None, seen, look: None };
         let mut lost = std::pin::pin!(lease.lost());
         let mut others: Vec<Held> = Vec::new();
         loop {
@@ -141,17 +148,17 @@ async fn own(
                 biased;
                 why = &mut lost, if watch.over.is_none() => watch.lose(why.to_string()),
                 result = ended(&mut extending), if extending.is_some() => {
-                    let at_ns = stamp::now();
+                    let at_ns = voice.now();
                     if let Some((id, from_ns, _)) = extending.take() {
                         watch.extended(id, (from_ns, at_ns), result);
                     }
                 }
                 order = inbox.recv() => match order {
                     Some(Order::Extend { id, .. }) if extending.is_some() => {
-                        Voice.refuse(id, Why::Error, "an extension is under way: await its answer");
+                        voice.refuse(id, Why::Error, "an extension is under way: await its answer");
                     }
                     Some(Order::Extend { id, ttl }) => {
-                        let from_ns = stamp::now();
+                        let from_ns = voice.now();
                         extending = Some((id, from_ns, Box::pin(lease.extend_to(ttl))));
                     }
                     Some(Order::KeepAlive { id, max_hold }) => watch.keep_alive(id, &lease, max_hold),
@@ -159,10 +166,10 @@ async fn own(
                     Some(Order::Watch) => watch.start(),
                     Some(Order::Cancel { request }) => {
                         let which = |under_way: &mut Extending<'_>| under_way.0 == request;
-                        cancel(extending.take_if(which));
+                        cancel(&voice, extending.take_if(which));
                     }
                     Some(Order::HandOver { to }) => {
-                        cancel(extending);
+                        cancel(&voice, extending);
                         break Last::HandOver(to);
                     }
                     Some(Order::Again { id, stamps, lease }) => {
@@ -171,9 +178,9 @@ async fn own(
                     }
                     Some(Order::Release { id }) => match others.pop() {
                         // This returns at once: no master takes part.
-                        Some(other) => release(id, other, Some(others.len() as u64 + 1)).await,
+                        Some(other) => release(&voice, id, other, Some(others.len() as u64 + 1)).await,
                         None => {
-                            cancel(extending);
+                            cancel(&voice, extending);
                             break Last::Release(id);
                         }
                     },
@@ -185,7 +192,7 @@ async fn own(
         }
     };
     match last {
-        Last::Release(id) => release(id, lease, None).await,
+        Last::Release(id) => release(&voice, id, lease, None).await,
         // The request waits for the lease. If the request has gone, the lease is dropped, and so
         // released.
         Last::HandOver(to) => drop(to.send(lease)),
@@ -198,10 +205,10 @@ enum Last {
     HandOver(oneshot::Sender<Held>),
 }
 
-fn cancel(extending: Option<Extending<'_>>) {
+fn cancel(voice: &Voice, extending: Option<Extending<'_>>) {
     if let Some((id, _, future)) = extending {
         drop(future);
-        Voice.refuse(id, Why::Cancelled, "cancelled");
+        voice.refuse(id, Why::Cancelled, "cancelled");
     }
 }
 
@@ -220,14 +227,14 @@ async fn due(look: &mut Option<Interval>) {
 }
 
 /// Releases a handle, and reports the number of handles that are left, if any.
-async fn release(id: u64, lease: Held, handles: Option<u64>) {
-    let from_ns = Some(stamp::now());
+async fn release(voice: &Voice, id: u64, lease: Held, handles: Option<u64>) {
+    let from_ns = Some(voice.now());
     let released = lease.release().await;
-    let at_ns = Some(stamp::now());
+    let at_ns = Some(voice.now());
     let why = why(released.outcome);
     let text = why.map(|_| released.to_string());
     let ok = why.is_none();
-    Voice.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
+    voice.answer(&Answer { id, ok, from_ns, at_ns, handles, why, text, ..Answer::default() });
 }
 
 /// The reason in the answer to a release that did not fully succeed.
@@ -241,6 +248,7 @@ pub(super) const fn why(outcome: Outcome) -> Option<Why> {
 
 /// The state of a lease, as known and as reported.
 struct Watch {
+    voice: Voice,
     client: Name,
     resource: Name,
     /// Why the lease is no longer held. A loss is final.
@@ -254,7 +262,7 @@ struct Watch {
 impl Watch {
     fn lose(&mut self, why: String) {
         let (client, resource) = (self.client.clone(), self.resource.clone());
-        Voice.tell(&Notice::Lost { client, resource, at_ns: stamp::now() });
+        self.voice.tell(&Notice::Lost { client, resource, at_ns: self.voice.now() });
         self.over = Some(why);
         self.look = None;
     }
@@ -265,14 +273,14 @@ impl Watch {
         let (from_ns, at_ns) = (Some(from_ns), Some(at_ns));
         let (fence, handles) = (lease.fencing_token(), Some(lease.handles().into()));
         let answer = Answer { id, ok: true, from_ns, at_ns, deadline_ns, ..Answer::default() };
-        Voice.answer(&Answer { fence, handles, ..answer });
+        self.voice.answer(&Answer { fence, handles, ..answer });
     }
 
     /// The stamp of a deadline. The same deadline always has the same stamp; otherwise it would
     /// seem to move.
     fn told(&mut self, deadline: Deadline) -> i64 {
         if deadline != self.seen.0 {
-            self.seen = (deadline, deadline_ns(deadline));
+            self.seen = (deadline, deadline_ns(&self.voice, deadline));
         }
         self.seen.1
     }
@@ -281,10 +289,10 @@ impl Watch {
         // Ask the library, too: the deadline decides, not whether its timer has fired.
         let over = self.over.clone().or_else(|| lease.is_lost().map(|lost| lost.to_string()));
         match over {
-            Some(why) => Voice.refuse(id, Why::Lost, why),
+            Some(why) => self.voice.refuse(id, Why::Lost, why),
             None => {
-                let at_ns = Some(stamp::now());
-                Voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+                let at_ns = Some(self.voice.now());
+                self.voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
             }
         }
     }
@@ -311,17 +319,17 @@ impl Watch {
                 }
             }
         }
-        Voice.answer(&answer);
+        self.voice.answer(&answer);
     }
 
     fn keep_alive(&mut self, id: u64, lease: &Lease, max_hold: Duration) {
         if let Some(why) = &self.over {
-            return Voice.refuse(id, Why::Lost, why.clone());
+            return self.voice.refuse(id, Why::Lost, why.clone());
         }
         lease.keep_alive(max_hold);
         self.start();
-        let at_ns = Some(stamp::now());
-        Voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
+        let at_ns = Some(self.voice.now());
+        self.voice.answer(&Answer { id, ok: true, at_ns, ..Answer::default() });
     }
 
     /// From now on, polls the deadline until the lease is lost.
@@ -339,10 +347,10 @@ impl Watch {
             return;
         }
         let deadline_ns = self.told(deadline);
-        Voice.tell(&Notice::Extended {
+        self.voice.tell(&Notice::Extended {
             client: self.client.clone(),
             resource: self.resource.clone(),
-            at_ns: Some(stamp::now()),
+            at_ns: Some(self.voice.now()),
             deadline_ns,
         });
     }

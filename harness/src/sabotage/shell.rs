@@ -102,7 +102,11 @@ impl Shell {
             if !ready && self.process.is_ready() {
                 ready = true;
                 let name = Some(format!("mutant {}", self.lie));
-                Voice.tell(&Notice::Ready { protocol: PROTOCOL, can: Can::ALL.to_vec(), name });
+                Voice::Stdout.tell(&Notice::Ready {
+                    protocol: PROTOCOL,
+                    can: Can::ALL.to_vec(),
+                    name,
+                });
             }
             let clocks = clocks();
             let wake = self.process.next_wake(clocks);
@@ -125,7 +129,7 @@ impl Shell {
         match event {
             Event::Line(line) => match serde_json::from_str(&line) {
                 Ok(request) => self.tell(Happening::Asked(request)),
-                Err(why) => Voice.refuse_line(&line, &why),
+                Err(why) => Voice::Stdout.refuse_line(&line, &why),
             },
             Event::Dialled { node, epoch, opened } if self.process.awaits(node, epoch) => {
                 match opened {
@@ -159,8 +163,8 @@ impl Shell {
     fn grant(&mut self, wishes: Vec<Wish>) {
         for wish in wishes {
             match wish {
-                Wish::Answer(answer) => Voice.answer(&answer),
-                Wish::Notice(notice) => Voice.tell(&notice),
+                Wish::Answer(answer) => Voice::Stdout.answer(&answer),
+                Wish::Notice(notice) => Voice::Stdout.tell(&notice),
                 Wish::Write { node, epoch, command } => self.write(node, epoch, &command),
                 Wish::Dial { node, epoch } => {
                     let how = (self.limit, self.process.is_guarded());

@@ -2,10 +2,10 @@
 
 use redquorum_protocol::wire::{LAPSE_MS, queue_of};
 
+use super::process::ClientProcess;
 use super::rules::{Harm as Ill, Rule};
 use super::server::Wall;
 use super::wires::WireId;
-use super::process::ClientProcess;
 use super::world::{Instant, Up, What, World, signed};
 use super::{RESTART, TURN};
 use crate::director::Input;

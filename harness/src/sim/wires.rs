@@ -14,9 +14,9 @@ use std::collections::VecDeque;
 use redquorum_protocol::Ticket;
 use redquorum_protocol::wire::{Command, Greeting};
 
+use super::process::ClientProcess;
 use super::rules::{Fate, Harm};
 use super::server::{self, Connection};
-use super::process::ClientProcess;
 use super::world::{Instant, What, World};
 use crate::client_machine::Happening;
 use crate::director::Input;

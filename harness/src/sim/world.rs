@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::LONGEST;
 use super::dice::{Latency, LinkDice, ProcessDice, Seed, Stream};
 use super::process::ClientProcess;
 use super::queue::Queue;
 use super::rules::Rules;
 use super::server::{self, Connection, Server};
 use super::wires::{Texts, WireId, Wires};
-use super::LONGEST;
 use crate::client_machine::{Happening, Wish};
 use crate::director::{Director, Input, Order};
 use crate::history::{Header, History, Ns, Phase, SCHEMA};

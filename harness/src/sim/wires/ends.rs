@@ -7,9 +7,9 @@ use super::{Lane, Message, Wire, WireId};
 use crate::client_machine::Happening;
 use crate::history::Outcome;
 use crate::scenario::{Class, End, Side};
+use crate::sim::process::ClientProcess;
 use crate::sim::rules::{Fate, Rule};
 use crate::sim::server::{self, Close};
-use crate::sim::process::ClientProcess;
 use crate::sim::world::{Instant, What, World};
 use crate::sim::{CONNECT, GREETING};
 

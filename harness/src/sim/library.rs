@@ -1,0 +1,150 @@
+//! The library `redquorum` as a client process of the simulation, with its wakers, futures and
+//! buffers.
+//!
+//! Each process has a Tokio runtime of its own, with one thread and a paused clock. The simulation
+//! advances that clock to the time of each event, and runs the tasks until all of them wait. Timers
+//! of Tokio fire at whole milliseconds, so the process asks to be woken at each of them.
+//!
+//! - `library/socket.rs`: the connections of the library, as bytes in memory
+//! - `library/wire.rs`: what the bytes mean to the models of the masters
+
+use std::sync::Arc;
+
+use redquorum::Redlock;
+use redquorum::memory::Repeatable;
+use redquorum_protocol::Time;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use self::socket::{Address, Sockets};
+use super::process::ClientProcess;
+use crate::client::desk::Desk;
+use crate::client::voice::Voice;
+use crate::client::{build, ready};
+use crate::client_machine::{Around, Clocks, Happening, Wish};
+use crate::sabotage::Lie;
+use crate::talk::{Notice, Options, Request, Said};
+
+mod socket;
+mod wire;
+
+/// How often the tasks get a turn at each event. A turn ends when all tasks wait. Timers that are
+/// due fire at its end, and their tasks run in the next turn.
+const TURNS: usize = 4;
+/// The interval of Tokio's timers, in nanoseconds.
+const TIMER: u64 = 1_000_000;
+
+/// See the [module](self).
+pub(super) struct Library {
+    runtime: Runtime,
+    sockets: Arc<Sockets>,
+    requests: mpsc::UnboundedSender<Request>,
+    messages: mpsc::UnboundedReceiver<Said>,
+    is_ready: bool,
+    /// What the clock of the runtime shows.
+    now: Time,
+    repeatable: Repeatable,
+}
+
+impl ClientProcess for Library {
+    fn start(options: Options, nodes: usize, _: Lie, around: &mut Around<'_>) -> Self {
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            // A turn ends only when all tasks wait.
+            .event_interval(u32::MAX)
+            .build()
+            .expect("a runtime without I/O needs nothing of the system");
+        let sockets = Arc::new(Sockets::new(options.guard_ms.is_some()));
+        let (requests, asked) = mpsc::unbounded_channel();
+        let (tell, messages) = mpsc::unbounded_channel();
+        runtime.spawn(serve(sockets.clone(), nodes, options, asked, tell));
+        let repeatable = Repeatable::new(around.dice.random());
+        let now = around.clocks.monotonic;
+        assert_eq!(now, Time::ZERO, "stamps are counted from the start of the process");
+        let mut process =
+            Self { runtime, sockets, requests, messages, is_ready: false, now, repeatable };
+        process.run(around);
+        process
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
+        match happening {
+            Happening::Asked(request) => {
+                // The send fails only if the client has panicked, which `run` reports.
+                let _ = self.requests.send(request);
+            }
+            Happening::Connected { node, epoch, greeting } => {
+                self.sockets.opened((node, epoch), greeting);
+            }
+            Happening::Closed { node, epoch, why, .. } => self.sockets.closed((node, epoch), why),
+            Happening::Answered { node, epoch, answer } => {
+                self.sockets.answered((node, epoch), &answer);
+            }
+            Happening::Woken { node, epoch, ticket } => self.sockets.woken((node, epoch), ticket),
+            Happening::Wake => {}
+        }
+        self.run(around);
+    }
+
+    fn next_wake(&self, _: Clocks) -> Time {
+        Time::from_nanos((self.now.as_nanos() / TIMER + 1) * TIMER)
+    }
+}
+
+impl Library {
+    /// Advances the clock of the runtime to the present, runs the tasks until all of them wait, and
+    /// collects their effects.
+    fn run(&mut self, around: &mut Around<'_>) {
+        let passed = around.clocks.monotonic.since(self.now);
+        self.now = around.clocks.monotonic;
+        let runtime = &self.runtime;
+        self.repeatable.run(around.clocks.wall.as_nanos() / 1000, || {
+            runtime.block_on(async {
+                if !passed.is_zero() {
+                    tokio::time::advance(passed).await;
+                }
+                // While this future yields, the clock does not advance by itself.
+                for _ in 0..TURNS {
+                    tokio::task::yield_now().await;
+                }
+            });
+        });
+        around.out.append(&mut self.sockets.take_wishes());
+        while let Ok(said) = self.messages.try_recv() {
+            match said {
+                Said::Answer(answer) => around.out.push(Wish::Answer(answer)),
+                Said::Notice(notice) => {
+                    self.is_ready |= matches!(notice, Notice::Ready { .. });
+                    around.out.push(Wish::Notice(notice));
+                }
+            }
+        }
+        assert!(!self.messages.is_closed(), "the client has ended");
+    }
+}
+
+/// Builds the lock, and handles the requests of the harness.
+async fn serve(
+    sockets: Arc<Sockets>,
+    nodes: usize,
+    options: Options,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+    tell: mpsc::UnboundedSender<Said>,
+) {
+    let voice = Voice::Channel(tell, Instant::now());
+    let builder = Redlock::builder().tokio_clock_for_tests();
+    let addresses = (0..nodes).map(|node| Address::new(sockets.clone(), node));
+    let lock = build(addresses.fold(builder, redquorum::Builder::node), &options).await;
+    let lock = lock.unwrap_or_else(|why| panic!("the lock cannot be built: {why}"));
+    voice.tell(&ready());
+    let desk = Desk::new(voice, lock, options.fencing);
+    while let Some(request) = requests.recv().await {
+        desk.handle(request);
+    }
+}
