@@ -15,7 +15,7 @@ use redquorum_harness::judge::{Outcome, judge};
 use redquorum_harness::real::{Choice, Ground, Setup};
 use redquorum_harness::sabotage::Lie;
 use redquorum_harness::scenario::{Scenario, embedded_runs};
-use redquorum_harness::search::chance::Search;
+use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::mutants::{self, Caught};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::sim;
@@ -117,8 +117,14 @@ fn searched() -> Result<bool, String> {
         println!("\n{} noticed, {longest} runs at most; median of faults {median}", sizes.len());
     }
     // As many runs as the longest took: the honest client must pass them all.
-    let honest =
-        Search { space: Space::INSIDE, seed: SEED, runs: longest, lie: Lie::None, jobs: 2 };
+    let honest = Search {
+        space: Space::INSIDE,
+        seed: SEED,
+        runs: longest,
+        lie: Lie::None,
+        through: Through::Machines,
+        jobs: 2,
+    };
     let honest = honest.run(&|_| true);
     println!("the honest client: {} kinds of finds in {longest} runs", honest.kinds.len());
     Ok(all_well && honest.kinds.is_empty())

@@ -9,6 +9,7 @@
 //! - `voice.rs`: the writer of all output
 //! - `desk.rs`: the handler of requests
 //! - `several.rs`: requests for several resources
+//! - `limited.rs`: futures that are dropped at some poll, in virtual time
 //! - `owner.rs`: the task that owns a lease
 //!
 //! The client ends when its standard input ends, at once and without clean-up. Then either the
@@ -27,6 +28,7 @@ use self::voice::Voice;
 use crate::talk::{Can, FENCING_MEMORY, Notice, Options, PROTOCOL};
 
 pub(crate) mod desk;
+pub(crate) mod limited;
 mod owner;
 pub(crate) mod settings;
 mod several;
@@ -64,7 +66,7 @@ fn start() -> Result<std::convert::Infallible, String> {
     runtime.block_on(async {
         let lock = build(Redlock::builder().urls(&nodes), &options).await?;
         Voice::Stdout.tell(&ready());
-        let desk = Desk::new(Voice::Stdout, lock, options.fencing);
+        let desk = Desk::new(Voice::Stdout, lock, options.fencing, Box::new(|| None));
         while let Some(line) = lines.recv().await {
             desk.take(&line);
         }

@@ -72,7 +72,18 @@ pub fn run(scenario: &Scenario, seed: u64, lie: Lie) -> History {
 /// the masters.
 #[cfg(all(unix, feature = "real"))]
 pub fn run_library(scenario: &Scenario, seed: u64) -> History {
-    let mut world = World::<library::Library>::new(scenario, seed, Latency::Chance, Lie::None);
+    run_with::<library::Library<false>>(scenario, seed)
+}
+
+/// Like [`run_library`], but the futures of some requests are dropped at random polls.
+#[cfg(all(unix, feature = "real"))]
+pub fn run_library_with_drops(scenario: &Scenario, seed: u64) -> History {
+    run_with::<library::Library<true>>(scenario, seed)
+}
+
+#[cfg(all(unix, feature = "real"))]
+fn run_with<P: ClientProcess>(scenario: &Scenario, seed: u64) -> History {
+    let mut world = World::<P>::new(scenario, seed, Latency::Chance, Lie::None);
     world.start();
     while world.step() {}
     world.into_history(seed, "library")

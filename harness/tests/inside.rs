@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use redquorum_harness::sabotage::Lie;
-use redquorum_harness::search::chance::Search;
+use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::search::{Found, shrink, story};
 
@@ -99,7 +99,14 @@ fn what_was_found_stays_mended() {
 fn lies_are_found_out() {
     let mut missed = Vec::new();
     for lie in Lie::ALL.into_iter().filter(|lie| *lie != Lie::None && lie.shows_inside()) {
-        let search = Search { space: Space::INSIDE, seed: 0, runs: PATIENCE, lie, jobs: 1 };
+        let search = Search {
+            space: Space::INSIDE,
+            seed: 0,
+            runs: PATIENCE,
+            lie,
+            through: Through::Machines,
+            jobs: 1,
+        };
         match search.first() {
             Some((after, _, kind)) => println!("{lie}: after {after} runs, {kind}"),
             None => missed.push(lie.name()),

@@ -8,6 +8,7 @@ use std::time::Duration;
 use redquorum::{Acquire, AcquireError, ExtendError, Owner, Redlock};
 use tokio::sync::{mpsc, oneshot};
 
+use super::limited::{ChoosePolls, Limited};
 use super::owner::{self, Held, Order};
 use super::voice::Voice;
 use crate::mutex::unpoisoned;
@@ -20,6 +21,7 @@ pub(crate) struct Desk {
     pub(super) lock: Redlock,
     pub(super) fencing: bool,
     pub(super) books: Arc<Mutex<Books>>,
+    pub(super) polls: Box<ChoosePolls>,
 }
 
 #[derive(Default)]
@@ -47,8 +49,8 @@ struct Wanted {
 }
 
 impl Desk {
-    pub(crate) fn new(voice: Voice, lock: Redlock, fencing: bool) -> Self {
-        Self { voice, lock, fencing, books: Arc::default() }
+    pub(crate) fn new(voice: Voice, lock: Redlock, fencing: bool, polls: Box<ChoosePolls>) -> Self {
+        Self { voice, lock, fencing, books: Arc::default(), polls }
     }
 
     /// Handles a line from the harness, and returns at once.
@@ -74,7 +76,8 @@ impl Desk {
             Op::ReleaseAll { resources } => self.release_all(id, client, resources),
             Op::Extend { resource, ttl_ms } => {
                 let ttl = Duration::from_millis(ttl_ms);
-                self.order((client, resource), id, Order::Extend { id, ttl });
+                let polls = (self.polls)();
+                self.order((client, resource), id, Order::Extend { id, ttl, polls });
             }
             Op::KeepAlive { resource, max_ms } => {
                 let max_hold = Duration::from_millis(max_ms);
@@ -132,22 +135,25 @@ impl Desk {
             None => request,
         };
         let (books, fencing, again) = (self.books.clone(), self.fencing, wanted.again);
-        let voice = self.voice.clone();
+        let (voice, polls) = (self.voice.clone(), (self.polls)());
         tokio::spawn(async move {
             let from_ns = voice.now();
             let result = tokio::select! {
                 // `biased`: report a win even if the cancel comes at the same moment.
                 biased;
-                result = granted(request, fencing) => result,
-                _ = cancelled => {
-                    // The future has been dropped by now.
-                    if let Some(entry) = unpoisoned(&books).owners.get(&whose).filter(|_| again) {
-                        // The send fails if the owner task has ended. Then there is no lease.
-                        let _ = entry.orders.send(Order::Watch);
-                    }
-                    voice.refuse(id, Why::Cancelled, "cancelled");
-                    return;
+                result = Limited::new(polls, granted(request, fencing)) => result,
+                _ = cancelled => None,
+            };
+            let Some(result) = result else {
+                // The future has been dropped by now.
+                let mut books = unpoisoned(&books);
+                books.acquiring.remove(&id);
+                if let Some(entry) = books.owners.get(&whose).filter(|_| again) {
+                    // The send fails if the owner task has ended. Then there is no lease.
+                    let _ = entry.orders.send(Order::Watch);
                 }
+                drop(books);
+                return voice.refuse(id, Why::Cancelled, "cancelled");
             };
             let at_ns = voice.now();
             let mut books = unpoisoned(&books);

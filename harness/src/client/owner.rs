@@ -11,6 +11,7 @@ use redquorum::{Deadline, ExtendError, FencedLease, Lease, Outcome, Released};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use super::limited::Limited;
 use super::voice::Voice;
 use crate::name::Name;
 use crate::stamp;
@@ -30,6 +31,8 @@ pub(super) enum Order {
         id: u64,
         /// The new TTL.
         ttl: Duration,
+        /// How often its future is polled before it is dropped.
+        polls: Option<u32>,
     },
     /// Keep it alive.
     KeepAlive {
@@ -127,7 +130,8 @@ pub(super) fn deadline_ns(voice: &Voice, deadline: Deadline) -> i64 {
 
 /// An extension in flight: the request, the time of the call, and its future.
 type Extending<'a> = (u64, i64, Pin<Box<dyn Future<Output = Extended> + Send + 'a>>);
-type Extended = Result<Deadline, ExtendError>;
+/// `None`: it was dropped.
+type Extended = Option<Result<Deadline, ExtendError>>;
 
 async fn own(
     voice: Voice,
@@ -149,17 +153,24 @@ async fn own(
                 why = &mut lost, if watch.over.is_none() => watch.lose(why.to_string()),
                 result = ended(&mut extending), if extending.is_some() => {
                     let at_ns = voice.now();
-                    if let Some((id, from_ns, _)) = extending.take() {
-                        watch.extended(id, (from_ns, at_ns), result);
+                    match (result, extending.take()) {
+                        (Some(result), Some((id, from_ns, _))) => {
+                            watch.extended(id, (from_ns, at_ns), result);
+                        }
+                        (_, extending) => {
+                            // Its round goes on.
+                            watch.start();
+                            cancel(&voice, extending);
+                        }
                     }
                 }
                 order = inbox.recv() => match order {
                     Some(Order::Extend { id, .. }) if extending.is_some() => {
                         voice.refuse(id, Why::Error, "an extension is under way: await its answer");
                     }
-                    Some(Order::Extend { id, ttl }) => {
+                    Some(Order::Extend { id, ttl, polls }) => {
                         let from_ns = voice.now();
-                        extending = Some((id, from_ns, Box::pin(lease.extend_to(ttl))));
+                        extending = Some((id, from_ns, Box::pin(Limited::new(polls, lease.extend_to(ttl)))));
                     }
                     Some(Order::KeepAlive { id, max_hold }) => watch.keep_alive(id, &lease, max_hold),
                     Some(Order::Check { id }) => watch.check(id, &lease),
@@ -297,7 +308,12 @@ impl Watch {
         }
     }
 
-    fn extended(&mut self, id: u64, (from_ns, at_ns): (i64, i64), result: Extended) {
+    fn extended(
+        &mut self,
+        id: u64,
+        (from_ns, at_ns): (i64, i64),
+        result: Result<Deadline, ExtendError>,
+    ) {
         let mut answer =
             Answer { id, from_ns: Some(from_ns), at_ns: Some(at_ns), ..Answer::default() };
         match result {

@@ -7,6 +7,7 @@ use redquorum::{AcquireAll, AcquireAllError, Released};
 use tokio::sync::oneshot;
 
 use super::desk::{Desk, Entry};
+use super::limited::Limited;
 use super::owner::{self, Held, Order};
 use crate::mutex::unpoisoned;
 use crate::name::Name;
@@ -23,7 +24,7 @@ impl Desk {
         let (cancel, cancelled) = oneshot::channel();
         self.books().acquiring.insert(id, cancel);
         let (lock, books, fencing) = (self.lock.clone(), self.books.clone(), self.fencing);
-        let voice = self.voice.clone();
+        let (voice, polls) = (self.voice.clone(), (self.polls)());
         tokio::spawn(async move {
             let names = resources.iter().map(Name::as_str);
             let request = lock.acquire_all(names).ttl(ttl).wait(wait);
@@ -31,12 +32,13 @@ impl Desk {
             let result = tokio::select! {
                 // `biased`: report a win even if the cancel comes at the same moment.
                 biased;
-                result = held(request, fencing) => result,
-                _ = cancelled => {
-                    // The future has been dropped by now.
-                    voice.refuse(id, Why::Cancelled, "cancelled");
-                    return;
-                }
+                result = Limited::new(polls, held(request, fencing)) => result,
+                _ = cancelled => None,
+            };
+            let Some(result) = result else {
+                // The future has been dropped by now.
+                unpoisoned(&books).acquiring.remove(&id);
+                return voice.refuse(id, Why::Cancelled, "cancelled");
             };
             let at_ns = Some(voice.now());
             let mut answer = Answer { id, from_ns, at_ns, ..Answer::default() };

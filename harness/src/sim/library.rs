@@ -9,6 +9,7 @@
 //! - `library/wire.rs`: what the bytes mean to the models of the masters
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redquorum::Redlock;
 use redquorum::memory::Repeatable;
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use self::socket::{Address, Sockets};
 use super::process::ClientProcess;
 use crate::client::desk::Desk;
+use crate::client::limited::ChoosePolls;
 use crate::client::voice::Voice;
 use crate::client::{build, ready};
 use crate::client_machine::{Around, Clocks, Happening, Wish};
@@ -35,8 +37,8 @@ const TURNS: usize = 4;
 /// The interval of Tokio's timers, in nanoseconds.
 const TIMER: u64 = 1_000_000;
 
-/// See the [module](self).
-pub(super) struct Library {
+/// See the [module](self). With `DROPS`, the futures of some requests are dropped at random polls.
+pub(super) struct Library<const DROPS: bool> {
     runtime: Runtime,
     sockets: Arc<Sockets>,
     requests: mpsc::UnboundedSender<Request>,
@@ -47,7 +49,7 @@ pub(super) struct Library {
     repeatable: Repeatable,
 }
 
-impl ClientProcess for Library {
+impl<const DROPS: bool> ClientProcess for Library<DROPS> {
     fn start(options: Options, nodes: usize, _: Lie, around: &mut Around<'_>) -> Self {
         let runtime = Builder::new_current_thread()
             .enable_time()
@@ -56,10 +58,12 @@ impl ClientProcess for Library {
             .event_interval(u32::MAX)
             .build()
             .expect("a runtime without I/O needs nothing of the system");
-        let sockets = Arc::new(Sockets::new(options.guard_ms.is_some()));
+        let sockets = Arc::new(Sockets::new(options.guard_ms.is_some(), around.dice.random()));
         let (requests, asked) = mpsc::unbounded_channel();
         let (tell, messages) = mpsc::unbounded_channel();
-        runtime.spawn(serve(sockets.clone(), nodes, options, asked, tell));
+        let drops = DROPS.then(|| AtomicU64::new(around.dice.random()));
+        let polls = Box::new(move || drops.as_ref().and_then(choose_polls));
+        runtime.spawn(serve(sockets.clone(), nodes, options, polls, (asked, tell)));
         let repeatable = Repeatable::new(around.dice.random());
         let now = around.clocks.monotonic;
         assert_eq!(now, Time::ZERO, "stamps are counted from the start of the process");
@@ -74,6 +78,7 @@ impl ClientProcess for Library {
     }
 
     fn handle(&mut self, happening: Happening, around: &mut Around<'_>) {
+        self.sockets.unblock();
         match happening {
             Happening::Asked(request) => {
                 // The send fails only if the client has panicked, which `run` reports.
@@ -97,7 +102,7 @@ impl ClientProcess for Library {
     }
 }
 
-impl Library {
+impl<const DROPS: bool> Library<DROPS> {
     /// Advances the clock of the runtime to the present, runs the tasks until all of them wait, and
     /// collects their effects.
     fn run(&mut self, around: &mut Around<'_>) {
@@ -129,13 +134,21 @@ impl Library {
     }
 }
 
+/// Chooses after how many polls the future of the next request is dropped. One in four is.
+fn choose_polls(random: &AtomicU64) -> Option<u32> {
+    let number = socket::next(random.load(Ordering::Relaxed));
+    random.store(number, Ordering::Relaxed);
+    let number = number >> 33;
+    (number.is_multiple_of(4)).then_some(u32::try_from(number / 4 % 9).unwrap_or(0))
+}
+
 /// Builds the lock, and handles the requests of the harness.
 async fn serve(
     sockets: Arc<Sockets>,
     nodes: usize,
     options: Options,
-    mut requests: mpsc::UnboundedReceiver<Request>,
-    tell: mpsc::UnboundedSender<Said>,
+    polls: Box<ChoosePolls>,
+    (mut requests, tell): (mpsc::UnboundedReceiver<Request>, mpsc::UnboundedSender<Said>),
 ) {
     let voice = Voice::Channel(tell, Instant::now());
     let builder = Redlock::builder().tokio_clock_for_tests();
@@ -143,7 +156,7 @@ async fn serve(
     let lock = build(addresses.fold(builder, redquorum::Builder::node), &options).await;
     let lock = lock.unwrap_or_else(|why| panic!("the lock cannot be built: {why}"));
     voice.tell(&ready());
-    let desk = Desk::new(voice, lock, options.fencing);
+    let desk = Desk::new(voice, lock, options.fencing, polls);
     while let Some(request) = requests.recv().await {
         desk.handle(request);
     }

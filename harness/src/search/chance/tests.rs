@@ -11,7 +11,7 @@ use crate::search::plan::Space;
 use crate::sim;
 
 fn search(space: Space, runs: u64, jobs: usize) -> Report {
-    let search = Search { space, seed: 0, runs, lie: Lie::None, jobs };
+    let search = Search { space, seed: 0, runs, lie: Lie::None, through: Through::Machines, jobs };
     search.run(&|_| true)
 }
 
@@ -92,7 +92,14 @@ fn outside_of_the_assumptions_something_goes_wrong_for_a_reason() {
 
 #[test]
 fn who_says_stop_is_heard() {
-    let search = Search { space: Space::INSIDE, seed: 0, runs: 100_000, lie: Lie::None, jobs: 2 };
+    let search = Search {
+        space: Space::INSIDE,
+        seed: 0,
+        runs: 100_000,
+        lie: Lie::None,
+        through: Through::Machines,
+        jobs: 2,
+    };
     let report = search.run(&|report| report.runs < 64);
     assert!((64..1_000).contains(&report.runs), "{}", report.runs);
 }

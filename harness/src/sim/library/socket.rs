@@ -20,7 +20,15 @@ use crate::mutex::unpoisoned;
 /// Identifies a connection: the master's index, and a number that the process never reuses.
 type Id = (usize, u64);
 
-/// All connections of a process.
+/// A direction of a connection, from the library's side.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// All connections of a process. Now and then a connection takes or gives only a part of the bytes,
+/// or none until the next event, as a socket does whose buffer is full or empty.
 pub(super) struct Sockets {
     /// The number of commands in a handshake.
     handshake: usize,
@@ -33,6 +41,9 @@ struct State {
     open: BTreeMap<Id, Stream>,
     /// The effects that the simulation has not carried out yet.
     wishes: Vec<Wish>,
+    /// The directions of connections that wait for the next event.
+    blocked: Vec<(Id, Direction)>,
+    random: u64,
     /// Why the bytes of the library make no sense. The library would take a panic for a broken
     /// connection.
     fault: Option<String>,
@@ -53,12 +64,19 @@ struct Stream {
     /// Why no more bytes will come.
     closed: Option<Arc<str>>,
     reader: Option<Waker>,
+    writer: Option<Waker>,
 }
 
 impl Sockets {
-    pub(super) fn new(guarded: bool) -> Self {
+    pub(super) fn new(guarded: bool, random: u64) -> Self {
         let handshake = Hello::default().handshake(guarded).answers();
-        Self { handshake, state: Mutex::default() }
+        Self { handshake, state: Mutex::new(State { random, ..State::default() }) }
+    }
+
+    /// Lets the connections continue that took or gave no bytes.
+    pub(super) fn unblock(&self) {
+        let blocked = std::mem::take(&mut unpoisoned(&self.state).blocked);
+        blocked.into_iter().for_each(|(id, _)| self.change(id, |_| ()));
     }
 
     /// Takes the effects since the last call.
@@ -93,22 +111,37 @@ impl Sockets {
         self.change(id, |stream| wire::wake(ticket, &mut stream.incoming));
     }
 
-    /// Changes a connection, and wakes its reader. Does nothing if the library has dropped it.
+    /// Changes a connection, and wakes the tasks that wait for it. Does nothing if the library has dropped it.
     fn change(&self, id: Id, change: impl FnOnce(&mut Stream)) {
         let mut state = unpoisoned(&self.state);
         let Some(stream) = state.open.get_mut(&id) else { return };
         change(stream);
-        let reader = stream.reader.take();
+        let wakers = [stream.reader.take(), stream.writer.take()];
         drop(state);
-        if let Some(reader) = reader {
-            reader.wake();
-        }
+        wakers.into_iter().flatten().for_each(Waker::wake);
     }
 }
 
 impl State {
     fn stream(&mut self, id: Id) -> &mut Stream {
         self.open.get_mut(&id).expect("it is here until it is dropped")
+    }
+
+    /// How many of these bytes pass now: all of them, some or none.
+    fn part(&mut self, id: Id, direction: Direction, length: usize) -> usize {
+        if self.blocked.contains(&(id, direction)) {
+            return 0;
+        }
+        self.random = next(self.random);
+        let random = usize::try_from(self.random >> 33).unwrap_or(0);
+        match random % 16 {
+            0 => {
+                self.blocked.push((id, direction));
+                0
+            }
+            1 => 1 + random / 16 % length,
+            _ => length,
+        }
     }
 
     /// Takes bytes that the library writes.
@@ -147,6 +180,11 @@ impl State {
         self.wishes.push(Wish::Write { node: id.0, epoch: id.1, command });
         Ok(())
     }
+}
+
+/// The next state of a generator of Knuth's, whose upper bits are random enough.
+pub(super) const fn next(state: u64) -> u64 {
+    state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407)
 }
 
 /// The address of a master.
@@ -227,9 +265,15 @@ impl AsyncRead for Socket {
         let stream = state.stream(self.id);
         if !stream.incoming.is_empty() {
             let length = stream.incoming.len().min(buffer.remaining());
-            buffer.put_slice(&stream.incoming[..length]);
-            stream.incoming.drain(..length);
-            return Poll::Ready(Ok(()));
+            let length = state.part(self.id, Direction::Read, length);
+            let stream = state.stream(self.id);
+            if length > 0 {
+                buffer.put_slice(&stream.incoming[..length]);
+                stream.incoming.drain(..length);
+                return Poll::Ready(Ok(()));
+            }
+            stream.reader = Some(cx.waker().clone());
+            return Poll::Pending;
         }
         if let Some(why) = &stream.closed {
             return Poll::Ready(Err(io::Error::new(ErrorKind::ConnectionReset, why.to_string())));
@@ -242,15 +286,20 @@ impl AsyncRead for Socket {
 impl AsyncWrite for Socket {
     fn poll_write(
         self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut state = unpoisoned(&self.sockets.state);
         if state.stream(self.id).closed.is_some() {
             return Poll::Ready(Err(ErrorKind::BrokenPipe.into()));
         }
-        state.write(self.id, bytes, self.sockets.handshake);
-        Poll::Ready(Ok(bytes.len()))
+        let length = state.part(self.id, Direction::Write, bytes.len());
+        if length == 0 {
+            state.stream(self.id).writer = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        state.write(self.id, &bytes[..length], self.sockets.handshake);
+        Poll::Ready(Ok(length))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
