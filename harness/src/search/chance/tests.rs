@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Goal, Report, Search, goals};
+use super::{Goal, Report, Search, Through, goals};
 use crate::judge::judge;
 use crate::sabotage::Lie;
 use crate::scenario::embedded_runs;
