@@ -158,7 +158,8 @@ async fn own(
                             watch.extended(id, (from_ns, at_ns), result);
                         }
                         (_, extending) => {
-                            // Its round goes on.
+                            // Its round goes on, or is over and no caller has reported the result.
+                            watch.look(&lease);
                             watch.start();
                             cancel(&voice, extending);
                         }
