@@ -59,8 +59,8 @@ pub(super) struct SearchOptions {
     /// Use a mutant of the clients, to see whether and how soon the search detects it
     #[arg(long, value_name = "NAME", default_value_t = Lie::None, hide_default_value = true)]
     lie: Lie,
-    /// What the client processes are. A find of the library is written as its history, which `check`
-    /// judges again and draws
+    /// What the client processes are. A find of the library is written as its history, which
+    /// `check` judges again and draws
     #[arg(long, value_enum, value_name = "CLIENTS", default_value_t, hide_default_value = true,
         conflicts_with_all = ["faults", "lie"])]
     through: Through,

@@ -1,5 +1,5 @@
-//! Voice: the only writer of messages to the harness, and the clock of their stamps. The mutants use
-//! it, too.
+//! Voice: the only writer of messages to the harness, and the clock of their stamps. The mutants
+//! use it, too.
 
 use std::io::{Write, stdout};
 use std::process::exit;

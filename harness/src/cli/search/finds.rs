@@ -36,8 +36,8 @@ pub(super) fn keep(found: &Found, kind: &Kind, out: &Out) -> Result<Find, Code> 
     Ok(Find { kind: kind.clone(), small, number: found.seed, file, again })
 }
 
-/// Writes the history of a find, under the name of its kind: the find is in the library, and depends
-/// on its random choices.
+/// Writes the history of a find, under the name of its kind: the find is in the library, and
+/// depends on its random choices.
 pub(super) fn keep_history(
     search: &Search,
     found: &Found,

@@ -111,7 +111,8 @@ impl Sockets {
         self.change(id, |stream| wire::wake(ticket, &mut stream.incoming));
     }
 
-    /// Changes a connection, and wakes the tasks that wait for it. Does nothing if the library has dropped it.
+    /// Changes a connection, and wakes the tasks that wait for it. Does nothing if the library has
+    /// dropped it.
     fn change(&self, id: Id, change: impl FnOnce(&mut Stream)) {
         let mut state = unpoisoned(&self.state);
         let Some(stream) = state.open.get_mut(&id) else { return };
