@@ -68,8 +68,8 @@ pub fn run(scenario: &Scenario, seed: u64, lie: Lie) -> History {
 }
 
 /// Runs one of a scenario's [runs](Scenario::runs). The clients are the library itself: Tokio's
-/// clock is paused and advances with the simulation, and the library's connections end in the models
-/// of the masters.
+/// clock is paused and advances with the simulation, and the library's connections end in the
+/// models of the masters.
 #[cfg(all(unix, feature = "real"))]
 pub fn run_library(scenario: &Scenario, seed: u64) -> History {
     run_with::<library::Library<false>>(scenario, seed)
