@@ -1,5 +1,5 @@
-//! Measures the simulation: runs of a contended scenario, simulated, recorded and checked, and how
-//! much virtual time passes meanwhile. `just bench-sim`.
+//! `just bench-sim`: measures the simulation. Runs of contended scenarios are simulated, recorded
+//! and checked. The benchmark also shows how much virtual time passes.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use redquorum_harness::history::{Event, History};
@@ -18,7 +18,6 @@ fn commands(history: &History) -> usize {
     history.records.iter().filter(|record| matches!(record.event, Event::Command { .. })).count()
 }
 
-/// One run after the other, each with a seed of its own.
 fn runs(criterion: &mut Criterion) {
     for text in SCENARIOS {
         let scenario: Scenario = toml::from_str(text).expect("a scenario that can be read");
@@ -32,7 +31,8 @@ fn measure(criterion: &mut Criterion, scenario: &Scenario) {
     let commands = sample.iter().map(commands).sum::<usize>() / sample.len();
     println!("{}: {virtual_ms:.0} ms of virtual time, {commands} commands", scenario.name);
     let mut group = criterion.benchmark_group(&scenario.name);
-    // Elements are virtual milliseconds: the rate is how much faster than real time it is, by 1000.
+    // An element is a virtual millisecond, so the rate divided by 1000 is the speed relative to
+    // real time.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "some thousands")]
     group.throughput(Throughput::Elements(virtual_ms as u64));
     let mut seed = 0;

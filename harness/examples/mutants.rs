@@ -1,8 +1,10 @@
-//! `just mutants`: puts every mutant through every scenario, and prints which scenario catches
-//! which, as a table in Markdown. It runs in virtual time, which takes seconds; with `--real` as
-//! processes against real masters, which takes a quarter of an hour. With `--search` the random
-//! search looks for the mutants instead, and the table says after how many runs and how long it
-//! found each, and how many faults its shrunk scenario has. Names of mutants select only those.
+//! `just mutants`: runs every mutant in every scenario, and prints a Markdown table of the
+//! scenarios that catch each mutant.
+//!
+//! It runs in virtual time, which takes seconds. With `--real` it runs processes against real
+//! masters, which takes a quarter of an hour. With `--search`, the random search looks for the
+//! mutants instead. Then the table has the number of runs and the time until each find, and the
+//! number of faults in the shrunk scenario. Names of mutants restrict the run to these mutants.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
@@ -20,7 +22,7 @@ use redquorum_harness::search::mutants::{self, Caught};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::sim;
 
-/// From where the search starts, and how far it goes at most.
+/// The first seed of the search, and the largest number of runs.
 const SEED: u64 = 0;
 const RUNS: u64 = 200_000;
 
@@ -36,14 +38,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Shows what is under way, where a person looks.
+/// Prints the progress, if standard error is a terminal.
 fn progress(text: &str) {
     if stderr().is_terminal() {
         eprint!("\r\x1b[K{text}");
     }
 }
 
-/// Whether every lie was caught, and the honest client was not.
+/// Whether the scenarios caught every mutant, and no scenario caught the honest client.
 fn table() -> Result<bool, String> {
     let mut asked: Vec<String> = std::env::args().skip(1).collect();
     let real = asked.iter().any(|word| word == "--real");
@@ -59,14 +61,14 @@ fn table() -> Result<bool, String> {
         let mut caught = BTreeMap::new();
         for run in &runs {
             progress(&format!("{lie}: {}", run.name));
-            // What takes a hair's breadth to see may take another seed.
+            // A mutation that shows only under rare timing may need another seed.
             for seed in 1..=if real { 1 } else { 3 } {
                 let history = match &ground {
                     Some(ground) => played(ground, run, lie)?,
                     None => sim::run(run, seed, lie),
                 };
                 let verdict = judge(&history);
-                // What was not seen is no catch: a lie must be seen.
+                // "Not seen" and "inconclusive" do not count: the checkers must see a violation.
                 if verdict.outcome == Outcome::Differs {
                     let layer = verdict.findings.first().map(|finding| finding.layer.name());
                     caught.insert(run.name.clone(), layer.unwrap_or("-"));
@@ -86,13 +88,13 @@ fn table() -> Result<bool, String> {
     Ok(all_well)
 }
 
-/// Whether the search noticed every lie, and nothing about the honest client meanwhile.
+/// Whether the search caught every mutant, and found nothing about the honest client.
 fn searched() -> Result<bool, String> {
     let asked: Vec<String> = std::env::args().skip(1).filter(|word| word != "--search").collect();
     println!("| client | noticed after | in | by | faults left | what they are |");
     println!("|---|---|---|---|---|---|");
     let (mut all_well, mut longest, mut sizes) = (true, 0, Vec::new());
-    // Those that do no harm inside the assumptions are for the table of scenarios.
+    // Mutations without effect inside the assumptions belong in the table of scenarios.
     let liars = Lie::ALL.into_iter().filter(|lie| *lie != Lie::None && lie.shows_inside());
     for lie in liars.filter(|lie| chosen(&asked, *lie)) {
         progress(lie.name());
@@ -116,7 +118,7 @@ fn searched() -> Result<bool, String> {
     if let Some(median) = sizes.get(sizes.len() / 2) {
         println!("\n{} noticed, {longest} runs at most; median of faults {median}", sizes.len());
     }
-    // As many runs as the longest took: the honest client must pass them all.
+    // The honest client must pass as many runs as the longest search took.
     let honest = Search {
         space: Space::INSIDE,
         seed: SEED,
@@ -135,7 +137,6 @@ fn masters() -> Result<Ground, String> {
     Ground::prepare(&setup).map_err(|why| why.to_string())
 }
 
-/// On real masters.
 fn played(ground: &Ground, run: &Scenario, lie: Lie) -> Result<History, String> {
     let words = [beside("redquorum-mutant")?.into(), "--mutant".into(), lie.name().into()];
     let liars = ground.clone().with_command(lie.name(), words.to_vec());
@@ -146,7 +147,7 @@ fn chosen(asked: &[String], lie: Lie) -> bool {
     asked.is_empty() || asked.iter().any(|name| name == lie.name())
 }
 
-/// A program in the folder above this one's, which is `target/…/examples`.
+/// The path of a program in the parent folder, as this program is in `target/…/examples`.
 fn beside(name: &str) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|why| why.to_string())?;
     let folder = own.ancestors().nth(2).ok_or("this program has no folder")?;

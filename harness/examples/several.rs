@@ -1,5 +1,5 @@
-//! Measures in virtual time how long a request for several resources waits beside requests for one
-//! of them: the table in `docs/evidence.md`. It takes some minutes.
+//! Measures in virtual time the wait of a request for several resources beside requests for one of
+//! them: the table in `docs/evidence.md`. It takes some minutes.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,8 @@ use redquorum_harness::sim;
 const SEEDS: u64 = 10;
 const ROUNDS: usize = 10;
 
-/// Others on each resource, and how long each pauses between two leases of 20 ms.
+/// The name of a load, the number of other clients on each resource, and the pause of each between
+/// two leases of 20 ms.
 const LOADS: [(&str, usize, u64); 4] = [
     ("one, a quarter of the time", 1, 60),
     ("one, half of the time", 1, 20),
@@ -47,7 +48,7 @@ fn scenario(resources: usize, others: usize, think: u64) -> Scenario {
     toml::from_str(&text).expect("it is a scenario")
 }
 
-/// Which part was granted within ten seconds, and the median of how long that took.
+/// The share of requests granted within ten seconds, and the median of their waits.
 fn cell(scenario: &Scenario) -> String {
     let (mut took, mut refused) = (Vec::new(), 0);
     for seed in 1..=SEEDS {

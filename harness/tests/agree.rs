@@ -1,6 +1,6 @@
-//! The simulation kept honest by the real thing: every scenario comes to the same verdict on real
-//! masters and in virtual time, layer by layer and cause by cause. Real time may be spoilt by a machine
-//! that stalls, so a run may be repeated twice.
+//! The simulation compared with real masters: every scenario gets the same verdict on real masters
+//! and in virtual time, property by property and cause by cause. A machine that stalls can spoil a
+//! run in real time, so a run may be repeated twice.
 
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
@@ -18,7 +18,7 @@ fn main() -> std::process::ExitCode {
             let client = [env!("CARGO_BIN_EXE_redquorum-chaos").into(), "client".into()];
             let ground = Ground::prepare(&setup).unwrap().with_command("built-in", client.into());
             if let Err(why) = ground.can(&run) {
-                // Told, and not taken for agreement: the simulation stands alone here.
+                // Printed, and not counted as agreement: only the simulation can run this scenario.
                 println!("{}: only in virtual time: {why}", run.name);
                 return;
             }
@@ -40,7 +40,7 @@ fn main() -> std::process::ExitCode {
     run(cases)
 }
 
-/// What an exhaustive search wrote: of each class of failures the smallest schedule.
+/// The results of an exhaustive search: the smallest schedule of each class of failures.
 #[cfg(unix)]
 fn found() -> Vec<redquorum_harness::scenario::Scenario> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/found");

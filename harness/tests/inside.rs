@@ -1,9 +1,9 @@
-//! Inside the assumptions nothing may ever go wrong: scenarios by chance, in virtual time, whose
-//! faults are all of the kind that the lock promises to survive.
+//! Inside the assumptions nothing may ever go wrong: random scenarios in virtual time, with only
+//! those faults that the lock promises to survive.
 //!
-//! `PROPTEST_CASES=20000 cargo test --release --test inside` looks longer, and so does
-//! `redquorum-chaos search`, which draws the same scenarios. What fails is shrunk, and shown as a
-//! scenario file.
+//! `PROPTEST_CASES=20000 cargo test --release --test inside` checks more of them. So does
+//! `redquorum-chaos search`, which draws the same scenarios. A failing scenario is shrunk, and
+//! printed as a scenario file.
 
 use std::ops::ControlFlow;
 
@@ -14,12 +14,12 @@ use redquorum_harness::search::chance::{Search, Through};
 use redquorum_harness::search::plan::Space;
 use redquorum_harness::search::{Found, shrink, story};
 
-/// As many as an unoptimised build runs in a few seconds.
+/// As many cases as an unoptimised build runs in a few seconds.
 const CASES: u32 = 1_000;
-/// How many runs may pass before a lie is found out.
+/// The number of runs within which the search must catch a mutant.
 const PATIENCE: u64 = 1_500;
 
-/// Scenarios in which the simulation or the judge was wrong.
+/// Scenarios in which the simulation or the checker was wrong.
 const FOUND: [(&str, &str); 31] = [
     ("delays-add-up", include_str!("inside/found/delays-add-up.toml")),
     ("asked-for-less", include_str!("inside/found/asked-for-less.toml")),
@@ -54,7 +54,7 @@ const FOUND: [(&str, &str); 31] = [
     ("given-up-and-extended", include_str!("inside/found/given-up-and-extended.toml")),
 ];
 
-/// What went wrong in a run, with a scenario file that shows it.
+/// The failure of a run, with a scenario file that shows it.
 fn wrong(found: Option<Found>) -> Option<String> {
     let found = found?;
     let kind = found.kinds().into_iter().find(|kind| !kind.is_by_design())?;
@@ -63,8 +63,8 @@ fn wrong(found: Option<Found>) -> Option<String> {
     Some(format!("{kind}\n{}", story::file_of(&small, &kind)))
 }
 
-/// The same numbers every time, or as many others as the environment asks for: `search` is there to
-/// look further, and what it finds should not be news in somebody's change.
+/// A fixed seed, unless the environment asks for another number of cases. A change must not fail
+/// because of an old bug in a new random scenario: `search` looks for those.
 fn config() -> ProptestConfig {
     let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() {
@@ -76,7 +76,8 @@ fn config() -> ProptestConfig {
 proptest! {
     #![proptest_config(config())]
 
-    // A number is not shrunk: a smaller one is another scenario. What it found is.
+    // A smaller number is another scenario, so proptest does not shrink it. The scenario itself is
+    // shrunk.
     #[test]
     fn nothing_goes_wrong(number in any::<u64>().no_shrink()) {
         let wrong = wrong(Found::of(&Space::INSIDE.draw(number), number, Lie::None));
@@ -84,7 +85,7 @@ proptest! {
     }
 }
 
-/// What this found once, shrunk, each with its seed.
+/// Failures that this test found in the past, shrunk, each with its seed.
 #[test]
 fn what_was_found_stays_mended() {
     for (name, text) in FOUND {

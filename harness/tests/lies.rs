@@ -1,5 +1,5 @@
-//! In virtual time: every client that lies is caught by some scenario, within a second of real time;
-//! the honest one passes all, with any seed; and the same seed gives the same history, to the byte.
+//! In virtual time, some scenario catches every mutant, within a second of real time. The honest
+//! client passes all scenarios, with any seed. The same seed gives the same history, to the byte.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn every_lie_is_caught_within_a_second() {
     let runs = runs();
     for lie in Lie::ALL.into_iter().filter(|lie| *lie != Lie::None) {
         let start = Instant::now();
-        // What takes a hair's breadth to see may take another seed.
+        // A mutation that shows only under rare timing may need another seed.
         let differs =
             |run: &&Scenario, seed| judge(&sim::run(run, seed, lie)).outcome == Outcome::Differs;
         let caught = (1..=3).find_map(|seed| runs.iter().find(|run| differs(run, seed)));
@@ -69,8 +69,8 @@ fn who_hears_nobody_and_does_not_look_is_seen_wherever_it_waits() {
             assert_eq!(verdict.observed[&Layer::Progress], Seen::Violated, "{name}, seed {seed}");
         }
     }
-    // Where its connections suffer as well, the checkers excuse the delay, but the scenario bounds
-    // it. For some seeds the mutant attempts in time by chance.
+    // If its connections suffer as well, the checkers excuse the delay, but the scenario bounds it.
+    // For some seeds the mutant attempts in time by chance.
     for name in ["wake-up-lost", "wake-up-lost/late", "wake-up-lost/nobody-says"] {
         let slow = (0..10).filter(|seed| {
             let verdict = judge(&sim::run(&named(name), *seed, Lie::DeafForEver));

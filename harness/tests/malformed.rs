@@ -1,8 +1,8 @@
-//! Scenario files with something wrong in them, and what is said about each, to the letter:
-//! `malformed/X.toml` and `malformed/X.txt`.
+//! Faulty scenario files and the exact error text for each: `malformed/X.toml` and
+//! `malformed/X.txt`.
 //!
-//! `REDQUORUM_BLESS=1 cargo test -p redquorum-harness --test malformed` writes the texts anew;
-//! read them before they are committed.
+//! `REDQUORUM_BLESS=1 cargo test -p redquorum-harness --test malformed` writes the texts anew; read
+//! them before you commit them.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};

@@ -78,7 +78,7 @@ mod unix {
         let folder = folder("interrupted");
         let words = ["--backend", "process", "--format", "json"];
         let mut child = program(&folder, &words).stdout(Stdio::null()).spawn().unwrap();
-        // In the midst of the second run.
+        // The signal arrives during the second run.
         let first = folder.join("chaos-out/calm/history.jsonl");
         wait(&mut child, || first.is_file());
         let pid = Pid::from_child(&child);

@@ -1,5 +1,5 @@
-//! A run leaves nothing behind: however many there are, memory does not grow. In a program of its own,
-//! because it counts every byte that the program allocates.
+//! A run leaves nothing behind: memory does not grow with the number of runs. This is a program of
+//! its own, because it counts every byte that the program allocates.
 
 use std::alloc::System;
 
@@ -12,7 +12,8 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static HEAP: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// How many bytes are still there after so many runs of each scenario, and how many were taken.
+/// The bytes still allocated after `rounds` runs of each scenario, and the bytes allocated in
+/// total.
 fn left(scenarios: &[Scenario], rounds: u64) -> (usize, usize) {
     let region = Region::new(HEAP);
     for seed in 0..rounds {
@@ -25,11 +26,11 @@ fn left(scenarios: &[Scenario], rounds: u64) -> (usize, usize) {
     (change.bytes_allocated.saturating_sub(change.bytes_deallocated), change.bytes_allocated)
 }
 
-/// One test, so that no other thread allocates.
+/// One test only, so that no other thread allocates.
 #[test]
 fn memory_does_not_grow_with_the_number_of_runs() {
     let scenarios: Vec<Scenario> = embedded_runs().collect();
-    // What is made once and kept, such as tables of a library.
+    // The first round allocates what is kept for good, such as tables of a library.
     left(&scenarios, 1);
     let (kept, taken) = left(&scenarios, 1);
     assert!(taken > 1_000_000, "only {taken} bytes were seen: this does not count");
@@ -37,7 +38,7 @@ fn memory_does_not_grow_with_the_number_of_runs() {
     let (kept, _) = left(&scenarios, 3);
     assert_eq!(kept, 0);
 
-    // And what is kept would be seen.
+    // The counter would show bytes that a run keeps.
     let region = Region::new(HEAP);
     let history = sim::run(&scenarios[0], 1, Lie::None);
     assert!(region.change().bytes_allocated > region.change().bytes_deallocated);

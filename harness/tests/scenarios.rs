@@ -1,4 +1,4 @@
-//! The scenarios that come with the program, and what becomes of them when they are garbled.
+//! The built-in scenarios, and the effect of garbling them.
 
 use proptest::prelude::*;
 use redquorum_harness::scenario::{embedded, line_of, read, schema};
@@ -53,7 +53,7 @@ fn fields(value: &toml::Value, seen: &mut impl FnMut(&str)) {
     }
 }
 
-/// A text with everything in it that a scenario can have.
+/// A text with everything that a scenario can have.
 const FULL: &str = r#"name = "full"
 about = "Everything: ä, 🔒."
 source = "here"
@@ -135,7 +135,7 @@ fn the_full_one_is_read() {
     assert_eq!((scenario.runs().len(), scenario.faults.len()), (2, 4));
 }
 
-/// A way to garble a text. Numbers are places, taken modulo its length.
+/// A way to garble a text. Numbers are positions, modulo its length.
 #[derive(Clone, Debug)]
 enum Harm {
     Delete(usize, usize),

@@ -1,5 +1,5 @@
-//! The repository keeps to its rules of prose and size: no indefinite persons, no long lines, no long
-//! files. Checked are sources, examples, scenarios and documents.
+//! The repository follows its rules of prose and size: no indefinite persons, no long lines, no
+//! long files. The test checks sources, examples, scenarios and documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const WIDTH: usize = 100;
 const LINES: usize = 500;
 
-/// Files that may be longer, each since its parts read and write one state.
+/// Files that may be longer, because their parts read and write one state.
 const LONG: [&str; 11] = [
     "crates/protocol/src/acquire.rs",
     "crates/protocol/src/client.rs",
@@ -22,7 +22,7 @@ const LONG: [&str; 11] = [
     "harness/src/sim/server/keys.rs",
 ];
 
-/// A sentence names what acts: a client, a master, a command.
+/// A sentence names its actor: a client, a master, a command.
 const PERSONS: [&str; 9] = [
     "anybody",
     "anyone",
@@ -35,7 +35,6 @@ const PERSONS: [&str; 9] = [
     "whoever",
 ];
 
-/// What is wrong with a file, a line each.
 fn faults(path: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     let (rust, markdown) = (path.ends_with(".rs"), path.ends_with(".md"));
@@ -65,7 +64,6 @@ fn faults(path: &str, text: &str) -> Vec<String> {
     faults
 }
 
-/// The prose of a line, if it has any.
 fn prose<'a>(path: &str, line: &'a str) -> Option<&'a str> {
     let line = line.trim_start();
     if path.ends_with(".md") {
@@ -79,7 +77,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
         let name = entry.file_name();
-        // What tests find and build, and the tests themselves, which are prose of their own.
+        // Build output, files that tests find, and the tests themselves.
         let skipped = ["target", "tests", "node_modules", "shim"].iter().any(|it| name == *it);
         if path.is_dir() && !skipped {
             files(&path, found);

@@ -1,5 +1,5 @@
-//! Several processes contend for one fenced resource. How often do the masters' numbers differ, so
-//! that a certification round is needed?
+//! Several processes contend for one fenced resource. The section counts how often the masters'
+//! numbers differ, so that a lease needs a certification round.
 
 use std::env::current_exe;
 use std::process::{Command, ExitCode, Stdio};
@@ -12,10 +12,10 @@ pub(crate) const ARGUMENT: &str = "--contend";
 
 const PROCESSES: usize = 8;
 
-/// How long each process works under its lease.
+/// The time for which each process works under its lease.
 const HOLD: Duration = Duration::from_millis(2);
 
-/// Lets processes contend for this long, and returns a report.
+/// Lets processes contend for `length`, and returns a report.
 pub(crate) fn told(urls: &[String], length: Duration) -> String {
     let start = || {
         let program = current_exe().expect("this program has a path");
@@ -42,8 +42,8 @@ pub(crate) fn told(urls: &[String], length: Duration) -> String {
     )
 }
 
-/// One of the processes: acquires and releases as often as it can, and prints the number of its
-/// leases, and how many of them needed a second round.
+/// Runs one contending process. It acquires and releases as often as it can. It prints the number
+/// of its leases, and how many of them needed a second round.
 pub(crate) async fn contend(millis: &str, urls: &[String]) -> ExitCode {
     let length = Duration::from_millis(millis.parse().unwrap_or(1_000));
     let lock = Redlock::builder().urls(urls).require_quorum(true).build().await;

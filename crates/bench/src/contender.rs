@@ -1,4 +1,4 @@
-//! The contenders: each acquires and releases one resource, and measures the duration of both.
+//! The contenders. Each acquires and releases one resource, and measures the duration of both.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,6 @@ const TTL_MS: u64 = 10_000;
 /// The library's default.
 const FENCING_MEMORY_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 
-/// One acquire and one release.
 #[derive(Clone, Copy)]
 pub(crate) struct Pair {
     pub(crate) acquire: Duration,
@@ -24,9 +23,8 @@ pub(crate) struct Pair {
 
 #[derive(Clone)]
 pub(crate) enum Contender {
-    /// No lock at all: five connections of the `redis` crate with the same socket options. It
-    /// returns at the third reply, and does not wait for the others. No safe lock needs less over
-    /// these connections.
+    /// No lock: five connections of the `redis` crate with the same socket options. It returns at
+    /// the third reply. No safe lock needs less over these connections.
     Floor(Vec<MultiplexedConnection>, Script),
     /// The floor with the script of a fenced acquire in place of the plain command.
     ScriptFloor(Vec<MultiplexedConnection>, Script, Script),
@@ -39,7 +37,6 @@ pub(crate) enum Contender {
     Rslock(rslock::LockManager),
 }
 
-/// The kind of a contender.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Floor,
@@ -58,7 +55,6 @@ impl Kind {
     pub(crate) const DEFENDED: &[Self] =
         &[Self::Redquorum, Self::Fenced, Self::Guarded, Self::ScriptFloor];
 
-    /// Locks that wait.
     pub(crate) const CROWDED: &[Self] = &[
         Self::Redquorum,
         Self::Fair,
@@ -67,7 +63,6 @@ impl Kind {
         Self::Rslock,
     ];
 
-    /// Plain locks.
     pub(crate) const PLAIN: &[Self] = &[
         Self::Floor,
         Self::Redquorum,
@@ -210,7 +205,7 @@ pub(crate) enum Held {
 }
 
 impl Contender {
-    /// Waits for a resource that others hold, up to this time.
+    /// Waits up to `wait` for a resource that other clients hold.
     pub(crate) async fn take(&self, resource: &str, wait: Duration) -> Option<Held> {
         match self {
             Self::Floor(connections, script) => {
@@ -268,8 +263,8 @@ fn delete(script: &Script, resource: &str, token: &[u8]) -> redis::Cmd {
     delete
 }
 
-/// Asks all masters, and waits for all replies. Returns how many replied OK, or that there was such
-/// a key.
+/// Sends the command to all masters, and waits for all replies. Returns the number of positive
+/// replies: OK, or a key that existed.
 async fn all_of(connections: &[MultiplexedConnection], command: &redis::Cmd) -> usize {
     let ask = |connection: &MultiplexedConnection| {
         let mut connection = connection.clone();
@@ -287,8 +282,8 @@ fn wall_micros() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// The time to a quorum of replies for the command that sets the key, begun at `start`, and for the
-/// command that deletes it.
+/// The times to a quorum of replies: for the command that sets the key, measured from `start`, and
+/// for the command that deletes it.
 async fn bare_pair(
     start: Instant,
     connections: &[MultiplexedConnection],

@@ -1,6 +1,6 @@
-//! Many tasks and processes contend for one resource. Measures the share of time in which it is
-//! held, the hand-over between two holders, the longest wait, and the cost of a lease for the
-//! masters.
+//! Many tasks and processes contend for one resource. The section measures four things: the share
+//! of time in which a task holds the resource, the hand-over between two holders, the longest wait,
+//! and the cost of a lease for the masters.
 
 use std::env::current_exe;
 use std::fmt::Write as _;
@@ -18,7 +18,7 @@ use crate::contender::{Contender, Kind};
 /// milliseconds, and the URLs follow it.
 pub(crate) const ARGUMENT: &str = "--crowd";
 
-/// How long each task works under its lease.
+/// The time for which each task works under its lease.
 const HOLD: Duration = Duration::from_millis(2);
 
 /// The least duration of a measurement, for each process of the crowd.
@@ -27,12 +27,12 @@ const PER_PROCESS: Duration = Duration::from_millis(100);
 /// The time that the tasks of `idle` have to join the queue.
 const START: Duration = Duration::from_millis(700);
 
-/// The commands that clients of a lock send, by their names in the masters' statistics. Commands
-/// inside scripts have other names.
+/// The commands that clients of a lock send, as the masters' statistics name them. Commands inside
+/// scripts have other names.
 const ON_THE_WIRE: [&str; 6] = ["set", "eval", "evalsha", "hello", "subscribe", "unsubscribe"];
 
-/// One lease: when its task began to wait, and from when to when it held the lease, in nanoseconds
-/// of a clock that all processes share.
+/// One lease: the start of the wait, the grant and the release, in nanoseconds of a clock that all
+/// processes share.
 #[derive(Clone, Copy)]
 struct Lease {
     asked: u64,
@@ -43,8 +43,8 @@ struct Lease {
 /// The number of processes, and of tasks in each, in a short run.
 pub(crate) const SMALL: &[(usize, usize)] = &[(1, 16), (4, 4)];
 
-/// The number of processes, and of tasks in each. The cost of a lease must not grow with the number
-/// of processes.
+/// The number of processes, and of tasks in each, in a full run. The cost of a lease must not grow
+/// with the number of processes.
 pub(crate) const ALL: &[(usize, usize)] = &[(1, 16), (4, 4), (4, 1), (16, 1), (64, 1), (200, 1)];
 
 /// Measures all contenders in each of these crowds.
@@ -139,7 +139,7 @@ fn figures(mut leases: Vec<Lease>, commands: u64, cpu: f64) -> String {
     )
 }
 
-/// One of the processes: connects, waits for a line on its input, and prints its leases.
+/// Runs one process of the crowd: connects, waits for a line on its input, and prints its leases.
 pub(crate) async fn join(kind: &str, tasks: &str, millis: &str, urls: &[String]) -> ExitCode {
     let kind = Kind::CROWDED.iter().find(|known| known.name() == kind).expect("a known contender");
     let contender = kind.connect(urls).await;
@@ -238,7 +238,7 @@ fn now() -> u64 {
     seconds.unwrap_or(0) * 1_000_000_000 + nanos.unwrap_or(0)
 }
 
-/// Processes share no other clock here.
+/// The system clock: processes share no other clock here.
 #[cfg(not(unix))]
 fn now() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

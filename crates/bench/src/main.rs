@@ -1,9 +1,9 @@
 //! `just bench`: measures acquire and release without contention, beside a floor of bare
-//! connections and beside other locks. All take turns on the same five masters in the same run. The
-//! result is the ratio within a turn, so that the machine's own speed drops out.
+//! connections and beside other locks. All contenders take turns on the same five masters. The
+//! result is the ratio within a turn, which cancels the speed of the machine.
 //!
-//! `--quick` makes a short run, to check that it works. `--waiting` measures only many clients on
-//! one resource, `--watchdog` only held leases.
+//! `--quick` makes a short run, to check that the program works. `--waiting` measures only many
+//! clients on one resource. `--watchdog` measures only held leases.
 
 mod contend;
 mod contender;
@@ -20,7 +20,7 @@ use contender::{Contender, Kind, Pair};
 use redquorum_rig::Masters;
 use table::{Slice, Table};
 
-/// How long each contender runs in each turn, and how many turns there are.
+/// The duration of each contender's turn, and the number of turns.
 struct Plan {
     slice: Duration,
     turns: usize,
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Many clients want one resource.
+/// Measures many clients that request one resource.
 fn waiting(masters: &Masters, crowds: &[(usize, usize)], length: Duration) {
     println!("{}", crowd::told(masters, crowds, length));
     println!("{}\n", on_runtime(1, crowd::idle(masters, 200, length * 2)));
@@ -125,7 +125,7 @@ async fn contenders(masters: &Masters, kinds: &[Kind]) -> Vec<(Kind, Contender)>
     contenders
 }
 
-/// Every contender takes its turns without faults.
+/// Measures every contender in turns, without faults.
 async fn healthy(masters: &Masters, plan: &Plan, tasks: usize, kinds: &'static [Kind]) -> Table {
     let contenders = contenders(masters, kinds).await;
     let mut table = Table::new(kinds);
@@ -137,7 +137,8 @@ async fn healthy(masters: &Masters, plan: &Plan, tasks: usize, kinds: &'static [
     table
 }
 
-/// Each turn runs without faults first, then with master 5 stopped. At the end master 5 is killed.
+/// Measures each turn without faults first, then with master 5 stopped. At the end it kills master
+/// 5.
 async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] {
     let contenders = contenders(masters, Kind::PLAIN).await;
     let [mut well, mut hung, mut killed] = [(); 3].map(|()| Table::new(Kind::PLAIN));
@@ -150,8 +151,8 @@ async fn degraded(masters: &Masters, plan: &Plan) -> [(&'static str, Table); 3] 
             hung.add(*kind, slice(contender, plan.slice, 1).await);
         }
         masters.resume(5).expect("a master can be resumed");
-        // By then it has replied to all that it received while it was stopped, and every contender
-        // has all masters again.
+        // Gives master 5 time to reply to the commands that it received while it was stopped. After
+        // that, every contender has all masters again.
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     masters.kill(5).expect("a master can be killed");
@@ -173,8 +174,8 @@ async fn slice(contender: &Contender, length: Duration, tasks: usize) -> Slice {
             tokio::spawn(async move {
                 let mut pairs: Vec<Pair> = Vec::new();
                 while !stop.load(Ordering::Relaxed) {
-                    // Uses its own names, so that keys that other contenders leave behind do not
-                    // matter. The number of names is limited, as fencing counters stay.
+                    // A contender has its own names, so keys that other contenders leave behind do
+                    // not matter. The number of names is limited, because fencing counters stay.
                     let number = pairs.len() % 10_000;
                     let resource = format!("bench:{}:{task}:{number}", contender.name());
                     pairs.push(contender.pair(&resource).await);

@@ -1,4 +1,4 @@
-//! The figures of a run, and the table in which they are printed.
+//! The figures of a run, and their table.
 
 use std::fmt;
 use std::time::Duration;
@@ -48,7 +48,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     quantile(&values, 0.5)
 }
 
-/// All turns of all contenders in one setting. The others are compared with the first.
+/// All turns of all contenders in one setting. The table compares each contender with the first.
 pub(crate) struct Table {
     kinds: &'static [Kind],
     slices: Vec<(Kind, Slice)>,
@@ -63,7 +63,7 @@ impl Table {
         self.slices.push((kind, slice));
     }
 
-    /// The median of the ratios of one contender's median acquire to another's in the same turn.
+    /// The median ratio, over all turns, of one contender's median acquire to another's.
     pub(crate) fn acquire_ratio(&self, of: Kind, to: Kind) -> f64 {
         self.ratio(0, of, to)
     }

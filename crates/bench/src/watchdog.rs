@@ -27,7 +27,7 @@ impl Plan {
         Self { leases: 1_000, ttl: Duration::from_secs(3), length: Duration::from_secs(3) };
 }
 
-/// How many acquires are under way at a time.
+/// The number of concurrent acquires.
 const AT_ONCE: usize = 64;
 
 /// The counters at an instant.
@@ -54,8 +54,8 @@ impl Count {
     }
 }
 
-/// Holds leases for a while, and reports the cost: with leases that were all granted at once, with
-/// leases that were granted one by one, and with a waiting task for each.
+/// Holds leases for a while, and reports the cost in three cases: leases granted all at once,
+/// leases granted one by one, and leases with a waiting task each.
 pub(crate) async fn told(urls: &[String], plan: &Plan) -> String {
     let mut text = format!(
         "### Watchdog: {} leases kept alive at a TTL of {:?}, for {:?}\n\n\
@@ -75,7 +75,7 @@ pub(crate) async fn told(urls: &[String], plan: &Plan) -> String {
     text
 }
 
-/// Acquires the leases within this time, and fills in a row of the table.
+/// Acquires the leases within the time `within`, and adds a row to the table.
 async fn row(urls: &[String], plan: &Plan, within: Duration, waited_for: bool) -> String {
     let lock = Redlock::builder().urls(urls).ttl(plan.ttl).require_quorum(true).build().await;
     let lock = lock.expect("five masters are up");
@@ -110,7 +110,7 @@ async fn row(urls: &[String], plan: &Plan, within: Duration, waited_for: bool) -
     );
     for task in waiting {
         task.abort();
-        // Its lease is dropped by then.
+        // The aborted task drops its lease.
         let _ = task.await;
     }
     let releasing = stream::iter(leases.into_iter().filter_map(Arc::into_inner));
@@ -127,7 +127,7 @@ async fn take(lock: &Redlock, at: tokio::time::Instant, number: usize) -> Lease 
     lease
 }
 
-/// How long another caller's acquires take at the same time, on the same links.
+/// The durations of another caller's acquires at the same time, on the same links.
 async fn beside(lock: &Redlock, length: Duration) -> [u128; 3] {
     let (start, mut times) = (Instant::now(), Vec::new());
     while start.elapsed() < length {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redquorum_protocol::{Claim, Input, Time};
 use support::{Cluster, MS};
 
-/// Every client does something at random with its claim, if it has one.
+/// Lets a client take a random action on its claim, or acquire if it has none.
 fn act(cluster: &mut Cluster, client: usize) {
     let drawn = cluster.world.random.below(16);
     let terms = cluster.terms;
@@ -45,7 +45,7 @@ fn fault(cluster: &mut Cluster) {
     }
 }
 
-/// Three contenders for so long, with a fault every 20 ms if wanted.
+/// Lets three clients contend for `millis`, with a fault every 20 ms if `faults`.
 fn contend(seed: u64, millis: u64, faults: bool) -> Cluster {
     let mut cluster = Cluster::new(seed, 5, 3);
     for time in 1..millis {
@@ -61,7 +61,7 @@ fn contend(seed: u64, millis: u64, faults: bool) -> Cluster {
     cluster
 }
 
-/// Each grant has a fencing token, and a larger one than all before.
+/// Each grant has a fencing token that is larger than all earlier ones.
 fn assert_tokens_grow(cluster: &Cluster) {
     let tokens = &cluster.fencing_tokens;
     assert_eq!(tokens.len(), cluster.grants.len());
@@ -88,7 +88,7 @@ fn masters_that_stop_restart_and_are_cut_off_never_let_two_in_and_every_debt_is_
         assert_tokens_grow(&cluster);
         cluster.heal(MS * 500);
         assert_eq!(cluster.leftovers(), (0, 0), "keys, debts; seed {seed}");
-        // and then the lock is as good as ever
+        // After that, the lock works as before.
         let number = cluster.acquire(0, MS * 100);
         cluster.run_until(cluster.world.now.plus(MS * 100));
         assert!(cluster.believes(0, number), "seed {seed}");
@@ -96,7 +96,7 @@ fn masters_that_stop_restart_and_are_cut_off_never_let_two_in_and_every_debt_is_
     assert!(grants > 100, "{grants} grants: too dull a run to show anything");
 }
 
-/// Client 0 wins with masters 1, 2 and 3 alone, then master 3 is restarted, and client 1 tries.
+/// Client 0 wins with masters 1, 2 and 3 alone. Then master 3 restarts, and client 1 tries.
 fn rival(amnesia: bool) -> Cluster {
     let restart = |cluster: &mut Cluster| {
         cluster.world.kill(2, amnesia);
@@ -128,7 +128,7 @@ fn a_master_that_forgets_lets_a_rival_in_and_the_check_sees_it() {
 
 const MAX_TTL: Duration = Duration::from_millis(400);
 
-/// The very fault that lets a rival in above, and `FLUSHALL`, with a guard.
+/// With a guard, neither the restart nor `FLUSHALL` lets the rival in.
 #[test]
 fn a_guard_keeps_the_rival_out_of_a_master_that_forgets_until_the_lease_is_over() {
     let guarded = || Cluster::guarded(7, 5, 2, MAX_TTL);
@@ -143,12 +143,12 @@ fn a_guard_keeps_the_rival_out_of_a_master_that_forgets_until_the_lease_is_over(
         });
         assert_eq!(cluster.violations, []);
         assert_eq!(cluster.grants.len(), 1, "the rival was refused");
-        // It waits for no quarantine where enough others are trusted,
+        // A quarantine delays no grant if enough other masters are trusted.
         cluster.run_until(Time::from_millis(1_000));
         let number = cluster.acquire(1, MS * 200);
         cluster.run_until(Time::from_millis(1_300));
         assert!(cluster.believes(1, number));
-        // and after it the master is as good as any.
+        // After the quarantine, the master counts as before.
         cluster.run_until(Time::from_millis(4_000));
         let marked = cluster.world.masters.iter().filter(|master| master.markers.boot().is_some());
         assert_eq!(marked.count(), 5);
@@ -183,7 +183,7 @@ fn guarded_contenders_never_meet_whatever_masters_forget() {
         }
         grants += cluster.grants.len();
         assert_eq!(cluster.violations, [], "seed {seed}");
-        // When it is over, trust comes back by itself.
+        // After the faults, the masters become trusted again.
         cluster.heal(MS * 4_000);
         let number = cluster.acquire(0, MS * 200);
         cluster.run_until(cluster.world.now.plus(MS * 200));
@@ -192,7 +192,7 @@ fn guarded_contenders_never_meet_whatever_masters_forget() {
     assert!(grants > 100, "{grants} grants: too dull a run to show anything");
 }
 
-/// Contenders, cut off from masters now and then, half of whose clocks step ahead now and then.
+/// Lets clients contend. Now and then a client is cut off from a master, or a clock steps ahead.
 fn with_clocks_that_step(seed: u64, bound: Option<Duration>) -> Cluster {
     let mut cluster = match bound {
         Some(bound) => Cluster::clock_guarded(seed, 5, 3, (MAX_TTL, bound)),
@@ -210,7 +210,7 @@ fn with_clocks_that_step(seed: u64, bound: Option<Duration>) -> Cluster {
                 cluster.world.masters[master].ahead += by;
             }
         }
-        // Rarely, so that leases live long enough to see it.
+        // Clients act rarely, so that leases live long enough to meet a step.
         if time % 25 == 0 {
             let client = cluster.world.random.index(3);
             act(&mut cluster, client);
@@ -226,7 +226,7 @@ fn clock_guarded_contenders_never_meet_whatever_clocks_step_and_others_do() {
         let mut cluster = with_clocks_that_step(seed, Some(MS * 50));
         grants += cluster.grants.len();
         assert_eq!(cluster.violations, [], "seed {seed}");
-        // When it is over, trust comes back by itself.
+        // After the steps, the masters become trusted again.
         cluster.heal(MS * 2_000);
         let number = cluster.acquire(0, MS * 200);
         cluster.run_until(cluster.world.now.plus(MS * 200));

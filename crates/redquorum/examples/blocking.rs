@@ -21,13 +21,14 @@ use tokio::runtime::{self, Runtime};
 fn main() -> Result<(), Failure> {
     let ttl = Duration::from_secs(3);
     let lock = BlockingLock::build(Redlock::builder().urls(support::urls()?).ttl(ttl))?;
-    // Declared after the lock, so on every path the lease is dropped before the lock.
+    // Declared after the lock, so the lease is dropped before the lock on every path.
     let lease = lock.acquire("invoice:42")?;
-    // Extends it in the background, whatever this thread does; but not for ever, in case it hangs.
+    // The watchdog extends the lease in the background. Its bound ends the lease of a thread that
+    // hangs.
     lease.keep_alive(Duration::from_secs(60));
     for page in 1..=10 {
         // `Lease::run` can stop a future, but nothing can stop a thread from outside. So check
-        // before each step, and keep steps short: a step that began in time may end too late.
+        // before each step, and keep steps short: a step that begins in time may end too late.
         if let Some(lost) = lease.is_lost() {
             return Err(lost.into());
         }
@@ -38,8 +39,8 @@ fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// A lock for threads that are not part of a runtime. Its methods block, so they panic if they are
-/// called inside one.
+/// A lock for threads that are not part of a runtime. Its methods block, so they panic inside a
+/// runtime.
 struct BlockingLock {
     lock: Redlock,
     runtime: Runtime,
@@ -48,7 +49,7 @@ struct BlockingLock {
 impl BlockingLock {
     fn build(builder: Builder) -> Result<Self, Failure> {
         // The runtime has its own thread, so connections and the watchdog run while the caller
-        // works. A current-thread runtime would stand still between two calls, and extend nothing.
+        // works. A current-thread runtime would stop between two calls, and extend nothing.
         let runtime = runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("redquorum")
@@ -68,7 +69,7 @@ impl BlockingLock {
 }
 
 impl Drop for BlockingLock {
-    /// Completes the pending clean-ups: without a runtime nothing deletes the keys.
+    /// Completes the pending clean-ups: without a runtime, no task deletes the keys.
     fn drop(&mut self) {
         if let Err(unfinished) = self.runtime.block_on(self.lock.shutdown(Duration::from_secs(1))) {
             eprintln!("{unfinished}");

@@ -20,19 +20,19 @@ use redquorum::{AcquireError, Lease, Redlock, RunError};
 use support::Failure;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-/// How often the job is due.
+/// The interval of the job.
 const EVERY: Duration = Duration::from_secs(10);
-/// How long others wait for a host that died. It is short, because the watchdog extends the lease
-/// of a live host.
+/// The TTL, which is also the longest wait of other hosts for a host that died. It is short,
+/// because the watchdog extends the lease of a live host.
 const TTL: Duration = Duration::from_secs(3);
-/// How long a host tries at each tick. Hosts that tick at the same time can split the votes, so
-/// that none of them wins at the first attempt. After a short random pause one of them does.
-/// `try_acquire` would make all of them skip the tick.
+/// The time for which a host tries at each tick. Hosts that tick at the same time can split the
+/// votes, so that no host wins at the first attempt. After a short random pause one of them wins.
+/// With `try_acquire`, all of them would skip the tick.
 const WAIT: Duration = Duration::from_secs(1);
-/// How long the winner of a tick keeps the lease, even if the job takes less time. The ticks of the
-/// hosts are not the same instant. If a later host found the lease free, the job would run twice.
+/// The least time for which the winner of a tick keeps the lease. The hosts do not tick at the same
+/// instant. If a later host found the lease free, the job would run twice.
 const AT_LEAST: Duration = Duration::from_secs(8);
-/// No job may take longer. A job that hangs gives way to the next tick.
+/// The longest time for which a job runs. A job that hangs ends before the next tick.
 const AT_MOST: Duration = Duration::from_secs(9);
 
 #[tokio::main(flavor = "current_thread")]
@@ -44,9 +44,9 @@ async fn main() -> Result<(), Failure> {
         never = tick_for_ever(&lock, &host) => match never {},
     };
     println!("{host}: {signal}");
-    // A job in progress was dropped just now, and its lease with it. The lease is given back in the
-    // background. Wait for that, so that the next host need not wait for the TTL. A master that is
-    // down cannot be cleaned up, which is no failure of this program.
+    // The signal dropped a job in progress, and its lease with it. The library releases the lease
+    // in the background. Wait for that, so that the next host need not wait for the TTL. A master
+    // that is down cannot delete its key, which is no failure of this program.
     if let Err(unfinished) = lock.shutdown(Duration::from_secs(2)).await {
         eprintln!("{host}: {unfinished}");
     }
@@ -69,8 +69,8 @@ async fn tick_for_ever(lock: &Redlock, host: &str) -> Infallible {
 
 /// Returns whether this host ran the job.
 async fn run_once(lock: &Redlock, host: &str) -> Result<bool, Failure> {
-    // If the lease is lost, the job is dropped at its next await. It may have been started a second
-    // time elsewhere, so each step of it must tolerate that.
+    // If the lease is lost, the job is dropped at its next await. Another host may have started the
+    // job again, so each step of it must tolerate that.
     let job = async |_: &Lease| tokio::join!(report(host), sleep(AT_LEAST));
     match lock.acquire("cron:report").wait(WAIT).run(AT_MOST, job).await {
         Ok(_) => Ok(true),
@@ -79,7 +79,6 @@ async fn run_once(lock: &Redlock, host: &str) -> Result<bool, Failure> {
     }
 }
 
-/// The job.
 async fn report(host: &str) {
     println!("{host}: reporting");
     sleep(Duration::from_secs(2)).await;

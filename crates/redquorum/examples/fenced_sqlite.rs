@@ -33,8 +33,7 @@ async fn main() -> Result<(), Failure> {
     let slow = lock.acquire("account:42").ttl(ttl).fenced().await?;
     let read = begin(&database, &slow)?;
     println!("slow worker: token {}, reads {read}", slow.fencing_token());
-    // This worker is stopped here, past its deadline: a long garbage collection, a suspended
-    // machine.
+    // This worker stops here, past its deadline: a long garbage collection, a suspended machine.
     sleep(ttl + Duration::from_millis(100)).await;
 
     let quick = lock.acquire("account:42").ttl(ttl).fenced().await?;
@@ -55,7 +54,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Presents the token, and reads.
+/// Presents the token, and reads the balance.
 fn begin(database: &Connection, lease: &FencedLease) -> Result<i64, Failure> {
     let token = i64::try_from(lease.fencing_token())?;
     let sql = "UPDATE account SET fence = ?1 WHERE id = 42 AND fence <= ?1";
@@ -66,8 +65,8 @@ fn begin(database: &Connection, lease: &FencedLease) -> Result<i64, Failure> {
     Ok(database.query_row(sql, [token], |row| row.get(0))?)
 }
 
-/// Writes the balance. False: a larger token was presented since; its holder has read the balance
-/// and will write.
+/// Writes the balance. Returns false if a larger token was presented since: the other holder has
+/// read the balance and will write it.
 fn end(database: &Connection, lease: &FencedLease, balance: i64) -> Result<bool, Failure> {
     let token = i64::try_from(lease.fencing_token())?;
     let sql = "UPDATE account SET balance = ?2 WHERE id = 42 AND fence = ?1";

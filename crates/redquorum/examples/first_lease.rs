@@ -7,9 +7,9 @@
 //! cargo run -p redquorum --example first_lease
 //! ```
 //!
-//! Kill two of the masters while it runs: it goes on, and prints at the end that it cannot ask
-//! these to delete the key. Kill a third one: the lease cannot be extended any more. End it with
-//! Ctrl-C, which it does not handle: the key expires within the TTL.
+//! Kill two of the masters while it runs: it goes on. At the end it prints that these masters did
+//! not delete the key. Kill a third one: the lease cannot be extended any more. End it with Ctrl-C,
+//! which it does not handle: the key expires within the TTL.
 
 mod support;
 
@@ -21,13 +21,12 @@ use support::Failure;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Failure> {
     // Build the lock once, and clone it into every task. A service would not require the quorum, so
-    // that it can start before its masters. This example requires it, to avoid waiting for masters
-    // that are not there.
+    // that it can start before its masters. This example requires it, so that it fails at once if
+    // the masters are not up.
     let lock = Redlock::builder().urls(support::urls()?).require_quorum(true).build().await?;
     let result = hold_once(&lock).await;
     // Complete the pending clean-ups while there is a runtime, whatever the result. A master that
-    // is down cannot be cleaned up: print that, but do not fail. If its key is still there, it
-    // expires within the TTL.
+    // is down cannot delete its key: print that, but do not fail. The key expires within the TTL.
     if let Err(unfinished) = lock.shutdown(Duration::from_secs(1)).await {
         eprintln!("{unfinished}");
     }
@@ -35,7 +34,7 @@ async fn main() -> Result<(), Failure> {
 }
 
 async fn hold_once(lock: &Redlock) -> Result<(), Failure> {
-    // A lease, not a guard: it is over at its deadline, whatever this process is doing then.
+    // A lease, not a guard: it ends at its deadline, even if this process is still working.
     let lease = lock.acquire("invoice:42").ttl(Duration::from_secs(5)).await?;
     println!("acquired for {:.1?}", lease.validity());
     // Three of five are enough, so `acquire` does not wait for the slower ones.
@@ -50,13 +49,13 @@ async fn hold_once(lock: &Redlock) -> Result<(), Failure> {
     });
     println!("worked: {}", sum.await?);
 
-    // The rest of the work needs more time: move the deadline early. `keep_alive` does that by
-    // itself.
+    // The rest of the work needs more time: move the deadline early. `keep_alive` does that in the
+    // background.
     let deadline = lease.extend().await?;
     println!("extended, {:.1?} left", deadline.remaining());
 
-    // A drop would do too, but this waits for the outcome. `AlreadyGone` would mean that another
-    // client may have worked at the same time.
+    // Dropping the lease would release it, too, but `release` waits for the outcome. `AlreadyGone`
+    // would mean that another client may have worked at the same time.
     let released = lease.release().await;
     println!("{}", released.outcome);
     for master in released.report.masters() {

@@ -9,8 +9,9 @@
 //! ```
 //!
 //! End the leader with Ctrl-C: the other process leads within a second. End it with `kill -KILL`:
-//! within the TTL. Pause it with `kill -STOP` and resume it with `kill -CONT`: it notices before it
-//! does anything more. Kill three masters: no process leads.
+//! the other process leads within the TTL. Pause it with `kill -STOP` and resume it with `kill
+//! -CONT`: it notices the lost lease before it does anything more. Kill three masters: no process
+//! leads.
 
 #[path = "support/stop.rs"]
 mod stop;
@@ -22,12 +23,12 @@ use redquorum::{AcquireError, Backoff, Lease, Redlock};
 use support::Failure;
 use tokio::time::sleep;
 
-/// How long there is no leader after a leader died.
+/// The TTL, which is also the longest time without a leader after a leader dies.
 const TTL: Duration = Duration::from_secs(3);
-/// How long one leader may lead, so that a leader that hangs does not lead for ever.
+/// The longest term of one leader, so that a leader that hangs does not lead for ever.
 const TERM: Duration = Duration::from_secs(30);
-/// Candidates wait for long: a pause between their attempts may be longer than the default maximum
-/// of 250 ms.
+/// Candidates wait for long, so a pause between their attempts may be longer than the default
+/// maximum of 250 ms.
 const PAUSE: Backoff =
     Backoff::Jittered { initial: Duration::from_millis(100), max: Duration::from_secs(1) };
 
@@ -35,8 +36,8 @@ const PAUSE: Backoff =
 async fn main() -> Result<(), Failure> {
     let me = std::env::args().nth(1).unwrap_or_else(|| format!("process {}", std::process::id()));
     let lock = Redlock::builder().urls(support::urls()?).ttl(TTL).retry(PAUSE).build().await?;
-    // Either branch drops the campaign with everything in it, also a lease: the resource is given
-    // back in the background, and votes in progress are withdrawn.
+    // Either branch drops the campaign with everything in it, a lease included. The library
+    // releases the lease in the background, and withdraws votes in progress.
     let result: Result<_, Failure> = tokio::select! {
         signal = stop::stop() => signal.map_err(Into::into),
         Err(error) = campaign(&lock, &me) => Err(error.into()),
@@ -49,7 +50,7 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stands for leader again and again. It returns only if that makes no sense any more.
+/// Stands for leader in a loop. It returns only on an error that no retry can fix.
 async fn campaign(lock: &Redlock, me: &str) -> Result<Infallible, AcquireError> {
     loop {
         println!("{me}: stands");
@@ -69,7 +70,8 @@ async fn campaign(lock: &Redlock, me: &str) -> Result<Infallible, AcquireError> 
 }
 
 /// Leads until the lease is lost. After the deadline only the code of `govern` between two awaits
-/// can still run. Where that matters, the resource that it writes to must refuse a former leader.
+/// can still run. Where that matters, the resource itself must refuse the writes of a former
+/// leader.
 async fn lead(lease: Lease, me: &str) {
     println!("{me}: leads");
     lease.keep_alive(TERM);
@@ -80,7 +82,7 @@ async fn lead(lease: Lease, me: &str) {
     }
 }
 
-/// The work of the leader. It resigns when it returns.
+/// The work of the leader. The leader resigns when `govern` returns.
 async fn govern(me: &str) {
     for step in 1.. {
         println!("{me}: leader's work, step {step}");

@@ -1,4 +1,4 @@
-//! A web service that locks one order per request, answers readiness probes, and gives back all
+//! A web service that locks one order per request, answers readiness probes, and releases all
 //! leases before it ends.
 //!
 //! ```text
@@ -30,17 +30,17 @@ use redquorum::{AcquireError, Holder, Lost, Outcome, Redlock};
 use support::Failure;
 use tokio::{net::TcpListener, time::sleep};
 
-/// How long others wait for an order after the service that held it died.
+/// The TTL, which is also the longest wait for an order after the service that held it died.
 const TTL: Duration = Duration::from_secs(5);
-/// How long a request waits for an order that is taken, before it answers 409.
+/// The time for which a request waits for a taken order before it answers 409.
 const WAIT: Duration = Duration::from_millis(500);
-/// No request holds an order for longer, so no request delays the shutdown for longer either.
+/// The longest time for which a request holds an order, and so delays the shutdown.
 const AT_MOST: Duration = Duration::from_secs(20);
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:3000".to_owned());
-    // Starts even if the masters are down: `/health` shows whether they are up.
+    // The service starts even if the masters are down: `/health` shows whether they are up.
     let lock = Redlock::builder()
         .urls(support::urls()?)
         .ttl(TTL)
@@ -56,8 +56,7 @@ async fn main() -> Result<(), Failure> {
     println!("listening on {address}");
     axum::serve(listener, app).with_graceful_shutdown(stopped()).await?;
 
-    // First the requests finish, which is done now; then the lock shuts down. After that it grants
-    // and extends nothing.
+    // All requests have finished. Shut down the lock, which grants and extends nothing after that.
     match lock.shutdown(Duration::from_secs(2)).await {
         Ok(()) => println!("nothing is held any more"),
         // A master may be down. Its keys expire within the TTL, so do not fail.
@@ -76,15 +75,15 @@ async fn stopped() {
 type Reply = Result<String, (StatusCode, String)>;
 
 async fn ship(State(lock): State<Redlock>, Path(id): Path<u64>) -> Reply {
-    // If the client disconnects, this function is dropped at an await, and the lease with it: the
-    // order is given back in the background.
+    // If the client disconnects, this function is dropped at an await, and the lease with it. The
+    // library releases the order in the background.
     let lease = lock.acquire(id.to_string()).await.map_err(|error| refused(id, &error))?;
     lease.keep_alive(AT_MOST);
     lease.run(ship_order()).await.map_err(|lost| stopped_halfway(id, lost))?;
     let released = lease.release().await;
     if released.outcome == Outcome::AlreadyGone {
-        // The shipment cannot be undone, but it must be logged. A resource that checks fencing
-        // tokens refuses it.
+        // The shipment cannot be undone, so log it. A resource that checks fencing tokens would
+        // refuse it.
         eprintln!("order {id}: was not ours to the end: {}", released.report);
     }
     Ok(format!("order {id} is shipped\n"))

@@ -1,5 +1,6 @@
-//! TLS to real `redis-server`s, with certificates made for each test: who is trusted, who is not,
-//! and what is said of it. Ignored where no server is installed; it must be built with TLS.
+//! TLS to real `redis-server`s, with certificates made for each test: which servers and clients are
+//! trusted, and which errors report the others. Ignored without an installed server, which must be
+//! built with TLS.
 
 #[cfg(unix)]
 mod tests {
@@ -30,7 +31,8 @@ mod tests {
     impl Authority {
         fn new() -> Self {
             let mut params = CertificateParams::new(Vec::new()).unwrap();
-            // A name of its own: whom a certificate of the same name signed seems to be by itself.
+            // A name of its own: a certificate that it signs for the same name would look
+            // self-signed.
             params.distinguished_name.push(DnType::CommonName, "authority");
             params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
             Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
@@ -53,7 +55,7 @@ mod tests {
 
     /// A master that listens for TLS on a port of its own.
     struct Master {
-        // Ends before its directory is removed.
+        // Dropped before its directory is removed.
         masters: Masters,
         port: u16,
         _files: Files,
@@ -63,14 +65,14 @@ mod tests {
 
     impl Drop for Files {
         fn drop(&mut self) {
-            // A directory that stays is in the target directory.
+            // Best effort: a directory that stays is in the target directory.
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }
 
     impl Master {
         fn start(server: &Identity, clients: Option<&Authority>) -> Self {
-            // Between the choice of a port and its use another may take it.
+            // Another process may take the port between its choice and its use.
             let mut tries = (0..5).map(|_| Self::try_start(server, clients));
             tries.find_map(Result::ok).expect("a server with TLS")
         }
@@ -110,7 +112,8 @@ mod tests {
         builder.connect_timeout(500 * MS).node_timeout(200 * MS)
     }
 
-    /// The error of a lock that reaches no master; it says so in time and shows no password.
+    /// The error of a lock that reaches no master. Checks that it comes in time and shows no
+    /// password.
     async fn refused(builder: Builder) -> String {
         let start = Instant::now();
         let lock = quick(builder).build().await.unwrap();
@@ -128,7 +131,7 @@ mod tests {
         let urls = masters.iter().map(|master| master.url("localhost"));
         let builder = Redlock::builder().urls(urls).tls_ca(authority.pem()).require_quorum(true);
         let lock = quick(builder).build().await.unwrap();
-        // More than one record of TLS, and more than a socket's buffer.
+        // More than one TLS record, and more than a socket's buffer.
         for resource in [vec![b'r'], vec![b'x'; 1 << 20]] {
             let lease = lock.acquire(&resource).await.unwrap();
             lease.extend().await.unwrap();
@@ -147,7 +150,7 @@ mod tests {
         let (authority, other) = (Authority::new(), Authority::new());
         let master = Master::start(&authority.server("localhost"), None);
         let url = master.url("localhost");
-        // By another authority, and by those of the operating system.
+        // Trust in another authority, and in those of the operating system.
         let error = refused(Redlock::builder().url(&url).tls_ca(other.pem())).await;
         assert!(error.contains("invalid peer certificate"), "{error}");
         match quick(Redlock::builder().url(&url)).build().await {

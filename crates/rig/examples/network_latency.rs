@@ -1,4 +1,5 @@
-//! What the network adds to a round trip: `PING` to a real master, straight and through a proxy.
+//! Measures what the network adds to a round trip: `PING` to a real master, straight and through a
+//! proxy.
 //!
 //! `cargo run --release -p redquorum-rig --example network_latency`
 
@@ -20,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     network.upstream(1, Some(master));
     let mut ways = [("straight", master), ("through the network", network.listen("c1", 1)?)]
         .map(|(name, address)| (name, TcpStream::connect(address), Vec::new()));
-    // In turns, so that whatever else the machine does hits both.
+    // The two ways take turns, so that other load on the machine affects both.
     for _ in 0..ROUNDS {
         for (_, stream, took) in &mut ways {
             let stream = stream.as_mut().map_err(|error| error.to_string())?;

@@ -1,5 +1,5 @@
-//! The command line: runs on a stage that plays what it is told, reports of every kind, and the
-//! program itself where nothing need be run.
+//! The command line: runs on a fake backend, reports of every kind, and the program itself where it
+//! runs no scenario.
 
 #![cfg(unix)]
 

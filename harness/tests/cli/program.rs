@@ -1,4 +1,4 @@
-//! The program itself, where it need not run anything.
+//! The program itself, where it runs no scenario.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -68,7 +68,7 @@ fn a_scenario_that_is_wrong_is_64_before_anything_is_run() {
     assert_eq!((code, stdout.as_str()), (64, ""));
     assert!(stderr.contains("--> bad.toml:6:12"), "{stderr}");
     assert!(stderr.contains("did you mean `acquire`?"), "{stderr}");
-    // No colours where there is no terminal.
+    // No colours without a terminal.
     assert!(!stderr.contains('\x1b'), "{stderr}");
     fs::write(folder.join("latin.toml"), b"name = \"caf\xe9\"").unwrap();
     let (code, _, stderr) = ask(&folder, &["latin.toml"]);

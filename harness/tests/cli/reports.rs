@@ -1,4 +1,4 @@
-//! The files of results: what others read.
+//! The files of results, which other programs read.
 
 use std::fs;
 
@@ -51,7 +51,7 @@ fn result_json_fits_its_schema() {
     fits(&serde_json::from_str(&text).unwrap(), &schema, &schema);
 }
 
-/// As much of JSON Schema as the schema of results uses.
+/// Whether a value fits a schema: the part of JSON Schema that the schema of results uses.
 fn fits(value: &Value, schema: &Value, root: &Value) {
     let has = |kind: &str| match &schema["type"] {
         Value::String(one) => one == kind,

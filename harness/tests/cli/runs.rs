@@ -1,4 +1,4 @@
-//! What is run, in which order, and which exit code comes of it.
+//! The runs, their order, and the exit code.
 
 use std::fs;
 use std::path::Path;
@@ -48,7 +48,7 @@ fn a_panic_is_told_with_the_name_of_the_scenario() {
     assert_eq!(of("panic").outcome, "internal");
     assert_eq!(of("panic").differences, ["it panicked: as it was told"]);
     assert_eq!(of("injudicable").differences, ["the judge panicked: no verdict on this"]);
-    // What the judge failed on is kept.
+    // The history that the checker failed on is kept.
     assert!(folder.join("out/injudicable/history.jsonl").is_file());
 }
 
@@ -109,7 +109,7 @@ fn what_is_kept_is_whole_while_it_is_run() {
             seed: u64,
             progress: &mut dyn FnMut(&str),
         ) -> Result<History, Failure> {
-            // The one before may be on its way to the file.
+            // The program may still be writing the result of the previous run.
             let result = result(&self.1);
             let played = self.0.played.lock().unwrap().len();
             assert!(!result.finished && result.scenarios.len() <= played);
@@ -152,7 +152,7 @@ fn a_run_that_a_slow_machine_explains_is_repeated_and_a_violation_of_safety_is_n
     let folder = folder("slow");
     let stage = Slow(Fake::default());
     let mut chosen = chosen(&folder, &["good", "blind", "differs"]);
-    // To the judge of these tests, what differs is a violation of mutual exclusion.
+    // For the checker of these tests, "differs" is a violation of mutual exclusion.
     chosen[2].run.expect = Expect::default();
     let (mut reports, _) = reports(&folder, chosen.len(), Format::Human);
     let tally = run_all(&stage, &chosen, &plan(), &mut reports);
@@ -172,7 +172,7 @@ fn who_interrupts_gets_what_there_is() {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     let folder = folder("interrupted");
     let mut plan = plan();
-    // Before and after each run: it is pressed during the third.
+    // The program checks before and after each run, so the interrupt arrives during the third.
     plan.interrupted = || ASKED.fetch_add(1, Ordering::SeqCst) > 4;
     let (tally, played) = play(&folder, &["good", "fine", "well", "more"], &plan);
     assert_eq!((tally.code(), tally.as_expected, played.len()), (Code::Interrupted, 2, 3));

@@ -1,4 +1,4 @@
-//! The command `search`, from the command line to the files that it leaves.
+//! The command `search`, from the command line to the files that it writes.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ fn inside_the_assumptions_nothing_is_found() {
     assert_eq!(code, 0, "{stdout}{stderr}");
     assert!(stdout.starts_with("seed     1, "), "{stdout}");
     assert!(stdout.contains("nothing went wrong in 100 runs"), "{stdout}");
-    // A hundred runs are too few for some situation, and that is told.
+    // A hundred runs are too few for some situation, and the report shows that.
     assert!(stdout.contains("     never  "), "{stdout}");
     let words = ["search", "--runs", "100", "--seed", "1", "--require-coverage"];
     assert_eq!(ask(&folder, &words).0, 2);
@@ -129,6 +129,6 @@ fn all_schedules_are_told_with_what_they_were_made_of() {
         assert!(stdout.contains(part), "{part}: {stdout}");
     }
     assert_eq!(ask(&folder, &["search", "--defended"]).0, 64);
-    // It is one search or the other.
+    // The two kinds of search exclude each other.
     assert_eq!(ask(&folder, &["search", "--faults", "1", "--runs", "5"]).0, 64);
 }

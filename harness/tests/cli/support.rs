@@ -1,5 +1,5 @@
-//! A stage that plays what a scenario's name says, a judge that says what the name says, and a
-//! folder for each test.
+//! A fake backend and a fake checker that follow the name of the scenario, and a folder for each
+//! test.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,6 @@ mod folder;
 
 pub(crate) use folder::folder;
 
-/// The text of a small scenario.
 pub(crate) fn text(name: &str) -> String {
     format!(
         "name = \"{name}\"\nabout = \"To be played.\"\n\n[[client]]\nid = \"c1\"\n\
@@ -28,7 +27,7 @@ pub(crate) fn text(name: &str) -> String {
     )
 }
 
-/// Scenario files of these names, chosen.
+/// Writes scenario files with these names, and selects them.
 pub(crate) fn chosen(folder: &Path, names: &[&str]) -> Vec<Chosen> {
     let mut paths = Vec::new();
     for name in names {
@@ -39,7 +38,8 @@ pub(crate) fn chosen(folder: &Path, names: &[&str]) -> Vec<Chosen> {
     Selection { paths, filter: None }.runs().unwrap()
 }
 
-/// Plays: `skip…`, `nothing…` (the environment fails), `panic…`; everything else is run.
+/// A backend that records runs. It follows the name: `skip…`, `nothing…` (the environment fails),
+/// `panic…`; all other names run.
 #[derive(Default)]
 pub(crate) struct Fake {
     pub(crate) played: Mutex<Vec<(String, u64)>>,
@@ -91,7 +91,7 @@ pub(crate) fn history(scenario: &Scenario, seed: u64) -> History {
     }
 }
 
-/// Judges by the name.
+/// Gives the verdict that the name of the scenario asks for.
 pub(crate) fn judge(history: &History) -> Verdict {
     let name = history.header.scenario.name.as_str();
     let (outcome, seen) = match name.split(['-', '/']).next().unwrap() {
@@ -126,7 +126,7 @@ pub(crate) fn judge(history: &History) -> Verdict {
     }
 }
 
-/// A plan with the judge above, that nobody interrupts.
+/// A plan with the checker above, without an interrupt.
 pub(crate) fn plan() -> Plan {
     let mut plan = Plan::default();
     plan.seed = 7;
@@ -135,7 +135,7 @@ pub(crate) fn plan() -> Plan {
     plan
 }
 
-/// Runs all on a fake; what is kept goes to `out` in the folder.
+/// Runs all scenarios on a fake. The results go to `out` in the folder.
 pub(crate) fn play(folder: &Path, names: &[&str], plan: &Plan) -> (Tally, Vec<(String, u64)>) {
     let chosen = chosen(folder, names);
     let fake = Fake::default();
@@ -144,7 +144,7 @@ pub(crate) fn play(folder: &Path, names: &[&str], plan: &Plan) -> (Tally, Vec<(S
     (tally, fake.played.into_inner().unwrap())
 }
 
-/// What is told of a play.
+/// The report of a fake run.
 pub(crate) fn told(folder: &Path, names: &[&str], format: Format) -> String {
     let chosen = chosen(folder, names);
     let (mut reports, told) = reports(folder, chosen.len(), format);
@@ -152,7 +152,6 @@ pub(crate) fn told(folder: &Path, names: &[&str], format: Format) -> String {
     told.text()
 }
 
-/// What was told.
 #[derive(Clone, Default)]
 pub(crate) struct Told(Arc<Mutex<Vec<u8>>>);
 

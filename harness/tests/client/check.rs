@@ -1,4 +1,4 @@
-//! `client-check`: it accepts the built-in client, and tells everybody else what is wrong.
+//! `client-check` accepts the built-in client, and reports the mistakes of any other one.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const READY: &str = r#"echo '{"event":"ready","protocol":1,"can":[]}'"#;
 
-/// What is said about a client, and whether it is accepted.
+/// Whether the check accepts a client, and its report.
 fn says(command: &str) -> (bool, String) {
     let mut page = Vec::new();
     let well = check(command, &mut page).unwrap();
@@ -33,7 +33,7 @@ fn says(command: &str) -> (bool, String) {
     (well, page)
 }
 
-/// A client that is refused, with these words.
+/// Checks that a client is refused, and that the report has these words.
 fn refused(command: &str, words: &[&str]) {
     let (well, page) = says(command);
     assert!(!well, "{page}");
@@ -45,7 +45,7 @@ fn refused(command: &str, words: &[&str]) {
 fn the_built_in_client_is_accepted() {
     let (well, page) = says(concat!(env!("CARGO_BIN_EXE_redquorum-chaos"), " client"));
     assert!(well, "{page}");
-    // All but the token, which the library does not show.
+    // The check skips only the token, which the library does not show.
     assert_eq!(page.matches("skipped").count(), 1, "{page}");
 }
 
@@ -106,7 +106,7 @@ fn an_answer_that_is_none_is_told_with_its_request() {
     refused(&vague, &["wrong    acquire: `{\"id\":1,\"ok\":\"maybe\"}` is not understood"]);
 }
 
-/// It says that all is done, in the wrong clock, and does nothing.
+/// This client replies that all is done, by the wrong clock, and does nothing.
 fn a_client_that_locks_nothing_is_found_out() {
     let liar = r#"
         while read -r request; do

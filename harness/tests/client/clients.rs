@@ -1,4 +1,4 @@
-//! The built-in client, and the honest one among the saboteurs: what scenarios rely on.
+//! The built-in client, and the honest client of the mutants: the behaviour that scenarios rely on.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// With three masters.
+/// Runs a test with both clients, each on three masters.
 fn each(test: impl Fn(Client, &Masters)) {
     for command in [BUILT_IN, &mutant("none")] {
         let masters = Masters::start(3).unwrap();

@@ -1,8 +1,10 @@
-//! Client processes: what holds one, and what one does on real masters.
+//! Client processes: the handle of one, and the behaviour of one on real masters.
 //!
-//! `processes.rs` starts, pauses and kills them, and looks for what is left behind; `check.rs` has
-//! good and bad ones judged by `client-check`; `clients.rs` holds the built-in one to what scenarios
-//! rely on, `mutants.rs` the saboteurs to their names. `talk.rs` is how the last two talk to them.
+//! - `processes.rs` starts, pauses and kills them, and checks that nothing is left behind.
+//! - `check.rs` runs `client-check` on correct and on faulty ones.
+//! - `clients.rs` checks the behaviour of the built-in client that scenarios rely on.
+//! - `mutants.rs` checks that each mutant does what its name says.
+//! - `talk.rs` is the connection to a client that the last two use.
 
 #[cfg(unix)]
 #[macro_use(cases)]

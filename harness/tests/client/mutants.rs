@@ -1,4 +1,4 @@
-//! The saboteurs on real masters: each does what it is named after, and the honest one does not.
+//! The mutants on real masters: each does what its name says, and the honest client does not.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The honest one and a liar, each on three masters of its own; what they answered.
+/// The replies of the honest client and of a mutant, each on three masters of its own.
 fn both(name: &str, test: impl Fn(&mut Client, &Masters) -> Answer) -> [Answer; 2] {
     ["none", name].map(|name| {
         let masters = Masters::start(3).unwrap();
@@ -67,7 +67,6 @@ fn all_are_granted_what_is_free() {
 }
 
 fn no_deadline_check_takes_a_lease_that_is_over() {
-    // The masters answer while the client is stopped.
     let [honest, liar] = both("no-deadline-check", |client, masters| {
         (1..=3).for_each(|node| masters.pause(node).unwrap());
         let asked = client.say("c1", acquire("r", 500));

@@ -1,4 +1,5 @@
-//! What holds a client process: it is heard, paused, killed, and never left behind.
+//! The handle of a client process: it reads its output, pauses it, kills it, and leaves nothing
+//! behind.
 
 use std::env;
 use std::ffi::OsString;
@@ -49,7 +50,7 @@ fn line(text: &str) -> Word {
 }
 
 fn is_gone(pid: u32) -> bool {
-    // A zombie is gone, too: it waits for its parent, and that may be anybody.
+    // A zombie is gone, too: it only waits for its parent, which may be any process.
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().unwrap_or_default().trim_start().to_owned();
     let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
@@ -90,8 +91,8 @@ fn a_paused_client_is_silent_until_it_is_resumed() {
     assert_eq!(next(&heard), Word::Closed("it ended with exit code 0".to_owned()));
 }
 
-/// A shell waits in `vfork` until its child is another program: stopped together there, neither would
-/// ever come to a stand.
+/// A shell waits in `vfork` until its child is another program. If a signal stopped both there,
+/// neither would ever stop completely.
 fn a_client_that_is_starting_a_child_comes_to_a_stand_too() {
     let (client, _heard) = start("while :; do /bin/true; done");
     for _ in 0..50 {
@@ -135,8 +136,8 @@ fn a_dropped_client_takes_its_children_along() {
     await_gone(client_pid);
 }
 
-/// The parent that is killed: it has clients that ignore everything, and two are paused. Or it starts
-/// them until it is killed.
+/// The parent that the test kills. It has clients that ignore all signals, two of them paused. Or
+/// it starts such clients until it is killed.
 pub(crate) fn parent() -> ExitCode {
     if let Some(mark) = env::var_os(PARENT).filter(|mark| mark != "paused") {
         let mark = mark.into_string().unwrap();
@@ -182,7 +183,7 @@ fn until_ready(parent: &mut Child) -> impl Iterator<Item = String> + use<> {
 fn nothing_outlives_a_parent_that_is_killed_while_it_starts_clients() {
     let mut any = false;
     for delay in (0..30).map(|times| Duration::from_millis(times % 10)) {
-        // In the command lines of the clients, and nowhere else.
+        // The mark is in the command lines of the clients, and nowhere else.
         let mark = format!("mark-{}-{}", std::process::id(), delay.as_millis());
         let mut parent = Command::new(env::current_exe().unwrap());
         parent.env(PARENT, &mark).stdout(Stdio::piped());
@@ -192,7 +193,7 @@ fn nothing_outlives_a_parent_that_is_killed_while_it_starts_clients() {
         any |= !marked(&mark).is_empty();
         kill_process(Pid::from_child(&parent), Signal::KILL).unwrap();
         parent.wait().unwrap();
-        // One that was on its way into existence appears only now, and finds its input closed.
+        // A client whose start was in progress appears only now, and finds its input closed.
         let until = Instant::now() + Duration::from_secs(5);
         while !marked(&mark).is_empty() {
             assert!(Instant::now() < until, "{:?} are left", marked(&mark));
@@ -202,7 +203,6 @@ fn nothing_outlives_a_parent_that_is_killed_while_it_starts_clients() {
     assert!(any, "there were clients, or the test sees nothing");
 }
 
-/// The processes that have the mark in their command line.
 fn marked(mark: &str) -> Vec<u32> {
     let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

@@ -1,4 +1,4 @@
-//! A conversation with a client on real masters.
+//! The client protocol with a client on real masters.
 
 use std::ffi::OsString;
 use std::sync::mpsc::{Receiver, channel};
@@ -12,10 +12,9 @@ use redquorum_rig::{Masters, Reply};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// The built-in client.
 pub(crate) const BUILT_IN: &[&str] = &[env!("CARGO_BIN_EXE_redquorum-chaos"), "client"];
 
-/// A saboteur, or the honest one.
+/// A mutant, or the honest client.
 pub(crate) const fn mutant(name: &str) -> [&str; 3] {
     [env!("CARGO_BIN_EXE_redquorum-mutant"), "--mutant", name]
 }
@@ -29,7 +28,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Starts one, and returns when it is ready.
+    /// Starts a client, and returns when it is ready.
     pub(crate) fn start(command: &[&str], masters: &Masters) -> Self {
         let options = Options {
             ttl_ms: 1000,
@@ -58,7 +57,7 @@ impl Client {
         client
     }
 
-    /// Asks for something and does not wait.
+    /// Sends a request, and does not wait.
     pub(crate) fn say(&mut self, client: &str, op: Op) -> u64 {
         self.last += 1;
         let request = Request { id: self.last, client: client.into(), op };
@@ -66,7 +65,6 @@ impl Client {
         self.last
     }
 
-    /// Waits for the answer to a request.
     pub(crate) fn answer(&mut self, id: u64) -> Answer {
         let is = |answer: &&Answer| answer.id == id;
         self.listen(SOON, |client| client.answers.iter().any(|answer| answer.id == id));
@@ -98,7 +96,7 @@ impl Client {
         self.ask(client, Op::Release { resource: resource.into() })
     }
 
-    /// Listens for this time.
+    /// Collects events for this time.
     pub(crate) fn pass(&mut self, time: Duration) {
         self.listen(time, |_| false);
     }
@@ -133,14 +131,13 @@ pub(crate) fn step(check: Option<&str>) -> Op {
     Op::Step { name: "write R".into(), check: check.map(Into::into) }
 }
 
-/// How many masters have the key.
+/// The number of masters with the key.
 pub(crate) fn having(masters: &Masters, key: &str) -> usize {
     let has =
         |node: &usize| masters.ask(*node, &format!("EXISTS {key}")).unwrap() == Reply::Integer(1);
     (1..=masters.len()).filter(has).count()
 }
 
-/// Waits until so many masters have the key.
 pub(crate) fn await_having(masters: &Masters, key: &str, count: usize) {
     let until = Instant::now() + Duration::from_secs(2);
     while having(masters, key) != count {

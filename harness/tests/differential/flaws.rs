@@ -1,4 +1,4 @@
-//! Models that are wrong on purpose, in ways that one could get Redis wrong.
+//! Models with deliberate errors, each a plausible mistake about Redis.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,35 +17,32 @@ const MS: Wall = 1_000_000;
 enum Flaw {
     /// A key is gone in its last millisecond, not after it.
     ExpiryOffByOne,
-    /// A restart without persistence keeps the keys.
     RestartRemembers,
     /// A refused `SET NX PX` gives the key its TTL.
     RepeatRenews,
-    /// Active expiry goes by the time since the start, and sees no step of the wall clock.
+    /// Active expiry uses the time since the start, and ignores steps of the wall clock.
     ExpiryIgnoresClock,
-    /// What a client had sent to a paused master goes with the client.
+    /// Commands that a client had sent to a paused master are lost with the client.
     SetLostWithClient,
-    /// What is left of a TTL is rounded up.
     TtlRoundedUp,
-    /// A power loss takes nothing that a kill would not.
+    /// A power loss takes only what a kill would take.
     PowerLossTakesNothing,
-    /// `CLIENT KILL` only says that it did.
+    /// `CLIENT KILL` replies, but kills nothing.
     KillSpares,
-    /// A waiter is woken also where waiters are only to be counted.
+    /// A request that only counts waiters wakes one.
     CountingWakes,
-    /// No waiter is woken, they are only counted.
+    /// A request that wakes waiters only counts them.
     WakesAreCounts,
     /// A waiter for which no connection is subscribed keeps its position.
     KeepsUnreachable,
-    /// A connection that wakes its own waiter is not told.
+    /// A connection that wakes its own waiter gets no message.
     DeafToItself,
-    /// It is told behind the answer.
     TellsBehindAnswer,
-    /// The message names the waiter that asked last, not the first in the queue.
+    /// The message names the waiter that enqueued last, not the first in the queue.
     NamesLast,
-    /// A waiter that was woken keeps its position for as long as if it had asked again.
+    /// A woken waiter keeps its position for as long as if it had sent a new request.
     KeepsWoken,
-    /// A waiter that leaves wakes no other.
+    /// A waiter that leaves wakes no other waiter.
     LeavesInSilence,
     /// A waiter that leaves keeps its position.
     LeavesNot,
@@ -53,13 +50,12 @@ enum Flaw {
     LeavesNotWithKey,
     /// A waiter that leaves with a key is counted.
     CountsLeaver,
-    /// All waiters get the same position.
     AllAtOne,
     /// A position that another master gave comes before the last waiter.
     NotBehindLast,
-    /// A look at a free resource wakes no waiter.
+    /// A check of a free resource wakes no waiter.
     LooksInSilence,
-    /// A look wakes the first waiter also where the one that looks need not be first.
+    /// A check wakes the first waiter even if it need not.
     LooksAlwaysWake,
 }
 
@@ -95,17 +91,17 @@ const STRANGER: Waiter = Waiter { inbox: 0x77, ticket: Ticket::new(77) };
 struct Flawed {
     server: Server,
     flaw: Flaw,
-    /// What each connection asked and was not answered.
+    /// The requests of each connection without a reply.
     asked: BTreeMap<Connection, VecDeque<Request>>,
-    /// [`Flaw::SetLostWithClient`]: not yet given to the server.
+    /// [`Flaw::SetLostWithClient`]: requests that the server has not received.
     held: BTreeMap<Connection, Vec<Request>>,
-    /// [`Flaw::ExpiryIgnoresClock`]: the first instant, and how many looks there were since.
+    /// [`Flaw::ExpiryIgnoresClock`]: the first instant, and the number of checks since.
     looks: Option<(Wall, u64)>,
-    /// [`Flaw::NamesLast`]: the ticket of the waiter that asked last.
+    /// [`Flaw::NamesLast`]: the ticket of the waiter that enqueued last.
     last: Ticket,
 }
 
-/// Every flaw makes a difference that is seen.
+/// Every flaw causes a difference.
 pub(crate) fn all_noticed(record: &Record) {
     let shows = |flaw: &Flaw| match flaw {
         Flaw::RestartRemembers => record.persistence == Persistence::None,
@@ -162,7 +158,7 @@ impl Flawed {
         })
     }
 
-    /// What one tells itself stands before its answer.
+    /// A connection's message to itself precedes its reply.
     fn tell_itself(&self, out: &mut Vec<Event>) {
         let mut from = 0;
         while let Some(index) = out[from..].iter().position(|it| matches!(it, Event::Woken(..))) {
@@ -185,7 +181,7 @@ impl Flawed {
         }
     }
 
-    /// As somebody who is not there would have it: the server does it between two turns.
+    /// Renews a key for an absent client: the server executes the command between two turns.
     fn renew(&mut self, wall: Wall, key: &Key, ttl_ms: u64, ghost: Connection) {
         let holder = self.server.keys().find(|(it, ..)| *it == key).map(|(_, token, _)| token);
         let Some(token) = holder else { return };
@@ -198,7 +194,7 @@ impl Flawed {
         self.server.serve(wall, ghost, &mut Vec::new());
     }
 
-    /// A connection that is subscribed for all inboxes while others are served.
+    /// A connection that is subscribed for all inboxes while the server serves other connections.
     fn subscribed(&mut self, wall: Wall) -> Option<Connection> {
         let runs = self.server.is_up() && !self.server.is_paused();
         if self.flaw != Flaw::KeepsUnreachable || !runs {
@@ -285,7 +281,7 @@ impl Master for Flawed {
                     | Command::Stand { key, .. }
                     | Command::StepOut { key, .. },
                 )) => {
-                    // What follows in this turn may change the queue again.
+                    // Later commands in this turn may change the queue again.
                     woken.retain(|(other, _)| *other != key);
                     woken.extend(waking.drain(..).map(|ticket| (key.clone(), waiter_of(ticket))));
                 }

@@ -1,9 +1,13 @@
-//! The model of Redis, held against the real server: random sequences of commands, clock steps,
-//! rates, restarts, pauses and lost connections, on both; every reply is compared, exactly.
+//! The model of Redis, compared with the real server. Both execute random sequences of commands,
+//! clock steps, rates, restarts, pauses and lost connections. The test compares every reply
+//! exactly.
 //!
-//! `plan.rs` draws the steps, `real.rs` plays them on a `redis-server`, `model.rs` on a model,
-//! `world.rs` compares, `run.rs` shrinks what differs. `flaws.rs` has models that are wrong on
-//! purpose: each must be noticed. `single.rs` has what random steps do not reach.
+//! - `plan.rs` draws the steps.
+//! - `real.rs` plays them on a `redis-server`, `model.rs` on a model.
+//! - `world.rs` compares the results.
+//! - `run.rs` shrinks a plan that shows a difference.
+//! - `flaws.rs` has models with deliberate errors. The comparison must notice each of them.
+//! - `single.rs` covers what random steps do not reach.
 //!
 //! `REDQUORUM_SEED=N` plays other plans, `REDQUORUM_STEPS=N` a longer one.
 
@@ -35,7 +39,7 @@ mod cases {
     use crate::flaws;
     use crate::run::{Record, check};
 
-    /// For each kind of persistence: more than 10 000 commands.
+    /// Steps for each kind of persistence, which give more than 10 000 commands.
     const STEPS: usize = 7000;
 
     fn number(variable: &str, default: usize) -> usize {

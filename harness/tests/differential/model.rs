@@ -1,4 +1,4 @@
-//! The same steps on a model.
+//! Plays the steps on a model.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,6 @@ use crate::plan::{Ask, End, Leave, SLOTS, Step};
 use crate::real::NOBODY;
 use crate::world::{Heard, Seen};
 
-/// What is asked of a model, right or wrong.
 pub(crate) trait Master {
     fn server(&mut self) -> &mut Server;
 
@@ -47,10 +46,10 @@ impl Master for Server {
 
 struct Line {
     number: usize,
-    /// `None`: the slot was left.
+    /// `None`: the client has closed the connection.
     slot: Option<usize>,
     connection: Connection,
-    /// Its client has gone for good: it hears nothing.
+    /// The client is gone for good, so it receives nothing.
     deaf: bool,
 }
 
@@ -61,10 +60,10 @@ pub(crate) struct Model<M> {
     opened: usize,
     greeted: [u64; SLOTS],
     runs: Vec<u64>,
-    /// The connections that wait to be served: in the order in which the first bytes arrived on
-    /// them, those behind that are still to be accepted.
+    /// The connections that wait for service, in the order of the first bytes on each. The second
+    /// queue has those that are not yet accepted.
     arrived: [VecDeque<Connection>; 2],
-    /// How many were accepted before the pause.
+    /// The number of connections accepted before the pause.
     accepted: usize,
 }
 
@@ -81,7 +80,7 @@ impl<M: Master> Model<M> {
         }
     }
 
-    /// The wall clock is what the real master's showed.
+    /// Plays a step, at the wall clock of the real master.
     pub(crate) fn step(&mut self, step: &Step, wall: Wall) -> Seen {
         let mut events = Vec::new();
         match step {
@@ -137,7 +136,8 @@ impl<M: Master> Model<M> {
                 self.open.push(Line { number, slot, connection, deaf: false });
                 self.deliver(self.open.len() - 1, Request::Hello);
                 if !self.master.server().is_paused() {
-                    // The real one is greeted before it says more; nothing else is of interest.
+                    // The real connection reads its greeting first; other events do not matter
+                    // here.
                     let mut greeting = Vec::new();
                     self.serve(wall, &mut greeting);
                     self.hear(&greeting, &mut Vec::new());
@@ -167,7 +167,7 @@ impl<M: Master> Model<M> {
 
     fn serve(&mut self, wall: Wall, events: &mut Vec<Event>) {
         for queue in 0..2 {
-            // Those that are still to be accepted are read one turn later.
+            // Connections that are not yet accepted are read one turn later.
             let turn = Vec::from(std::mem::take(&mut self.arrived[queue]));
             self.master.turn(wall, &turn, events);
         }
@@ -229,7 +229,7 @@ impl<M: Master> Model<M> {
     }
 }
 
-/// The model as it is.
+/// The model without changes.
 pub(crate) fn right(persistence: Persistence) -> Server {
     Server::new(1, persistence)
 }

@@ -1,5 +1,5 @@
-//! What is to be done to a master: random steps from a seed. They name connections by slots and
-//! say nothing of state, so that any of them can be left out.
+//! Random steps from a seed. They name connections by slots and do not refer to any state, so the
+//! shrinker can leave out any of them.
 
 use std::sync::Arc;
 
@@ -9,7 +9,6 @@ use redquorum_harness::sim::server::Request;
 use redquorum_protocol::wire::Command;
 use redquorum_protocol::{Call, Fence, Key, MAX_NUMBER, RunId, Spot, Ticket, Token, Waiter};
 
-/// Where waiters want to be.
 const SPOTS: [Spot; 9] = [
     Spot::Any,
     Spot::Any,
@@ -22,10 +21,10 @@ const SPOTS: [Spot; 9] = [
     Spot::At(3),
 ];
 
-/// The inboxes that connections subscribe for.
+/// The inboxes for which connections subscribe.
 pub(crate) const INBOXES: [u64; 2] = [1, u64::MAX];
 
-/// The waiters: inbox and ticket. Few, so that they meet; no two have the same ticket.
+/// The waiters: inbox and ticket. They are few, so that they meet. No two have the same ticket.
 const WAITERS: [(u64, u64); 7] = [
     (0, 1),
     (0, 9),
@@ -36,34 +35,34 @@ const WAITERS: [(u64, u64); 7] = [
     (0x1f, 4), // No connection ever subscribes for it.
 ];
 
-/// The waiter with this ticket.
 pub(crate) fn waiter_of(ticket: Ticket) -> Waiter {
     let (inbox, _) =
         WAITERS.into_iter().find(|(_, of)| Ticket::new(*of) == ticket).expect("it is one");
     Waiter { inbox, ticket }
 }
 
-/// Connections that are used at the same time.
+/// The number of connections in use at the same time.
 pub(crate) const SLOTS: usize = 4;
 
-/// Of these, so many speak RESP3 and listen; they are greeted once, as the library does.
+/// The number of slots whose connections use RESP3 and subscribe. Each gets one greeting, as in the
+/// library.
 const LISTENERS: usize = 2;
 
 pub(crate) const KEYS: usize = 3;
 
 const MS: i64 = 1_000_000;
 
-/// One request, in words that do not depend on what came before.
+/// One request, which does not depend on earlier ones.
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     Say(Request),
-    /// `CLIENT KILL` of whoever was last greeted in this slot.
+    /// `CLIENT KILL` of the latest connection in this slot.
     Kill(usize),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Leave {
-    /// Only the sending half is closed: the replies still come.
+    /// Closes only the sending half: the replies still arrive.
     Half,
     Whole,
     Reset,
@@ -78,27 +77,26 @@ pub(crate) enum End {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Writes all of it at once, and reads the replies unless the master is paused.
+    /// Writes all requests at once, and reads the replies unless the master is paused.
     Say(usize, Vec<Ask>),
-    /// Writes all of it at once and closes the connection.
+    /// Writes all requests at once and closes the connection.
     Leave(usize, Vec<Ask>, Leave),
-    /// The wall clock steps by so many nanoseconds.
+    /// The wall clock steps by this number of nanoseconds.
     Clock(i64),
-    /// The wall clock runs at this rate for a moment; else it stands.
+    /// The wall clock runs at this rate for a moment. Otherwise it stands still.
     Run(f64),
     Pause,
     Resume,
-    /// The master ends, its clock steps, and it is started again.
+    /// The master ends, its clock steps, and it starts again.
     Restart(End, i64),
     /// The file is synced, a second later.
     Sync,
-    /// Expired keys are looked for.
     Expire,
-    /// Memory gets short, or is there again.
+    /// Memory becomes short, or available again.
     Memory(bool),
 }
 
-/// splitmix64: the same for ever, so that a seed always means the same plan.
+/// splitmix64. The generator never changes, so a seed always means the same plan.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -119,7 +117,7 @@ impl Random {
 }
 
 pub(crate) fn key(number: usize) -> Key {
-    // Not text, so that a step that is wrong about bytes is seen.
+    // Not text, so that a step that mishandles bytes fails.
     Arc::from([b'k', 0xff, b'\r', b'\n', u8::try_from(number).expect("a few")])
 }
 
@@ -136,14 +134,14 @@ fn ttl(random: &mut Random) -> u64 {
     }
 }
 
-/// Numbers so small that no clock clamps them, and memories so short that counters are forgotten.
+/// Numbers so small that no clock clamps them, and TTLs so short that counters expire.
 fn fence(random: &mut Random) -> Option<Fence> {
     let fence =
         Fence { number: random.of(&[0, 1, 2, 40, 60]), memory_ms: 1 + ttl(random) % 86_400_000 };
     (random.below(2) == 0).then_some(fence)
 }
 
-/// A command, or for some times and numbers as a client says it that leaves out a line of its script.
+/// A command. For some times and numbers, a mutated one whose script lacks a line.
 fn lax(command: Command) -> Request {
     let lax = match &command {
         Command::Set { fence: Some(_), ttl_ms: 999, .. } => Laxity::Unclamped,
@@ -158,8 +156,8 @@ fn call(random: &mut Random) -> Call {
     random.of(&[Call::Nobody, Call::Counted, Call::Counted, Call::Next, Call::Next, Call::Next])
 }
 
-/// What only a listener says. Each time with its greeting, so that any step can be left out: without it
-/// a connection that listens could say nothing else.
+/// Requests of a subscribed connection only. A greeting precedes each, so that any step can be left
+/// out: without it, the connection could send nothing else.
 fn listening(random: &mut Random) -> [Ask; 2] {
     let subscribe = Command::Subscribe { inbox: random.of(&INBOXES) };
     [Command::Hello, subscribe].map(|command| Ask::Say(Request::Lock(command)))
@@ -225,7 +223,7 @@ fn waits(random: &mut Random, key: Key) -> Command {
     }
 }
 
-/// What guarded locks say: few markers and vigils, so that they meet.
+/// Commands of guarded locks, with few markers and probations, so that they meet.
 fn guards(random: &mut Random, key: Key) -> Command {
     let marker =
         |random: &mut Random| Arc::from(random.of(&["a 1000", "ab 1000", "b 1000 always"]));
@@ -246,8 +244,9 @@ fn guards(random: &mut Random, key: Key) -> Command {
     }
 }
 
-/// What Redis reads at once is 16 KB, which all that is written at once has to fit in: what is behind that is executed
-/// after what others have written. A handshake is half of it, and a new connection begins with one.
+/// The requests that are written at once. They must fit into the 16 KB that Redis reads at once,
+/// because Redis executes the rest after the commands of other connections. A handshake takes half
+/// of it, and a new connection begins with one.
 fn asks(random: &mut Random, slot: usize, is_paused: bool) -> Vec<Ask> {
     let count = random.of(&[1, 1, 1, 2, 3, 8]);
     let mut asks = Vec::new();
@@ -266,8 +265,8 @@ fn asks(random: &mut Random, slot: usize, is_paused: bool) -> Vec<Ask> {
     asks
 }
 
-/// Nanoseconds: mostly so small that keys are met in their last milliseconds; or what a waiter's position lasts,
-/// and the parts of that which make a difference.
+/// A clock step in nanoseconds. Most are so small that keys are read in their last milliseconds.
+/// The others are about the lifetime of a waiter's position.
 fn change(random: &mut Random) -> i64 {
     let size = match random.below(10) {
         0..6 => random.of(&[MS / 10, MS / 2, MS - 1, MS, MS + 1, 2 * MS, 4 * MS]),
@@ -278,11 +277,10 @@ fn change(random: &mut Random) -> i64 {
     if random.below(3) == 0 { -size } else { size }
 }
 
-/// So many steps.
 pub(crate) fn plan(seed: u64, steps: usize, persistence: Persistence) -> Vec<Step> {
     let mut random = Random(seed);
     let mut plan = Vec::with_capacity(steps);
-    // While it is paused: how many steps until it goes on.
+    // During a pause: the number of steps until the master resumes.
     let mut paused: Option<usize> = None;
     while plan.len() < steps {
         if paused == Some(0) {

@@ -1,7 +1,7 @@
 //! The real master: a `redis-server` whose clock stands still between two steps.
 //!
-//! So all is exact: nothing depends on how long a step takes. Redis's own search for expired keys
-//! is switched off but for the steps that ask for it.
+//! So all results are exact: nothing depends on the duration of a step. Redis looks for expired
+//! keys only in the steps that ask for it.
 
 use std::path::PathBuf;
 use std::thread::sleep;
@@ -17,7 +17,7 @@ use crate::socket::{Said, Socket};
 use crate::talk::Talk;
 use crate::world::{Heard, Seen};
 
-/// No client has it.
+/// A client id that no client has.
 pub(crate) const NOBODY: u64 = u64::MAX >> 1;
 
 const BEGIN: Wall = 1_700_000_000_000_300_000;
@@ -26,16 +26,14 @@ pub(crate) struct Real {
     masters: Masters,
     persistence: Persistence,
     paused: bool,
-    /// Memory is short.
     short: bool,
-    /// The connections that are open, with their numbers, oldest first; those of a slot that was
-    /// left have none.
+    /// The open connections with their numbers, oldest first. Closed slots have `None`.
     open: Vec<(usize, Option<usize>, Socket)>,
     opened: usize,
     greeted: [u64; SLOTS],
-    /// The run ids, in the order in which they were met.
+    /// The run ids, in order of appearance.
     runs: Vec<String>,
-    /// How much of the file is synced, and the latest second at which any was.
+    /// The synced length of the file, and the latest second of a sync.
     synced: u64,
     latest: Wall,
 }
@@ -53,7 +51,7 @@ impl Real {
             .within(Duration::from_secs(60))
             .config("hz", "500")
             .config("enable-debug-command", "yes")
-            // Else a connection that was reset before it was accepted is turned away.
+            // In protected mode, Redis refuses a connection that was reset before it was accepted.
             .config("protected-mode", "no")
             .start()
             .unwrap();
@@ -70,7 +68,8 @@ impl Real {
             latest: 0,
         };
         real.change(ClockChange::Rate(0.0));
-        // The same instant every time, within a millisecond: a plan gives the same again.
+        // The same instant every time, within a millisecond, so a plan always gives the same
+        // result.
         let nanos = BEGIN.cast_signed() - real.wall().cast_signed();
         real.change(ClockChange::Step { nanos });
         real.expire();
@@ -111,7 +110,7 @@ impl Real {
         self.look()
     }
 
-    /// What the clock shows, as it stands.
+    /// The time that the clock shows.
     fn wall(&self) -> Wall {
         self.masters.clock(1).unwrap().setting().shown(0)
     }
@@ -120,7 +119,7 @@ impl Real {
         self.masters.port(1)
     }
 
-    /// On a connection of its own, which is accepted after all others.
+    /// Sends a command on a connection of its own, which the server accepts after all others.
     fn admin(&self, words: &str) -> String {
         Talk::connect(self.port()).ask(words)
     }
@@ -159,15 +158,15 @@ impl Real {
         }
     }
 
-    /// Reads what is to be read; while it is paused nothing is.
+    /// Reads all replies. A paused master has none.
     fn look(&mut self) -> Seen {
         let mut seen = Seen { wall: self.wall(), ..Seen::default() };
         if self.paused {
             return seen;
         }
         let mut heard: Vec<Heard> = (0..self.open.len()).map(|index| self.read(index)).collect();
-        // After this all that arrived before is executed, what was closed for it is closed, and what it
-        // says unasked is here.
+        // After this reply, all earlier commands are executed, the connections are closed for them,
+        // and the push messages have arrived.
         seen.count = Some(self.count());
         for ((_, slot, socket), heard) in self.open.iter_mut().zip(&mut heard) {
             while !heard.dropped {
@@ -180,7 +179,8 @@ impl Real {
             if heard.dropped {
                 seen.cut.push(heard.number);
             }
-            // One of which we closed a half is closed by the master, too, and that is no news.
+            // If the client closed its half, the master closes the connection, too, which is no
+            // event.
             heard.dropped &= slot.is_some();
         }
         let stays = |number| heard.iter().any(|it: &Heard| it.number == number && !it.dropped);
@@ -225,8 +225,9 @@ impl Real {
         self.admin(&format!("CONFIG SET maxmemory {}", u8::from(short)));
     }
 
-    /// Lets Redis look for expired keys. A key in another database, expired when it is written, tells when it has.
-    /// While it rehashes, Redis may look at some keys twice and miss others, so it looks several times.
+    /// Lets Redis look for expired keys. A key in another database, already expired when it is
+    /// written, shows when it has. During a rehash, Redis may check some keys twice and miss
+    /// others, so the search runs several times.
     fn expire(&self) {
         let canary = format!("SET canary x PXAT {}", self.wall() / 1_000_000 - 1);
         let mut other = Talk::connect(self.port());
@@ -256,7 +257,7 @@ impl Real {
         self.file().map_or(0, |file| file.metadata().unwrap().len())
     }
 
-    /// We decide what is synced; a second later, so that Redis would have.
+    /// The test decides what is synced. It does so a second later, when Redis would have synced.
     fn sync(&mut self) {
         let ahead = self.latest.max(self.wall()) + 1_000_000_000 - self.wall();
         self.change(ClockChange::forward(Duration::from_nanos(ahead)));
@@ -265,8 +266,8 @@ impl Real {
         self.synced = self.size();
     }
 
-    /// Until Redis has handed over to the system what it has answered: under `everysec` it may put
-    /// that off while an earlier sync is slow.
+    /// Waits until Redis has passed all its writes to the system. Under `everysec` it may delay
+    /// that while an earlier sync is slow.
     fn written(&self) {
         let waits = |info: &str| {
             info.lines().any(|line| line.starts_with("aof_buffer_length:") && !line.ends_with(":0"))
@@ -280,7 +281,8 @@ impl Real {
         if !self.paused {
             self.written();
         }
-        // A paused master is resumed to be stopped, and what it then does first is chance.
+        // A paused master must resume before it stops, and the order of its first actions is
+        // random.
         if end == End::Stop && !self.paused {
             self.masters.stop(1).unwrap();
             self.synced = self.size();
@@ -308,8 +310,8 @@ impl Real {
             }
         }
         self.open.clear();
-        // Ids count from the start again, and the rig's own connections have some: one of an
-        // earlier run could be anyone's here.
+        // Ids count from the start again, and the rig's own connections have some: an id of an
+        // earlier run could belong to any connection.
         self.greeted = [NOBODY; SLOTS];
         seen
     }

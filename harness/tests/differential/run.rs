@@ -1,4 +1,4 @@
-//! Plays a plan on the real master, then on a model, and finds the first difference.
+//! Plays a plan on the real master and on a model, and finds the first difference.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use crate::plan::{Step, plan};
 use crate::real::Real;
 use crate::world::{Seen, compare};
 
-/// What the real master did.
+/// The results of the real master.
 pub(crate) struct Record {
     pub(crate) persistence: Persistence,
     pub(crate) plan: Vec<Step>,
     pub(crate) seen: Vec<Seen>,
 }
 
-/// The step at which a model did something else, and what.
+/// The first step at which a model differs, and the difference.
 pub(crate) struct Difference {
     pub(crate) step: usize,
     what: String,
@@ -34,18 +34,16 @@ impl Record {
         Self::new(persistence, plan(seed, steps, persistence))
     }
 
-    /// How many replies came.
     pub(crate) fn replies(&self) -> usize {
         self.seen.iter().flat_map(|seen| &seen.heard).map(|heard| heard.replies.len()).sum()
     }
 
-    /// How many replies came until a step.
     pub(crate) fn replies_until(&self, step: usize) -> usize {
         let until = self.seen[..=step].iter().flat_map(|seen| &seen.heard);
         until.map(|heard| heard.replies.len()).sum()
     }
 
-    /// Lets a model do the same.
+    /// Plays the plan on a model.
     pub(crate) fn judge(&self, master: impl Master) -> Result<(), Difference> {
         let mut model = Model::new(master);
         for (step, (what, seen)) in self.plan.iter().zip(&self.seen).enumerate() {
@@ -56,7 +54,7 @@ impl Record {
     }
 }
 
-/// Fails, with as few steps as can be found in some seconds, if the model differs.
+/// Fails if the model differs, with the smallest plan that it can find in some seconds.
 pub(crate) fn check(seed: u64, record: &Record) {
     let model = |record: &Record| -> Server { right(record.persistence) };
     let Err(first) = record.judge(model(record)) else { return };

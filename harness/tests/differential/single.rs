@@ -1,5 +1,5 @@
-//! What random steps do not reach, or do not reach exactly: one fact of Redis each, on which the
-//! model is built.
+//! Cases that random steps do not reach, or not exactly. Each is one fact of Redis on which the
+//! model relies.
 
 use std::thread::{sleep, spawn};
 use std::time::Duration;
@@ -58,8 +58,8 @@ fn server() -> Server {
     Server::new(1, Persistence::None)
 }
 
-/// 4 000 commands of 84 bytes wait in the buffer of a paused master when their client goes. How
-/// long a read is depends on what the connection was used for before: the model takes the least.
+/// 4 000 commands of 84 bytes wait in the buffer of a paused master when their client closes. The
+/// length of a read depends on the earlier use of the connection. The model takes the shortest.
 fn one_read() {
     let masters = Masters::builder().count(1).config("protected-mode", "no").start().unwrap();
     for accepted in [true, false] {
@@ -74,7 +74,7 @@ fn one_read() {
             masters.pause(1).unwrap();
             let mut socket = early.unwrap_or_else(connect);
             socket.write(many(4000));
-            // Until all of it is over there: a reset takes back what is not.
+            // Waits until all bytes have arrived: a reset discards the rest.
             sleep(Duration::from_millis(300));
             let mut left = socket.close(how);
             masters.resume(1).unwrap();
@@ -100,7 +100,7 @@ fn model_of_many(how: Close) -> usize {
     server.keys().count()
 }
 
-/// Redis answers while it loads, between two pieces of its file.
+/// While it loads, Redis replies between two pieces of its file.
 fn loading() {
     let masters = Masters::builder()
         .count(1)
@@ -113,7 +113,7 @@ fn loading() {
     greeting(&mut socket);
     socket.write(many(1000));
     (0..1000).for_each(|_| assert_eq!(reply(&mut socket), Reply::Answer(Answer::Created)));
-    // Microseconds for each key.
+    // The delay for each key, in microseconds.
     talk.ask("CONFIG SET key-load-delay 3000");
     let reload = spawn(move || talk.ask("DEBUG RELOAD"));
     let mut server = server();
@@ -143,13 +143,13 @@ fn loading() {
         Request::Pttl(key(0)),
         Request::FlushAll,
     ];
-    // Until it has begun.
+    // Waits until the load has begun.
     let mut other = Talk::connect(masters.port(1));
     while !other.ask("PING").starts_with("-LOADING") {
         assert!(!reload.is_finished(), "it loads too fast to be seen");
     }
     for request in requests {
-        // One that listens is greeted no more.
+        // A subscribed connection gets no second greeting.
         let listens = matches!(request, Request::Lock(Command::Hello | Command::Subscribe { .. }));
         let (socket, connection) =
             if listens { (&mut ears, ear) } else { (&mut socket, connection) };
@@ -196,7 +196,7 @@ fn replica() {
     };
     let asks = vec![Request::Get(key(0)), Request::Pttl(key(1)), keep(key(1))];
     promoted.write(asks);
-    // Absolute: its clock is twenty seconds ahead.
+    // Expiry is an absolute time, and this clock is twenty seconds ahead.
     assert_eq!(reply(&mut promoted), Reply::Value(None));
     let left = reply(&mut promoted);
     assert!(matches!(left, Reply::Pttl(1..=40_000)), "{left:?}");
@@ -219,8 +219,9 @@ fn stand(spot: Spot) -> Request {
     lock(Command::Stand { key: key(0), waiter: WAITER, spot })
 }
 
-/// One connection that is subscribed and one that deletes are with a master that is paused; the first is closed,
-/// behind a command or behind nothing, before the other deletes or after. A waiter that cannot be woken is dropped.
+/// A paused master has one connection that is subscribed and one that deletes. The first is closed
+/// with or without a command before the close, and before or after the delete. The master drops a
+/// waiter that it cannot wake.
 fn ends() {
     let masters = Masters::builder().count(1).clocks().config("protected-mode", "no");
     let masters = masters.start().unwrap();
@@ -233,9 +234,9 @@ fn ends() {
         deletes.write(vec![set(key(0), 60_000), stand(Spot::Last)]);
         assert_eq!(reply(&mut deletes), Reply::Answer(Answer::Created));
         assert!(matches!(reply(&mut deletes), Reply::Answer(Answer::Place { ahead: 0, .. })));
-        // A waiter that has just asked would be kept.
+        // The master would keep a waiter that has just sent a request.
         masters.set_clock(1, ClockChange::forward(Duration::from_secs(2))).unwrap();
-        // So that neither is still in the turn that comes first.
+        // After this round trip, neither connection is still in the turn of its earlier commands.
         Talk::connect(masters.port(1)).ask("PING");
         masters.pause(1).unwrap();
         let leave = |mut ears: Socket| {
@@ -281,7 +282,8 @@ fn ends() {
         let wanted = if listeners == 0 { Answer::Deleted } else { Answer::Freed { listeners } };
         assert_eq!((&real, on(deleter)), (&Reply::Answer(wanted), vec![real.clone()]));
         assert_eq!(heard, on(ear), "{behind} {first}");
-        // Behind nothing it is closed in that turn, and what it was told is not written any more.
+        // Without a command, the connection is closed in that turn, and its message is never
+        // written.
         assert_eq!(heard.len(), 2 * behind);
     }
 }
@@ -300,7 +302,8 @@ fn until_it_ends(socket: &mut Socket) -> Vec<Reply> {
     }
 }
 
-/// So up to 7.0; from 7.2 on it comes behind the answer. A link takes either.
+/// Up to 7.0, the message precedes the reply; from 7.2 on it follows the reply. A link accepts
+/// both.
 fn itself() {
     let masters = Masters::start(1).unwrap();
     let mut socket = Socket::connect(masters.port(1)).unwrap();
@@ -330,7 +333,7 @@ fn itself() {
     );
 }
 
-/// Which is why a link remembers the run id with the client's.
+/// Client ids repeat after a restart, so a link stores the run id with the client id.
 fn ids() {
     let masters = Masters::start(1).unwrap();
     let greeted = || greeting(&mut Socket::connect(masters.port(1)).unwrap());

@@ -1,4 +1,4 @@
-//! A connection to a real master: requests as bytes, replies read as the library reads them.
+//! A connection to a real master. Requests are bytes, and the library's code reads the replies.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -13,20 +13,20 @@ use redquorum_protocol::{Answer, Token};
 
 use crate::plan::Leave;
 
-/// How long an answer may take on a busy machine.
+/// The limit for a reply on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Socket {
     stream: TcpStream,
     bytes: Vec<u8>,
-    /// What was asked and is not answered.
+    /// The requests without a reply.
     asked: VecDeque<Request>,
 }
 
 /// A reply, before the names of the two worlds are made comparable.
 pub(crate) enum Said {
     Reply(Reply),
-    /// Who the connection is, and the master.
+    /// The identity of the connection and of the master.
     Greeting(Greeting),
 }
 
@@ -41,7 +41,7 @@ impl Socket {
         Ok(Self { stream, bytes: Vec::new(), asked: VecDeque::new() })
     }
 
-    /// Writes all of it at once. That the master is gone is seen when it is read.
+    /// Writes all requests at once. The next read shows a closed connection.
     pub(crate) fn write(&mut self, requests: Vec<Request>) {
         let mut bytes = Vec::new();
         requests.iter().for_each(|request| encode(request, &mut bytes));
@@ -53,7 +53,7 @@ impl Socket {
         !self.asked.is_empty()
     }
 
-    /// The next reply to what was asked, or what comes unasked before it.
+    /// The next reply, or a push message before it.
     pub(crate) fn read(&mut self) -> Result<Said, Gone> {
         if let Some(Request::Hello) = self.asked.front() {
             self.asked.pop_front();
@@ -68,7 +68,7 @@ impl Socket {
         Ok(self.take(|frame| Said::Reply(reply(&request, frame))))
     }
 
-    /// What is here already, and came unasked. Nothing else is to be read on it.
+    /// A push message that has already arrived. The connection must have no other bytes to read.
     pub(crate) fn overhear(&mut self) -> Result<Option<Reply>, Gone> {
         while !self.is_whole() {
             self.stream.set_nonblocking(true).unwrap();
@@ -118,7 +118,7 @@ impl Socket {
         value
     }
 
-    /// Some more bytes. Whether any came.
+    /// Reads some bytes. Returns whether any arrived.
     fn receive(&mut self) -> Result<bool, Gone> {
         let mut chunk = [0; 4096];
         match self.stream.read(&mut chunk) {
@@ -132,7 +132,7 @@ impl Socket {
         }
     }
 
-    /// `None`: nothing will come any more.
+    /// Closes the connection. Returns `None` if nothing more can arrive.
     pub(crate) fn close(self, how: Leave) -> Option<Self> {
         match how {
             Leave::Half => {
@@ -197,7 +197,7 @@ fn reply(request: &Request, frame: &Frame<'_>) -> Reply {
     }
 }
 
-/// What a master says unasked.
+/// The reply for a push message of the master.
 fn unasked(frame: &Frame<'_>) -> Option<Reply> {
     let woken = || woken(frame).unwrap_or_else(|| panic!("unasked: {frame:?}"));
     is_unasked(frame).then(|| Reply::Woken(woken()))

@@ -1,5 +1,5 @@
-//! A connection for commands in words, more patient than the rig's: a busy disk makes a master that
-//! syncs before every answer slow.
+//! A connection for text commands, with a longer timeout than the rig's: a busy disk slows a master
+//! that syncs before every reply.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ impl Talk {
         Self(BufReader::new(stream))
     }
 
-    /// The reply as it stands on the wire, but for the frame of a long text.
+    /// The reply as it is on the wire, but without the frame of a long text.
     pub(crate) fn ask(&mut self, words: &str) -> String {
         self.0.get_mut().write_all(format!("{words}\r\n").as_bytes()).unwrap();
         let line = self.line();

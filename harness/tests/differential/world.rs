@@ -1,32 +1,27 @@
-//! What was seen of a master, and when two masters were seen to do the same.
+//! The visible behaviour of a master, and the comparison of two masters.
 
 use redquorum_harness::sim::server::{Reply, Wall};
 use redquorum_protocol::{Answer, Cause};
 
-/// What a step brought to light.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// What its wall clock shows at this step: not compared, but told to the model.
+    /// The wall clock at this step. It is an input of the model and not compared.
     pub(crate) wall: Wall,
-    /// Of each connection of which something was seen.
+    /// The replies on each connection that had any.
     pub(crate) heard: Vec<Heard>,
-    /// The connections that ended: maybe before all their replies had come.
+    /// The connections that ended, perhaps before all replies had arrived.
     pub(crate) cut: Vec<usize>,
-    /// How many keys it has, those included that have expired unseen.
+    /// The number of keys, including expired keys that Redis has not removed.
     pub(crate) count: Option<usize>,
 }
 
-/// What came on one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Heard {
-    /// The number of the connection.
     pub(crate) number: usize,
     pub(crate) replies: Vec<Reply>,
-    /// The master closed it.
     pub(crate) dropped: bool,
 }
 
-/// The first difference.
 pub(crate) fn compare(real: &Seen, model: &Seen) -> Result<(), String> {
     let same = |what: &str, same| {
         if same { Ok(()) } else { Err(format!("{what}: {real:#?}\n but the model: {model:#?}")) }
@@ -38,8 +33,8 @@ pub(crate) fn compare(real: &Seen, model: &Seen) -> Result<(), String> {
         let [it, its] =
             [real, model].map(|seen| on(seen, number).map_or(&nothing, |index| &seen.heard[index]));
         same("another end", it.dropped == its.dropped)?;
-        // Redis writes replies at the end of a turn: of a connection that was killed in the same
-        // turn they are lost.
+        // Redis writes replies at the end of a turn. Replies on a connection that was killed in the
+        // same turn are lost.
         let lost = real.cut.contains(&number) && it.replies.len() < its.replies.len();
         same("another number of replies", lost || it.replies.len() == its.replies.len())?;
         let all = it.replies.iter().zip(&its.replies).all(|(real, model)| alike(real, model));
@@ -55,7 +50,7 @@ fn alike(real: &Reply, model: &Reply) -> bool {
             Reply::Answer(Answer::Unknown(Cause::Error(real))),
             Reply::Answer(Answer::Unknown(Cause::Error(model))),
         ) => real.starts_with(&**model),
-        // The rig's own connections have ids too.
+        // The rig's own connections have ids, too.
         (
             Reply::Greeting { run_id: real, boot, durable, .. },
             Reply::Greeting { run_id: model, boot: its, durable: lasts, .. },

@@ -19,7 +19,7 @@ fn masters(count: usize) -> Masters {
     Masters::builder().count(count).persistence(Persistence::AofAlways).start().unwrap()
 }
 
-/// The URLs of a user whom the masters have.
+/// Creates a user on the masters, and returns the URLs with that user.
 fn urls(masters: &Masters, acl: &str) -> Vec<String> {
     let url = |node| {
         masters.ask(node, &format!("ACL SETUSER locks on >hunter2 {acl}")).unwrap();
@@ -39,11 +39,11 @@ fn a_user_who_may_load_no_scripts_is_told_what_to_allow() {
     assert!(found.text.starts_with("SCRIPT LOAD is refused (NOPERM"), "{found:?}");
     assert!(found.mend.as_deref().unwrap().contains("+script|load"), "{found:?}");
     said.has("warn", "persistence", Some(&master), "cannot be told", "+config|get");
-    // What was set by the trials is removed without scripts, too.
+    // Without scripts, `doctor` also removes the keys of its trials.
     assert_eq!(masters.ask(1, "DBSIZE").unwrap(), redquorum_rig::Reply::Integer(0));
 }
 
-/// The permissions that docs/wire.md names.
+/// The permissions that docs/wire.md lists.
 fn least() -> String {
     let docs = include_str!("../../../docs/wire.md");
     let lines = docs.lines().filter_map(|line| line.strip_prefix("ACL SETUSER locks "));
@@ -51,7 +51,7 @@ fn least() -> String {
     words.join(" ").strip_prefix("on >password ").expect("the first line").to_owned()
 }
 
-/// Those of docs/wire.md: enough for a plain lock, with its prefix and not without.
+/// These permissions are enough for a plain lock with its prefix, and not without the prefix.
 fn the_least_permissions_that_the_docs_name_are_no_error() {
     let masters = masters(3);
     let urls = urls(&masters, &least());
@@ -66,14 +66,13 @@ fn the_least_permissions_that_the_docs_name_are_no_error() {
     assert!(said.findings.iter().any(asks), "{said:#?}");
 }
 
-/// The warnings about permissions.
 fn warned(urls: &[String], options: &[&str]) -> Vec<String> {
     let (_, said) = examine(urls, options);
     let found = said.findings.into_iter().filter(|found| found.check == "permissions");
     found.filter(|it| it.level == "warn").map(|it| it.text).collect()
 }
 
-/// Those of docs/wire.md without which the script of queues fails.
+/// The permissions without which the script of queues fails.
 const QUEUES: [&str; 8] = [
     "+zadd",
     "+zrem",
@@ -125,7 +124,7 @@ fn a_wrong_and_a_missing_password_are_told_apart_and_not_repeated() {
     let none = format!("redis://127.0.0.1:{}", masters.port(2));
     let urls = [wrong.clone(), none.clone()];
     let (code, said) = examine(&urls, &[]);
-    // They answered, if only to say no.
+    // Both masters replied, although with an error.
     assert_eq!(code, 1);
     let of = |url: &str| {
         let own = |found: &&crate::ask::Finding| found.master.as_deref() == Some(&name(url));

@@ -1,4 +1,4 @@
-//! The program, and what it says as JSON.
+//! The program, and its JSON output.
 
 use std::process::{Command, Output, Stdio};
 
@@ -26,7 +26,7 @@ pub(crate) struct Finding {
     pub(crate) mend: Option<String>,
 }
 
-/// Runs it. Returns the exit code, standard output and standard error.
+/// Runs `doctor`. Returns the exit code, standard output and standard error.
 pub(crate) fn run<S: AsRef<str>>(words: &[S]) -> (i32, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum-chaos"));
     command.arg("doctor").args(words.iter().map(AsRef::as_ref)).stdin(Stdio::null());
@@ -35,7 +35,8 @@ pub(crate) fn run<S: AsRef<str>>(words: &[S]) -> (i32, String, String) {
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-/// Runs it on masters, with options. The node timeout is such that a busy machine is no finding.
+/// Runs `doctor` on masters, with options. The node timeout is so long that a busy machine causes
+/// no finding.
 pub(crate) fn examine(urls: &[String], options: &[&str]) -> (i32, Diagnosis) {
     let mut words = vec!["--format", "json"];
     if !options.contains(&"--node-timeout") {
@@ -67,7 +68,8 @@ impl Diagnosis {
         one
     }
 
-    /// That one, which must be of this level and this master and have these words in text and mend.
+    /// Checks the only such finding of a check: its level, its master, and words of its text and
+    /// remedy.
     #[track_caller]
     pub(crate) fn has(
         &self,
@@ -84,7 +86,7 @@ impl Diagnosis {
     }
 }
 
-/// What a master is called in findings.
+/// The name of a master in findings.
 pub(crate) fn name(url: &str) -> String {
     let rest = url.split_once("://").unwrap().1;
     rest.rsplit_once('@').map_or(rest, |(_, host)| host).to_owned()

@@ -1,5 +1,5 @@
-//! `redquorum-chaos doctor` on real masters, from the command line to the exit code: silent where all is
-//! well, and for each thing that is wrong a finding that names the master and the mend.
+//! `redquorum-chaos doctor` on real masters, from the command line to the exit code. It reports
+//! nothing if all is well. For each problem, a finding names the master and the remedy.
 
 #[cfg(unix)]
 mod access;

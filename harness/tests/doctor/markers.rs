@@ -41,7 +41,7 @@ fn init_marks_new_masters_once_and_a_lock_with_a_guard_trusts_them() {
     assert_eq!(levels(&said, "init"), ["ok"; 3]);
     assert_eq!(masters.ask(1, "GET redquorum:boot").unwrap(), marker);
 
-    // The library says the same of them.
+    // The library agrees: its guard trusts these masters.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let guard = std::time::Duration::from_secs(30);
@@ -73,7 +73,7 @@ fn markers_of_another_guard_are_an_error() {
     assert_eq!(code, 1);
     let error = said.findings.iter().find(|found| found.level == "error").unwrap();
     assert_eq!((&*error.check, error.master.clone()), ("marker", Some(name(&urls[0]))));
-    // Without saying which guard is right, two that differ are told.
+    // Without a given guard, two different guards are still an error.
     assert_eq!(examine(&urls[1..], &INIT).0, 0);
     let (code, said) = examine(&urls, &[]);
     assert_eq!(code, 1);
@@ -85,7 +85,7 @@ fn init_marks_for_a_clock_guard_and_another_one_is_an_error() {
     let urls = masters.urls();
     let (code, said) = examine(&urls, &["--max-ttl", "30s", "--clock-guard", "500ms", "--init"]);
     assert_eq!((code, levels(&said, "marker")), (0, vec!["ok".to_owned(); 3]), "{said:#?}");
-    // Who does not say which is told only whether they are alike.
+    // Without a given clock guard, only differences between masters are reported.
     assert_eq!(examine(&urls, &GUARD).0, 0);
     let (code, said) = examine(&urls, &["--max-ttl", "30s", "--clock-guard", "1s"]);
     assert_eq!((code, levels(&said, "marker")), (1, vec!["error".to_owned(); 3]), "{said:#?}");
@@ -107,19 +107,19 @@ fn init_marks_for_a_clock_guard_and_another_one_is_an_error() {
 fn markers_of_another_set_of_masters_are_an_error_and_name_it() {
     let masters = masters(Persistence::AofAlways);
     let urls = masters.urls();
-    // Two lists that have the second master in common: it is the first one's.
+    // Two lists share the second master, which belongs to the first list.
     assert_eq!(examine(&urls[..2], &INIT).0, 0);
     let (code, said) = examine(&urls[1..], &INIT);
     assert_eq!(code, 1);
     let shared = name(&urls[1]);
     said.has("error", "init", Some(&shared), "not marked", "mend what is said of its marker");
     said.has("error", "marker", Some(&shared), "of locks over other masters", "--fleet NAME");
-    // Asked without a guard, they are still told apart.
+    // Without a guard, the lists are still distinguished.
     let (code, said) = examine(&urls, &[]);
     assert_eq!(code, 1);
     said.has("error", "markers", None, &format!("{} over", name(&urls[2])), "the same list");
 
-    // One name for all of them, however they are spelled.
+    // One name for the set of masters, however their addresses are spelled.
     let fleet = [&INIT[..], &["--fleet", "jobs"]].concat();
     (1..=3).for_each(|node| drop(masters.ask(node, "DEL redquorum:boot").unwrap()));
     assert_eq!(examine(&urls, &fleet).0, 0);
@@ -128,7 +128,7 @@ fn markers_of_another_set_of_masters_are_an_error_and_name_it() {
     assert_eq!(examine(&others, &fleet).0, 0);
     assert_eq!(examine(&urls, &GUARD).0, 1, "the name counts, not the list");
 
-    // The library says the same of them.
+    // The library agrees: only the lock with that name trusts them.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let guard = std::time::Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What masters are and do: replicas, files, memory, clocks, ends.
+//! The properties and behaviour of masters: replicas, files, memory, clocks, ends.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ fn a_replica_and_its_master_are_told() {
     assert_eq!(code, 1);
     said.has("warn", "replicas", Some(&name(&urls[0])), "1 replica follows it", "detach");
     said.has("error", "role", Some(&name(&urls[1])), "it is a replica", "REPLICAOF NO ONE");
-    // Two of three are enough, and nothing else is wrong.
+    // Two masters of three are enough, and there is no other problem.
     assert_eq!(said.bad().len(), 2, "{said:#?}");
 }
 

@@ -1,4 +1,4 @@
-//! The command line, and masters of which none is there.
+//! The command line, and masters that are not there.
 
 use redquorum_rig::cases;
 use redquorum_rig::trials::Case;

@@ -1,4 +1,4 @@
-//! A seed says everything, and each part of a run has streams of its own.
+//! A seed determines a run, and each part of a run has random streams of its own.
 
 use redquorum_harness::sabotage::Lie;
 use redquorum_harness::scenario::Scenario;
@@ -17,7 +17,7 @@ fn the_hash_of_a_trace_is_the_seeds() {
     }
 }
 
-/// Two clients that have nothing to do with each other.
+/// Two clients that share nothing.
 const APART: &str = r#"
 name = "apart"
 about = "Two clients, each with a resource of its own."
@@ -35,7 +35,7 @@ think = "5ms"
 script = ["acquire B wait 2s", "read S", "work 30ms", "extend B", "write S", "release B"]
 "#;
 
-/// What is done to the first of them alone.
+/// Faults that strike only the first client.
 const HARMS: [&str; 12] = [
     r#"net.cut = { client = "c1", nodes = [1, 2] }"#,
     r#"net.drop = { client = "c1", nodes = [1], what = "reply", index = 3, count = 2 }"#,
@@ -51,7 +51,7 @@ const HARMS: [&str; 12] = [
     r#"client.rate = { client = "c1", factor = 0.5 }"#,
 ];
 
-/// The second client's run, without what comes after the healing.
+/// The events of the second client, without those after the healing.
 fn undisturbed(scenario: &Scenario) -> Vec<String> {
     let history = sim::run(scenario, 7, Lie::None);
     let mut lines = of_client(&history, "c2");

@@ -1,5 +1,5 @@
-//! The simulation from outside: a seed says everything, and what lies within the lock's assumptions
-//! never breaks it. That lies are caught is in `tests/lies.rs`.
+//! The simulation from outside: a seed determines a run, and no run inside the lock's assumptions
+//! breaks the lock. `tests/lies.rs` checks that mutants are caught.
 
 mod determinism;
 mod pace;

@@ -17,7 +17,7 @@ fn is_broken(history: &History) -> bool {
 
 #[test]
 fn a_wait_takes_as_long_as_the_clients_clock_says() {
-    // In milliseconds, when c2 is refused that waits for a second from 100 ms on.
+    // The time, in milliseconds, at which c2 is refused. It waits for a second, from 100 ms on.
     let refused = |fault: &str| {
         let history = run(&format!(
             "[[client]]\nid = \"c1\"\nscript = [\"acquire L\", \"keep L for 30s\", \"work 6s\"]\n\
@@ -40,7 +40,7 @@ fn a_wait_takes_as_long_as_the_clients_clock_says() {
     around(1_100, "");
     around(2_100, &rate(0.5));
     around(600, &rate(2.0));
-    // Half of it at one rate, half at the other: what was armed before is armed anew.
+    // Half of the wait at one rate, half at the other: a change of rate sets earlier timers anew.
     let since =
         |at: &str, rest: &str| rate(0.5).replace("at = \"0s\"", &format!("at = \"{at}\"{rest}"));
     around(1_600, &since("600ms", ""));

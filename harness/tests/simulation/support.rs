@@ -1,9 +1,8 @@
-//! What the tests share.
+//! Shared helpers of the tests.
 
 use redquorum_harness::history::{Event, History};
 use redquorum_harness::scenario::{Scenario, embedded_runs};
 
-/// Every run of every scenario that comes with the program.
 pub(crate) fn runs() -> Vec<Scenario> {
     embedded_runs().collect()
 }
@@ -13,7 +12,7 @@ pub(crate) fn scenario(text: &str) -> Scenario {
     toml::from_str::<Scenario>(text).unwrap().runs().remove(0)
 }
 
-/// A line for each event that is about one client, which lives in a process of its own.
+/// A line for each event of one client, which has a process of its own.
 pub(crate) fn of_client(history: &History, name: &str) -> Vec<String> {
     let is_about = |event: &Event| match event {
         Event::Answered { client, .. }
@@ -24,7 +23,7 @@ pub(crate) fn of_client(history: &History, name: &str) -> Vec<String> {
         _ => false,
     };
     let lines = history.records.iter().filter(|record| is_about(&record.event));
-    // Requests and connections are numbered over all clients.
+    // The numbers of requests and connections count over all clients.
     let plain = |line: String| {
         let mut value: serde_json::Value = serde_json::from_str(&line).unwrap();
         for number in ["id", "connection"] {

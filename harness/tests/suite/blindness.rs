@@ -1,5 +1,5 @@
-//! With a fault switched off, a scenario that expects a violation ends in `not-seen`: none of them
-//! sees what is not there, and each fault is needed.
+//! With a fault switched off, a scenario that expects a violation ends in `not-seen`. So each fault
+//! is needed, and no checker sees a violation that is not there.
 
 use redquorum_harness::scenario::embedded_runs;
 use redquorum_rig::trials::{Case, with_masters};
@@ -21,7 +21,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 fn is_blind(case: &str, name: &str, number: usize) {
     let number = number.to_string();
-    // All variants of a name are run; the scenario itself is the first.
+    // The program runs all variants of a name. The scenario itself is the first.
     let ended = ask(&folder(case), &[name, "--without-fault", &number]);
     let result = ended.result.expect("a result");
     let run = result.scenarios.iter().find(|run| run.name == name).expect("it was run");

@@ -1,4 +1,4 @@
-//! Clients that do not keep to the protocol end in a clear verdict, soon, and nothing hangs.
+//! Clients that break the client protocol get a clear verdict, soon, and nothing hangs.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const READY: &str = r#"echo '{"event":"ready","protocol":1,"can":["wait"]}'"#;
 
-/// Runs a scenario with a shell script for a client; all must be over in good time.
+/// Runs a scenario with a shell script as the client. The run must end in good time.
 fn with(case: &str, scenario: &str, script: &str) -> Ended {
     let folder = folder(case);
     fs::write(folder.join("client.sh"), script).unwrap();

@@ -16,7 +16,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The scenario without its variants, with something replaced.
+/// The scenario without its variants, with one text replaced.
 fn changed(name: &str, from: &str, to: &str) -> String {
     let text = text(name).split("[[variant]]").next().unwrap();
     assert!(text.contains(from), "{name} has no {from}");
@@ -63,7 +63,7 @@ fn a_fault_that_never_strikes_is_not_seen() {
     assert!(ended.said.contains("never struck"), "{}", ended.said);
 }
 
-/// Puts a key without a TTL on the first master, and is the built-in client from there on.
+/// The client puts a key without a TTL on the first master, and then becomes the built-in client.
 fn a_key_that_is_left_fails_hygiene() {
     let plant = r#"port=${REDQUORUM_NODES%%,*}; port=${port##*:}; exec 3<>/dev/tcp/127.0.0.1/$port; printf "*3\r\n\$3\r\nSET\r\n\$4\r\nleft\r\n\$1\r\nx\r\n" >&3; read -r _ <&3; exec "#;
     let client = format!("bash -c '{plant} {CHAOS} client'");

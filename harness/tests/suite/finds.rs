@@ -1,5 +1,5 @@
-//! What the search finds in virtual time breaks real masters, too: what is left of a find is a scenario
-//! like any other.
+//! Finds of the search in virtual time break real masters, too: a shrunk find is an ordinary
+//! scenario.
 
 use std::ops::ControlFlow;
 
@@ -11,8 +11,9 @@ use redquorum_rig::trials::{Case, thrice, with_masters};
 
 use crate::support::{ask_text, folder};
 
-/// Runs outside of the assumptions in which the lock breaks, and not by a hair: by clocks that step and strobe, by
-/// masters that are flushed, by resources that apply writes late, and by lists of masters that differ.
+/// Runs outside of the assumptions in which the lock breaks by a wide margin. The causes are clocks
+/// that step or strobe, masters that are flushed, resources that apply writes late, and lists of
+/// masters that differ.
 const FINDS: [u64; 9] = [6, 49, 53, 99, 192, 312, 410, 459, 963];
 
 pub(crate) fn cases() -> Vec<Case> {

@@ -1,4 +1,4 @@
-//! Whatever ends the program, nothing of it is left: no process, no folder.
+//! However the program ends, it leaves no process and no folder behind.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -18,7 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The variable by which all that a run has started is known: it is handed down.
+/// A variable that all processes of a run inherit, so that the test can find them.
 const MARK: &str = "REDQUORUM_TEST_MARK";
 
 fn nothing_is_left_after_ctrl_c() {
@@ -29,13 +29,15 @@ fn nothing_is_left_after_kill_9() {
     ended_by(Signal::KILL);
 }
 
-/// Twenty moments between the start of the first master and the middle of the second scenario.
+/// Ends the program at twenty moments, between the start of the first master and the middle of the
+/// second scenario.
 fn ended_by(signal: Signal) {
     let mut seen = 0;
     for number in 0..20_u64 {
         let name = format!("killed-by-{}-{number}", signal.as_raw());
         let folder = folder(&name);
-        // Masters live in the folder for temporary files; a short path, for their sockets.
+        // Masters live in the folder for temporary files. Its path is short, because of their
+        // sockets.
         let temporary = short_folder(&name);
         let mut child = program(&folder, &["pause-in-flight", "rolling-kills"])
             .env(MARK, &name)
@@ -44,13 +46,13 @@ fn ended_by(signal: Signal) {
             .stderr(fs::File::create(folder.join("complained")).unwrap())
             .spawn()
             .unwrap();
-        // Spread over two seconds and a half, and not always at the same points.
+        // The moments cover two and a half seconds, with a jitter.
         let jitter = u64::from(std::process::id()) * 7 % 100;
         sleep(Duration::from_millis(number * 125 + jitter));
         seen += marked(&name).len().saturating_sub(1);
         kill_process(Pid::from_child(&child), signal).unwrap();
         let status = child.wait().unwrap();
-        // Before its first word it may not have come to listening for signals yet.
+        // Before its first output, the program may not handle signals yet.
         let unheard = fs::read(folder.join("said")).unwrap().is_empty();
         if signal == Signal::INT && !(unheard && status.signal() == Some(signal.as_raw())) {
             assert_eq!(status.code(), Some(130), "{name}");
@@ -75,7 +77,6 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).unwrap().next().is_none()
 }
 
-/// The processes that have the mark.
 fn marked(mark: &str) -> Vec<u32> {
     let wanted = format!("{MARK}={mark}");
     let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);

@@ -1,6 +1,6 @@
-//! Whether the suite can be trusted: it notices when a fault is missing, when an expectation is
-//! wrong, when a key is left, when a client misbehaves or lies; and it leaves nothing behind when
-//! it is killed. On real masters.
+//! Tests of the suite itself, on real masters. It notices a missing fault, a wrong expectation, a
+//! key that is left, a client that misbehaves, and a mutant. It leaves nothing behind when it is
+//! killed.
 
 #[cfg(unix)]
 #[macro_use(cases)]

@@ -1,12 +1,11 @@
-//! Every client that lies is caught, by the scenario that is there for it; the honest one, which has
-//! the same shell, is not. `just mutants` prints the whole table.
+//! Every mutant is caught by the scenario that exists for it. The honest client, which has the same
+//! shell, is not. `just mutants` prints the whole table.
 
 use redquorum_harness::sabotage::Lie;
 use redquorum_rig::trials::{Case, thrice, with_masters};
 
 use crate::support::{Ended, ask, folder};
 
-/// Which scenario is there for which lie.
 const CAUGHT: [(Lie, &str); 30] = [
     (Lie::NoDeadlineCheck, "pause-in-flight"),
     (Lie::T0AfterFirstReply, "slow-replies"),

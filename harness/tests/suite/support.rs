@@ -11,10 +11,8 @@ mod folder;
 
 pub(crate) use folder::folder;
 
-/// The program.
 pub(crate) const CHAOS: &str = env!("CARGO_BIN_EXE_redquorum-chaos");
 
-/// What became of a run.
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
     pub(crate) said: String,
@@ -22,7 +20,6 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// The outcome of the only scenario.
     pub(crate) fn outcome(&self) -> &str {
         let result = self.result.as_ref().unwrap_or_else(|| panic!("no result: {}", self.said));
         assert_eq!(result.scenarios.len(), 1, "{}", self.said);
@@ -30,7 +27,7 @@ impl Ended {
     }
 }
 
-/// The program with these words, in this folder, on processes.
+/// The program with these arguments, in this folder, on processes.
 pub(crate) fn program(folder: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(CHAOS);
     command.args(["run", "--backend", "process", "--out", "out"]).args(words);
@@ -38,7 +35,6 @@ pub(crate) fn program(folder: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
 pub(crate) fn ask(folder: &Path, words: &[&str]) -> Ended {
     let output = program(folder, words).output().unwrap();
     let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -47,13 +43,12 @@ pub(crate) fn ask(folder: &Path, words: &[&str]) -> Ended {
     Ended { code: output.status.code(), said, result }
 }
 
-/// The text of a scenario that comes with the program.
+/// The text of a built-in scenario.
 pub(crate) fn text(name: &str) -> &'static str {
     let mut all = redquorum_harness::scenario::embedded();
     all.find(|(known, _)| *known == name).unwrap_or_else(|| panic!("no scenario {name}")).1
 }
 
-/// Runs a scenario of its own making.
 pub(crate) fn ask_text(folder: &Path, name: &str, text: &str, words: &[&str]) -> Ended {
     let file = format!("{name}.toml");
     fs::write(folder.join(&file), text).unwrap();

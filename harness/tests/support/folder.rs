@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// An empty folder of a test's own, among what cargo builds.
+/// Creates an empty folder for a test, under cargo's target directory.
 pub(crate) fn folder(name: &str) -> PathBuf {
     let own = Path::new(env!("CARGO_TARGET_TMPDIR")).join(env!("CARGO_CRATE_NAME"));
     let folder = own.join(name.replace('/', "."));

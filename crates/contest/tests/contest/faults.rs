@@ -1,4 +1,4 @@
-//! What faults do to the strategies.
+//! The effects of faults on the strategies.
 
 use redquorum_contest::results::Outcome;
 

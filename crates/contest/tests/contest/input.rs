@@ -1,4 +1,4 @@
-//! Bad input: each error names what to do, and nothing that the contest did not create is touched.
+//! Bad input: each error names a remedy, and the contest touches nothing that it did not create.
 
 use std::{
     path::PathBuf,
@@ -130,12 +130,10 @@ fn a_server_of_the_user_is_left_as_it_was() {
     );
     let mine = "redquorum_contest_mine\n";
 
-    // A database that exists.
     let args = format!("--quick --database mysql://root@127.0.0.1:{port}/redquorum_contest_mine");
     let existing = complaint(&args, 3);
     assert!(existing.contains("exists") && existing.contains("name another one"), "{existing}");
 
-    // Users without rights.
     let denied = complaint(&format!("--database mysql://poor:wrong@127.0.0.1:{port}"), 3);
     assert!(denied.contains("refuses user and password"), "{denied}");
     let poor = complaint(&format!("--database mysql://poor:poor@127.0.0.1:{port}"), 3);
@@ -162,7 +160,6 @@ fn a_server_of_the_user_is_left_as_it_was() {
     stops_in_the_middle(&server);
 }
 
-/// A server that stops in the middle of a contest.
 fn stops_in_the_middle(server: &Server) {
     let _turn = one_at_a_time();
     let out = Out::new("stops");

@@ -1,4 +1,4 @@
-//! Ctrl-C and worse: nothing is left behind.
+//! An interrupted or killed contest leaves nothing behind.
 
 use std::{
     fs,
@@ -11,7 +11,7 @@ use crate::support::{
     Out, mariadb_is_installed, one_at_a_time, program, temporary_directories, text,
 };
 
-/// Sends a signal to the program alone, or to its process group as the terminal does.
+/// Sends a signal to the program alone.
 fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status();
     assert!(status.unwrap().success());
@@ -25,7 +25,6 @@ fn servers() -> Vec<String> {
     lines.filter(|line| line.contains("/redquorum-contest-")).collect()
 }
 
-/// Waits until nothing is left of a contest.
 fn assert_nothing_is_left() {
     let until = Instant::now() + Duration::from_secs(10);
     while !(servers().is_empty() && temporary_directories().is_empty()) {
@@ -35,7 +34,7 @@ fn assert_nothing_is_left() {
     }
 }
 
-/// Starts a contest and waits for this; true if it came.
+/// Starts a contest and lets it run for `seconds`.
 fn started(out: &Out, args: &str, seconds: u64) -> Child {
     let child = program(out, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     thread::sleep(Duration::from_secs(seconds));
@@ -66,7 +65,7 @@ fn an_interrupt_at_any_moment_leaves_nothing_of_mariadb() {
     if !mariadb_is_installed() {
         return;
     }
-    // While the server is installed, while it starts, and in the middle of a pause.
+    // The interrupt arrives while the server is installed, while it starts, and during a pause.
     for ms in [100, 1_200, 3_500] {
         let out = Out::new("interrupt-mariadb");
         let args = "--database mariadb --fault pause-past-ttl";

@@ -1,4 +1,4 @@
-//! What each strategy does while nothing fails.
+//! Each strategy in runs without faults.
 
 use crate::support::{Out, mariadb_is_installed, measured, one_at_a_time, run_as_expected};
 

@@ -1,4 +1,4 @@
-//! Starts the program, and reads what it wrote.
+//! Starts the program, and reads its output.
 
 use std::{
     env, fs,
@@ -9,7 +9,7 @@ use std::{
 
 use redquorum_contest::results::{Contest, Figures, Outcome, Run};
 
-/// Set to `1`, it turns "MariaDB is not installed: skipped" into a failure.
+/// With the value `1`, tests fail instead of being skipped if MariaDB is not installed.
 const REQUIRE_VARIABLE: &str = "REDQUORUM_REQUIRE_MARIADB";
 
 /// One contest at a time: each of them uses the whole machine.
@@ -18,7 +18,7 @@ pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether MariaDB is installed; a skipped test prints so.
+/// Whether MariaDB is installed. If it is not, prints that the test is skipped.
 pub(crate) fn mariadb_is_installed() -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut dirs: Vec<PathBuf> = env::split_paths(&path).collect();
@@ -32,7 +32,7 @@ pub(crate) fn mariadb_is_installed() -> bool {
     found
 }
 
-/// A directory for results that is removed at the end.
+/// A directory for results. It is removed on drop.
 pub(crate) struct Out(PathBuf);
 
 impl Out {
@@ -59,19 +59,18 @@ impl Drop for Out {
     }
 }
 
-/// The program with these arguments, separated by spaces.
+/// The program with the arguments in `args`, separated by spaces.
 pub(crate) fn program(out: &Out, args: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_redquorum-contest"));
     command.arg("--out").arg(out.path()).args(args.split_whitespace());
     command
 }
 
-/// Runs the program to its end.
 pub(crate) fn run(out: &Out, args: &str) -> Output {
     program(out, args).output().unwrap()
 }
 
-/// Runs the program, which must find everything as expected.
+/// Runs the program, and checks that it finds everything as expected.
 pub(crate) fn run_as_expected(out: &Out, args: &str) -> Contest {
     let output = run(out, args);
     let (printed, complaints) = (text(&output.stdout), text(&output.stderr));
@@ -83,7 +82,6 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The figures of all runs that were measured.
 pub(crate) fn measured(contest: &Contest) -> impl Iterator<Item = (&Run, &Figures)> {
     contest.runs.iter().filter_map(|run| match &run.outcome {
         Outcome::Measured(figures) => Some((run, figures)),
@@ -92,7 +90,7 @@ pub(crate) fn measured(contest: &Contest) -> impl Iterator<Item = (&Run, &Figure
     })
 }
 
-/// The directories that a contest leaves while it runs.
+/// The directories that a contest keeps while it runs.
 pub(crate) fn temporary_directories() -> Vec<PathBuf> {
     let entries = fs::read_dir(env::temp_dir()).unwrap().flatten().map(|entry| entry.path());
     let ours = |path: &PathBuf| {

@@ -1,4 +1,4 @@
-//! What is derived from `contest.json`: the recommendation and the page.
+//! The values derived from `contest.json`: the recommendation and the page.
 
 mod page;
 mod recommend;

@@ -4,7 +4,7 @@ use crate::support::{change, fixture, is, oversell, under};
 use redquorum_contest::recommend::{Answer, Situation, recommend};
 use redquorum_contest::results::{Contest, Fault, Outcome, Workload};
 
-/// A change of the fixture, and the answer that it must lead to in one situation.
+/// A change of the fixture, and the answer that must follow in one situation.
 struct Case {
     name: &'static str,
     edit: fn(&mut Contest),
@@ -166,7 +166,7 @@ fn speed_up(contest: &mut Contest, strategy: &str) {
     change(contest, keep, |figures| figures.per_second *= 10.0);
 }
 
-/// One place too many in the second of three repetitions.
+/// Adds one applicant too many in the second of three repetitions.
 fn oversell_once(contest: &mut Contest, strategy: &str) {
     change(contest, |run| is(run, strategy, Workload::Rush) && run.repetition == 2, oversell);
 }
@@ -264,7 +264,7 @@ fn the_locks_that_oversold_are_named_where_no_lock_is_enough() {
 #[test]
 fn a_ratio_compares_runs_of_the_same_repetition() {
     let mut contest = fixture();
-    // The machine was ten times slower in one repetition: for the baseline, too.
+    // In one repetition the machine was ten times slower, for the baseline, too.
     change(
         &mut contest,
         |run| run.workload == Workload::Throughput && run.repetition == 2,

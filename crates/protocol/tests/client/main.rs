@@ -1,6 +1,7 @@
 //! The client of a process: turns of its requests, timers of its leases, and its servers.
 //!
-//! [`Desk`] is a driver that keeps what the client writes, and sends replies as a test says.
+//! [`Desk`] is a driver that keeps the commands that the client writes, and replies as a test
+//! decides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ const NODES: usize = 3;
 const TTL: Duration = Duration::from_secs(10);
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Tokens and random numbers that count.
+/// A counter in place of random numbers.
 #[derive(Default)]
 struct Counter(u64);
 
@@ -45,7 +46,7 @@ struct Desk {
     client: Client,
     dice: Counter,
     now: Time,
-    /// What was written to each master and is not answered.
+    /// For each master, the commands that were written and have no reply yet.
     written: Vec<Vec<Command>>,
     epochs: Vec<u64>,
     changed: Vec<ClaimId>,
@@ -121,7 +122,7 @@ impl Desk {
         self.act(|client, cx| client.acquire(key, request, cx))
     }
 
-    /// All masters reply to everything, as `reply` decides, until nothing is written any more.
+    /// Lets all masters reply, as `reply` decides, until no command is left.
     fn serve(&mut self, reply: impl Fn(&Command) -> Answer) {
         while self.written.iter().any(|written| !written.is_empty()) {
             for node in NodeId::all(NODES) {
@@ -161,7 +162,7 @@ impl Desk {
     }
 }
 
-/// The resource is free.
+/// The replies of a master on which the resource is free.
 fn free(command: &Command) -> Answer {
     match command {
         Command::Set { .. } => Answer::Created,
@@ -171,7 +172,7 @@ fn free(command: &Command) -> Answer {
     }
 }
 
-/// Another client holds it.
+/// The replies of a master on which another client holds the resource.
 fn taken(command: &Command) -> Answer {
     match command {
         Command::Set { .. } => Answer::Taken(Holder::NotAsked),
@@ -236,7 +237,7 @@ fn a_request_whose_wait_is_over_reports_what_the_one_before_it_found_and_sends_n
     assert!(desk.written.iter().all(Vec::is_empty));
     desk.act(|client, cx| client.cancel(waiter, cx));
     assert_eq!(desk.look(holder), "holding: None");
-    // Nothing is known yet of a claim that waits for its first replies: the request attempts.
+    // The claim of `asks` has no replies yet, so `waiter` makes an attempt of its own.
     let asks = desk.acquire("s", TTL);
     let waiter = desk.acquire("s", MS * 20);
     desk.now = desk.now.plus(MS * 20);
@@ -303,7 +304,7 @@ fn renewals_do_not_fill_the_links_and_all_leases_live_on() {
     for id in &ids {
         desk.act(|client, cx| client.handle(*id, Input::KeepAlive(TTL * 100), cx));
     }
-    // As after a suspend: all of them are due at once.
+    // All renewals are due at once, as after a suspend.
     desk.now = desk.now.plus(TTL / 2);
     for _ in 0..8 {
         desk.act(|client, cx| client.wake_leases(cx));

@@ -1,4 +1,4 @@
-//! Processes that stand in line, with the shipped machine, in worlds of any timing: the order that
+//! Processes in a fair queue, with the shipped machine and random timings: the order that
 //! `acquire/line.rs` promises.
 
 #[path = "../support/chance.rs"]

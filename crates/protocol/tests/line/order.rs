@@ -1,4 +1,4 @@
-//! Who comes when.
+//! The order of grants.
 
 use proptest::prelude::*;
 use redquorum_protocol::Time;
@@ -11,13 +11,14 @@ fn any_sort() -> impl Strategy<Value = Sort> {
     let slow = prop_oneof![2 => Just(0_u64), 1 => Just(20_000), 1 => Just(300_000)];
     let sorts = (1..=5_usize, any::<bool>(), latency, slow, lost);
     sorts.prop_map(|(nodes, wake_ups, latency, slow, lost)| {
-        // Where a quorum is all masters, none of them may be slow.
+        // With two masters a quorum is both of them, so neither may be slow.
         let slow = if nodes > 2 { slow } else { 0 };
         Sort { nodes, fair: true, wake_ups, latency, slow, lost }
     })
 }
 
-/// So many processes, each of which acquires so often, and begins a little later than the one before.
+/// A world of `processes` processes that acquire `times` times each. Each of them starts a little
+/// later than the one before.
 fn crowd(seed: u64, sort: Sort, processes: u64, times: u32) -> World {
     let mut world = World::new(seed, sort);
     let start = world.now;
@@ -63,13 +64,13 @@ proptest! {
         prop_assert!(world.is_done() && world.most <= 1);
         let times: Vec<Time> = world.granted.iter().map(|(time, _)| *time).collect();
         let longest = times.windows(2).map(|two| two[1].since(two[0])).max().unwrap_or_default();
-        // It lapses, a look finds that out, and two rounds bring the next one in; a holder that died is
-        // another matter.
+        // The position of the killed process lapses, a check finds that, and two rounds grant the
+        // next waiter. The death of a holder would take longer.
         prop_assert!(longest < MS * 5_500, "{longest:?}");
     }
 }
 
-/// Without a line somebody is overtaken more often: this is how it would look.
+/// Without a fair queue, a process is overtaken more often: this is what a failure looks like.
 #[test]
 fn without_a_line_others_come_before_it_again_and_again() {
     let most = |fair: bool| {

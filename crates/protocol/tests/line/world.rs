@@ -1,6 +1,8 @@
-//! A small world for processes that want one resource again and again: masters with one key and one line
-//! each, and messages that take time. Between a process and a master they arrive in the order in which they
-//! were sent, both ways, as over a link; what a master says unasked may be lost.
+//! A small world for processes that acquire one resource again and again.
+//!
+//! Each master has one key and one fair queue. Messages take time. Between a process and a master
+//! they arrive in the order in which they were sent, in both directions, as over a link. Push
+//! messages may be lost.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,35 +19,35 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 const NODE_TIMEOUT: Duration = Duration::from_millis(50);
 const TTL: Duration = Duration::from_secs(2);
 
-/// What a world is like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sort {
     pub(crate) nodes: usize,
     pub(crate) fair: bool,
     pub(crate) wake_ups: bool,
-    /// The longest way of a message, in microseconds.
+    /// The longest delay of a message, in microseconds.
     pub(crate) latency: u64,
-    /// How much longer, from each process to one master of its own.
+    /// The extra delay between each process and one master of its own, in microseconds.
     pub(crate) slow: u64,
-    /// So many of a hundred words are lost.
+    /// The share of push messages that are lost, in percent.
     pub(crate) lost: u64,
 }
 
 struct Process {
     claim: Option<Claim>,
-    /// The number of its acquire.
+    /// The number of the current acquire.
     acquires: u64,
-    /// How many it has yet to make.
+    /// The number of acquires still to make.
     left: u32,
-    /// When it asks next, or gives back what it holds.
+    /// The time of the next acquire, or of the release of a held lease.
     next: Time,
     ticket: Option<Ticket>,
-    /// What masters said of its place in the latest round.
+    /// The queue numbers that masters returned in the latest round.
     numbers: BTreeMap<usize, u64>,
     round: u32,
-    /// When it asked last.
+    /// The time of the latest acquire.
     asked: Time,
-    /// It stands in line, or has waited for long enough where there is none; the leases of each other since then.
+    /// Set while the process is in the fair queue, or, without one, has waited for long enough: the
+    /// leases that each other process got since then.
     overtaken: Option<Vec<u32>>,
     dead: bool,
 }
@@ -54,7 +56,7 @@ struct Process {
 struct Master {
     key: Option<(Token, Time)>,
     queue: WaitQueue,
-    /// Processes that it can wake.
+    /// Processes that the master can wake.
     listeners: Vec<usize>,
 }
 
@@ -79,13 +81,13 @@ pub(crate) struct World {
     pub(crate) random: Random,
     processes: Vec<Process>,
     masters: Vec<Master>,
-    /// When the latest message arrives, from this process to that master and back.
+    /// The arrival of the latest message between a process and a master, in each direction.
     latest: BTreeMap<(usize, usize, bool), Time>,
     queue: BTreeMap<(Time, u64), Event>,
     numbers: u64,
-    /// Leases, in order.
+    /// Leases, in order of time.
     pub(crate) granted: Vec<(Time, usize)>,
-    /// The most leases that one process got before another one that stood in line.
+    /// The most leases that one process got before another process that was in the queue.
     pub(crate) most: u32,
 }
 
@@ -107,7 +109,7 @@ impl World {
         }
     }
 
-    /// A process that acquires so often, from then on.
+    /// Adds a process that acquires `left` times, beginning at `start`.
     pub(crate) fn enter(&mut self, start: Time, left: u32) {
         let next = start;
         self.processes.push(Process {
@@ -124,13 +126,13 @@ impl World {
         });
     }
 
-    /// It does nothing any more, whatever it was about to do.
+    /// Ends a process: it takes no further action.
     pub(crate) fn kill(&mut self, process: usize) {
         self.processes[process].dead = true;
         self.masters.iter_mut().for_each(|master| master.listeners.retain(|it| *it != process));
     }
 
-    /// Whether a process waits, and comes first on a quorum.
+    /// Whether a process waits, and is at the head of the queue on a quorum.
     pub(crate) fn is_first(&mut self, process: usize) -> bool {
         let Some(ticket) = self.processes[process].ticket else { return false };
         let waiter = self.waiter(process, ticket);
@@ -145,7 +147,7 @@ impl World {
         self.processes.iter().all(|it| it.dead || it.left == 0 && it.claim.is_none())
     }
 
-    /// Lets time pass until then, or until all is done.
+    /// Lets time pass until `end`, or until all processes are done.
     pub(crate) fn run_until(&mut self, end: Time) {
         while !self.is_done() {
             let event = self.queue.keys().next().map_or(Time::NEVER, |(time, _)| *time);
@@ -176,7 +178,6 @@ impl World {
                 self.drive(process, Input::Release);
                 let pause = MS * u32::try_from(self.random.below(30)).expect("it fits");
                 let of = &mut self.processes[process];
-                // What a release is answered is of no interest.
                 (of.claim, of.next) = (None, self.now.plus(pause));
             }
             Some(_) => self.drive(process, Input::Wake),
@@ -224,8 +225,8 @@ impl World {
         assert!(matches!(self.processes[process].claim, Some(Claim::Holding(_))));
     }
 
-    /// Who stands in line by now: at one number, the largest that it was told, on a quorum. Where there is no
-    /// line, who has asked a while ago.
+    /// Marks the processes that are in the queue by now: those for which a quorum of masters
+    /// returned the largest number. Without a fair queue, marks those that have waited for a while.
     fn look(&mut self) {
         let (processes, quorum) = (self.processes.len(), quorum(self.sort.nodes));
         for of in self.processes.iter_mut().filter(|it| it.overtaken.is_none() && !it.dead) {
@@ -266,7 +267,7 @@ impl World {
                 Effect::StepOut { node, ticket, call } => {
                     let of = &mut self.processes[process];
                     (of.ticket, of.overtaken) = (None, None);
-                    // What is on its way is of no interest.
+                    // Replies that are still on their way do not matter.
                     of.numbers.clear();
                     of.round = u32::MAX;
                     (node, What::StepOut(self.waiter(process, ticket), call))
@@ -386,7 +387,7 @@ impl World {
         Some(Input::Answered { node, step, answer })
     }
 
-    /// A process as masters know it: its number is its inbox, and 0 is none.
+    /// The identity of a process on masters. Its number is its inbox, and 0 means no inbox.
     fn waiter(&self, process: usize, ticket: Ticket) -> Waiter {
         let wakes = self.sort.wake_ups;
         Waiter { inbox: if wakes { process as u64 + 1 } else { 0 }, ticket }

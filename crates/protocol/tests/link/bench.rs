@@ -1,4 +1,4 @@
-//! A link on the bench: the time, what it is told, and what it says.
+//! A link under test: the time, its inputs, and its effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) type Said = LinkEffect<u32>;
 /// The number of the process.
 pub(crate) const INBOX: u64 = 7;
 
-/// A link, the time, and what it said since one looked last.
+/// A link, the time, and the effects since the last `look`.
 pub(crate) struct Bench {
     pub(crate) link: Link<u32>,
     pub(crate) now: Time,
@@ -45,7 +45,7 @@ impl Bench {
         self.link.handle(self.now, input, &mut self.said);
     }
 
-    /// The connection is greeted by run "a"; its client id is its number plus 100.
+    /// Connects to run "a". The client id is the number of the connection plus 100.
     pub(crate) fn connect(&mut self, epoch: u64) {
         self.connect_to(epoch, "a");
     }
@@ -86,7 +86,6 @@ impl Bench {
         self.tell(LinkInput::Wake);
     }
 
-    /// What was said since the last look.
     pub(crate) fn look(&mut self) -> Vec<Said> {
         std::mem::take(&mut self.said)
     }
@@ -109,7 +108,7 @@ pub(crate) fn write_set(number: u8) -> Said {
     LinkEffect::Write(Command::Set { key: key(), token: token(number), ttl_ms: 1_000, fence: None })
 }
 
-/// The clean-up of what was a lease: the first waiter is woken.
+/// The clean-up of a lease, which wakes the first waiter.
 pub(crate) fn write_call(number: u8) -> Said {
     write_clean_up(number, Call::Next)
 }

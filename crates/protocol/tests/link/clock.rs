@@ -1,4 +1,4 @@
-//! A link with a clock guard: when it looks at a master's clock, and what it makes of it.
+//! A link with a clock guard: when it checks a master's clock, and what it concludes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,19 +18,18 @@ fn guard() -> Guard {
     Guard::new(3 * S, Drift::default(), 7).unwrap().with_clock_bound(BOUND).unwrap()
 }
 
-/// A master, and how far its clock is.
 struct Master {
     bench: Bench,
     ahead: Duration,
     tags: u32,
-    /// The connection that there is.
+    /// The current connection.
     epoch: u64,
-    /// The marker that it shows.
+    /// The boot marker of the master.
     boot: &'static str,
 }
 
 impl Master {
-    /// Trusted by its marker, and just greeted.
+    /// A master that is trusted by its marker and has just connected.
     fn greeted() -> Self {
         let mut bench = Bench::with(Bounds::for_node_timeout(S));
         bench.look();
@@ -46,7 +45,8 @@ impl Master {
         self.bench.greet(epoch, greeting);
     }
 
-    /// It is restarted and shows the marker of process "a", which synced every write, as it does.
+    /// Restarts the master. It shows the marker of process "a", which synced every write, as the
+    /// new process does.
     fn restart(&mut self, run_id: &str) {
         self.bench.close(self.epoch);
         self.bench.pass(100 * MS);
@@ -68,7 +68,7 @@ impl Master {
         self.bench.answer(self.epoch, stamped);
     }
 
-    /// Whether a look was written. It is answered after so long.
+    /// Whether the link wrote a check of the clock. The reply comes `after` later.
     fn looked(&mut self, after: Duration) -> bool {
         match &self.bench.look()[..] {
             [] => return false,
@@ -80,7 +80,8 @@ impl Master {
         true
     }
 
-    /// So much time passes, in steps of a tenth of a second, in which looks are answered at once.
+    /// Lets `time` pass in steps of 100 ms. Replies to clock checks at once, and returns their
+    /// number.
     fn pass(&mut self, time: Duration) -> usize {
         let steps = time.as_millis() / 100;
         (0..steps)
@@ -91,7 +92,8 @@ impl Master {
             .count()
     }
 
-    /// What a request for a grant is told, which is answered like this, after so long.
+    /// Requests a grant, to which the master replies with `said` after this time. Returns the
+    /// result that the link reports.
     fn ask(&mut self, said: Answer, after: Duration) -> (Answer, Option<Reading>) {
         self.tags += 1;
         self.bench.set(u8::try_from(self.tags).unwrap(), self.tags);
@@ -99,7 +101,7 @@ impl Master {
             self.bench.now = self.bench.now.plus(after);
             self.answer(said);
         } else {
-            // Told at once: asked again, to have it.
+            // The link refused at once, and `look` took that effect: request again, to return it.
             self.bench.set(u8::try_from(self.tags).unwrap(), self.tags);
         }
         match self.bench.look().pop() {
@@ -129,7 +131,7 @@ fn a_trusted_master_is_looked_at_at_once_and_every_half_of_the_longest_lease() {
     assert!(master.looked(MS));
     assert_eq!(master.pass(15 * S), 10);
     assert_eq!(master.grant().0, Answer::Created);
-    // A lock without a clock guard leaves it alone.
+    // A lock without a clock guard does not check the clock.
     let mut plain = Bench::with(Bounds::for_node_timeout(S));
     plain.look();
     let guard = Guard::new(3 * S, Drift::default(), 7).unwrap();
@@ -148,7 +150,7 @@ fn a_master_is_watched_once_its_first_reading_is_as_old_as_a_lease_can_be() {
     assert_eq!(left(&mut master), guard().window() - 3 * S - 2 * MS);
     master.pass(S);
     assert_eq!(left(&mut master), Duration::ZERO);
-    // Over the end of a connection, too: the clock is the same one.
+    // The watch outlives the end of a connection: the clock is the same one.
     master.bench.close(1);
     master.bench.look();
     master.bench.greet(2, Greeting { boot: Some(Arc::from(MARKER)), ..greeting(2, "a") });
@@ -171,17 +173,18 @@ fn the_clock_of_another_process_is_not_watched_yet() {
     let mut master = Master::greeted();
     assert!(master.looked(MS));
     master.pass(5 * S);
-    // It is on another machine, whose clock is behind the one before.
+    // The new process is on another machine, whose clock is behind the old one.
     master.ahead -= 10 * S;
     master.restart("b");
-    // A holder comes and its key goes before this client looks: the clock gains 9 s, and is still
-    // behind the one before.
+    // Before this client checks the clock, another client acquires, and its key is lost: the clock
+    // gains 9 s, and is still behind the old one.
     master.ahead += 9 * S;
     assert!(master.looked(MS));
     let (answer, reading) = master.grant();
     assert_eq!(answer, Answer::Created);
     assert_eq!(reading.unwrap().unwatched(), guard().window() - MS, "for others to compare with");
-    // Watched for as long as any other from now on, and not again over the end of a connection.
+    // From now on the watch takes as long as for any other master. The end of a connection does not
+    // start it anew.
     master.pass(4 * S);
     master.restart("b");
     assert!(master.looked(MS));
@@ -193,12 +196,12 @@ fn what_the_clock_of_another_process_is_ahead_of_the_one_before_is_a_step() {
     let mut master = Master::greeted();
     assert!(master.looked(MS));
     master.pass(5 * S);
-    // It has the keys of the process before, and expires them by its own clock.
+    // The new process has the keys of the old one, and expires them by its own clock.
     master.ahead += BOUND + 10 * MS;
     master.restart("b");
     assert!(master.looked(MS));
     assert!(matches!(why(&master.grant().0), Some(Distrust::ClockStepped { .. })));
-    // A restart gives back no key that went too early.
+    // A restart does not restore a key that expired too early.
     master.restart("c");
     let distrust = master.bench.link.distrust(master.bench.now);
     assert!(
@@ -212,7 +215,7 @@ fn what_was_seen_too_long_ago_is_seen_for_the_first_time() {
     let mut master = Master::greeted();
     assert!(master.looked(MS));
     master.pass(5 * S);
-    // A look that is not answered, and two windows later.
+    // A check gets no reply, and two windows pass.
     master.bench.now = master.bench.now.plus(3 * guard().window());
     master.ahead += 10 * S;
     let (answer, reading) = master.grant();
@@ -234,7 +237,7 @@ fn a_step_beyond_the_bound_is_distrusted_for_a_window_from_when_it_was_seen() {
     );
     assert!(reading.is_some(), "others are compared with it all the same");
     assert_eq!(master.bench.link.claimed(), 1, "its key is there, and owed its clean-up");
-    // Not asked any more, but looked at; its leases are kept.
+    // The link sends it no acquires, but checks its clock and keeps its leases.
     let (answer, reading) = master.grant();
     assert!(matches!(why(&answer), Some(Distrust::ClockStepped { .. })) && reading.is_none());
     let left = |cause: Option<Cause>| match cause {
@@ -259,7 +262,7 @@ fn small_steps_add_up_over_a_lease_and_not_beyond_it() {
     let mut master = Master::greeted();
     assert!(master.looked(MS));
     for _ in 0..20 {
-        // 400 ms in 5 s: less than the bound in any window, and in what is looked at of it.
+        // 400 ms in 5 s: less than the bound in any window.
         master.pass(S);
         master.ahead += 80 * MS;
         assert_eq!(master.grant().0, Answer::Created);
@@ -276,7 +279,8 @@ fn a_slow_answer_costs_its_own_vote_and_no_other() {
     let mut master = Master::greeted();
     assert!(master.looked(MS));
     master.pass(5 * S);
-    // Executed as it was received, so the offset may have grown by all that the question took.
+    // The master executed the command at some instant of the round trip, so the offset may have
+    // grown by the whole round trip.
     let (answer, _) = master.ask(Answer::Created, BOUND + 10 * MS);
     assert!(matches!(why(&answer), Some(Distrust::ClockUnclear { .. })), "{answer:?}");
     let text = answer.to_string();

@@ -1,4 +1,4 @@
-//! A link with a guard: what it asks, of whom, and when it trusts.
+//! A link with a guard: what it sends, and when it trusts a master.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn guard() -> Guard {
     Guard::new(3 * S, Drift::default(), 7).unwrap()
 }
 
-/// A link that is greeted by run "a" of a master with this marker.
+/// A link that is connected to run "a" of a master with this boot marker.
 fn greeted(boot: Option<&str>) -> Bench {
     let mut bench = Bench::with(Bounds::for_node_timeout(50 * MS));
     bench.look();
@@ -45,7 +45,7 @@ fn shows(boot: &str, vigil: &str) -> Answer {
     Answer::Marked { boot: text(boot), vigil: text(vigil) }
 }
 
-/// The look that was written, the only thing that was said.
+/// The guard's check, which must be the only effect.
 fn look(bench: &mut Bench) -> (Option<String>, Option<String>) {
     match &bench.look()[..] {
         [LinkEffect::Write(Command::Watch { begin, ended, run_id, marker, .. })] => {
@@ -99,7 +99,7 @@ fn the_vigil_that_was_seen_for_a_quarantine_ends_in_the_marker() {
         let left = guard().quarantine().saturating_sub(second * S);
         assert_eq!(bench.look(), [distrusted(9, Distrust::Unmarked, left)]);
     }
-    // Not at the next second, but when it is over.
+    // The next check is at the end of the quarantine, not a second later.
     bench.pass(guard().quarantine() - 5 * S);
     let (_, ended) = look(&mut bench);
     assert_eq!(ended, Some(vigil));
@@ -117,7 +117,8 @@ fn another_vigil_than_before_begins_the_quarantine_anew() {
         bench.pass(S);
         let (_, ended) = look(&mut bench);
         assert_eq!(ended, None, "after {second} s");
-        // Somebody flushes it every four seconds, and somebody else begins anew.
+        // One client flushes the master every four seconds, and another one starts the probation
+        // again.
         bench.answer(1, shows("", &format!("other.{}", second / 4)));
     }
 }
@@ -132,7 +133,7 @@ fn a_grant_that_met_another_marker_is_unknown_and_the_watch_begins() {
     bench.answer(1, shows("", ""));
     let told = |tag| distrusted(tag, Distrust::Forgot, guard().quarantine());
     assert_eq!(bench.look(), [told(1), told(2)]);
-    // Its debt is owed all the same: the link does not rely on that nothing was set.
+    // The clean-up stays pending: the link does not rely on the script having set nothing.
     assert_eq!(bench.link.claimed(), 2);
     bench.pass(Duration::ZERO);
     let (begin, _) = look(&mut bench);
@@ -245,7 +246,7 @@ fn a_master_of_another_fleet_is_looked_at_and_never_watched_until_its_marker_is_
         bench.pass(guard().quarantine());
         assert!(!look(&mut bench));
     }
-    // Somebody deleted the marker: it is watched like any other.
+    // The marker was deleted: probation starts as for any other master.
     bench.answer(1, shows("", ""));
     bench.pass(S);
     assert!(look(&mut bench));
@@ -254,7 +255,8 @@ fn a_master_of_another_fleet_is_looked_at_and_never_watched_until_its_marker_is_
     assert!(
         matches!(&bench.look()[..], [LinkEffect::Write(Command::Guarded { marker, .. })] if **marker == *own)
     );
-    // A marker that changes under a lock that trusted it is told by the very command that would grant.
+    // If the marker changes after the lock trusted it, the next command that would grant reports
+    // that.
     bench.answer(1, shows(&other, ""));
     let why = Distrust::OtherFleet { marked: Some(theirs), ours };
     assert!(bench.look().contains(&unknown(2, Cause::Distrusted { why, left: None })));
@@ -282,7 +284,7 @@ fn a_probe_looks_at_the_marker_once_more_and_counts_only_where_it_is_there() {
     bench.answer(1, shows("", "").stamped(2));
     bench.answer(1, Answer::Alive);
     assert_eq!(bench.look(), [distrusted(2, Distrust::Forgot, guard().quarantine())]);
-    // Now it is looked at anyway, and the probe asks for no more.
+    // The link checks the marker anyway, so the probe adds no check.
     bench.tell(LinkInput::Probe(3));
     assert_eq!(bench.look(), [LinkEffect::Write(Command::Probe)]);
     bench.answer(1, Answer::Unknown(Cause::Error(Arc::from("READONLY"))));

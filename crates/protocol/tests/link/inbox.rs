@@ -1,4 +1,4 @@
-//! The inbox of a link: one subscription per connection, by which the master wakes waiters.
+//! The inbox of a link: one subscription per connection, through which the master wakes waiters.
 
 use redquorum_protocol::wire::{Command, Expect};
 use redquorum_protocol::{
@@ -18,7 +18,7 @@ fn ticket(number: u64) -> Ticket {
     Ticket::new(2 * number)
 }
 
-/// The link tells the waiter with this number, each of which waits for a resource of its own.
+/// The link notifies the waiter with this number. Each waiter waits for a resource of its own.
 fn hear(number: u64, word: Word) -> Said {
     LinkEffect::Hear(resource(number), word)
 }
@@ -41,7 +41,7 @@ impl Bench {
         self.tell(LinkInput::Woken { epoch, ticket: ticket(number) });
     }
 
-    /// Waiter 1 is subscribed for.
+    /// A link that is subscribed for waiter 1.
     fn listening() -> Self {
         let mut bench = Self::connected();
         bench.listen(1);
@@ -51,7 +51,7 @@ impl Bench {
         bench
     }
 
-    /// What the master knows waiter 1 by: in a request for a position, as it leaves, and in a
+    /// The identity of waiter 1 in three commands: the request for a position, the leave, and a
     /// release.
     fn names(&mut self) -> [Waiter; 3] {
         let (key, ticket) = (resource(1), ticket(1));

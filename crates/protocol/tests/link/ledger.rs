@@ -1,4 +1,4 @@
-//! The ledger and the bounds: what is owed, and what is refused without owing.
+//! The ledger and the bounds: pending clean-ups, and requests that are refused without one.
 
 use std::sync::Arc;
 
@@ -128,7 +128,7 @@ fn a_full_ledger_takes_no_new_token_but_extends_those_that_it_has() {
     bench.set(3, 3);
     bench.settle(3, 4);
     assert_eq!(bench.look(), [unknown(3, Cause::Overloaded), unknown(4, Cause::Overloaded)]);
-    // Two leases fill it: their watchdogs must not lose them for it.
+    // Two leases fill the ledger: a full ledger must not stop their renewals.
     bench.keep(2, 5);
     assert!(matches!(bench.look()[..], [LinkEffect::Write(Command::Keep { .. })]));
     bench.tell(LinkInput::Probe(6));
@@ -192,7 +192,7 @@ fn a_key_that_is_left_alone_is_nobodys_until_its_time_and_is_then_deleted() {
     leave(&mut bench, 1, until);
     assert_eq!((bench.link.claimed(), bench.link.owed()), (0, 0), "nobody waits for it");
     assert_eq!(bench.link.next_wake(), until);
-    // Nothing may create it any more.
+    // No command may create the key any more.
     bench.keep(1, 8);
     assert_eq!(bench.look(), [unknown(8, Cause::GivenUp)]);
     bench.pass(2_999 * MS);

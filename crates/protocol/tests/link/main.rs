@@ -1,5 +1,5 @@
-//! One link, step by step: the order of commands, the ledger, replacement, and what a master
-//! can do to it.
+//! One link, step by step: the order of commands, the ledger, replacement, and the effects of a
+//! faulty master.
 
 mod bench;
 mod clock;

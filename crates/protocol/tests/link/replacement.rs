@@ -1,4 +1,4 @@
-//! Stalled connections, their replacements, and the kill of old ones.
+//! Stalled connections, their replacements, and the kill of old connections.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn a_stalled_link_dials_a_second_connection_and_the_old_one_that_answers_cancels
     assert_eq!(bench.look(), [LinkEffect::Close(2), LinkEffect::Tell(1, Answer::Created)]);
     assert_eq!(bench.link.state(), LinkState::Up);
     assert_eq!(bench.link.next_wake(), Time::NEVER);
-    // Its greeting was on its way already.
+    // The greeting of the second connection was already on its way.
     bench.connect(2);
     assert_eq!(bench.look(), [LinkEffect::Close(2)]);
     assert_eq!(bench.link.epoch(), Some(1));
@@ -41,7 +41,7 @@ fn a_new_connection_that_is_greeted_first_resets_the_old_one_kills_it_and_only_t
         write_delete(1),
     ];
     assert_eq!(bench.look(), expected, "and no SET is sent again");
-    // The old one answers after all: that is nobody's answer.
+    // A late reply of the old connection is ignored.
     bench.answer(1, Answer::Created);
     assert_eq!((bench.look(), bench.link.owed()), (vec![], 1));
     bench.answer(2, Answer::Alive);
@@ -61,7 +61,7 @@ fn an_old_connection_is_killed_until_the_master_has_answered_the_kill() {
     bench.pass(1_000 * MS);
     bench.look();
     bench.connect(3);
-    // Not the second one too: what it had sent can create no key.
+    // The link does not kill the second connection, which sent nothing that could create a key.
     assert_eq!(bench.look(), [write_kill(101)]);
     bench.set(2, 2);
     bench.answer(3, Answer::Alive);
@@ -76,13 +76,13 @@ fn an_old_connection_is_killed_until_the_master_has_answered_the_kill() {
 fn a_connection_that_was_given_up_is_killed_though_all_its_commands_seemed_to_be_answered() {
     let mut bench = Bench::connected();
     bench.set(1, 1);
-    // It may be anything, and the answer to the SET still to come.
+    // Garbage may stand for any reply, so the reply to the SET may still come.
     bench.answer(1, Answer::Unknown(Cause::Garbage));
     bench.pass(1_000 * MS);
     bench.look();
     bench.connect(2);
     assert_eq!(bench.look(), [write_kill(101)]);
-    // Nor is garbage the answer to a kill.
+    // Garbage is no reply to a kill either.
     bench.answer(2, Answer::Unknown(Cause::Garbage));
     bench.pass(1_000 * MS);
     bench.look();
@@ -98,7 +98,7 @@ fn a_client_id_of_another_run_of_the_master_is_not_killed() {
     bench.look();
     bench.connect_to(2, "b");
     assert_eq!(bench.look(), [], "it may be somebody else's");
-    // nor later, should the first run come back
+    // The link kills nothing later either, even if the first run comes back.
     bench.close(2);
     bench.pass(1_000 * MS);
     bench.look();

@@ -1,4 +1,4 @@
-//! Masters in trouble: lost scripts, errors, nonsense, hang-ups.
+//! Faulty masters: lost scripts, errors, garbage, closed connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ fn a_debt_that_met_an_error_is_paid_again_after_a_pause() {
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
 }
 
-/// So many clean-ups that each meet an error.
+/// A link with `count` clean-ups that each met an error.
 fn refused(count: u8) -> Bench {
     let mut bench = Bench::connected();
     for number in 1..=count {
@@ -100,7 +100,8 @@ fn error() -> Answer {
     Answer::Unknown(Cause::Error(Arc::from("NOPERM")))
 }
 
-/// How many clean-ups the link sends until it waits for its timer, each of them answered like this.
+/// The number of clean-ups that the link sends before it waits for its timer, if the master replies
+/// to each with `answer`.
 fn sent(bench: &mut Bench, answer: &Answer) -> usize {
     let mut sent = 0;
     loop {
@@ -134,7 +135,7 @@ fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time(
         (0..64).for_each(|_| bench.answer(1, error()));
     }
     assert_eq!(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 16_000, 16_000]);
-    // All have their turn, and one that is paid lets the others follow at once.
+    // All clean-ups are sent. The first one that completes lets the others follow at once.
     bench.pass(16_000 * MS);
     assert_eq!(sent(&mut bench, &Answer::Absent), 200);
     assert_eq!((bench.link.owed(), bench.link.next_wake()), (0, Time::NEVER));
@@ -143,7 +144,7 @@ fn clean_ups_that_meet_errors_are_sent_again_ever_more_rarely_and_few_at_a_time(
 #[test]
 fn a_clean_up_that_meets_errors_for_longer_than_its_key_lives_is_given_up() {
     let mut bench = refused(200);
-    // The keys live for 1 s, and 12 ms of drift.
+    // The keys live for 1 s plus 12 ms of drift.
     bench.pass(1_000 * MS);
     assert_eq!(sent(&mut bench, &error()), 64);
     assert_eq!(bench.link.owed(), 200);
@@ -217,7 +218,7 @@ fn an_answer_on_an_older_connection_is_nobodys() {
     assert_eq!((bench.look(), bench.link.owed(), bench.link.unanswered()), (vec![], 1, 2));
 }
 
-/// How long a link pauses before each of its next `tries`, when `fail` has each of them fail.
+/// The pauses of a link before its next `tries` connections, each of which `fail` makes fail.
 fn pauses(bench: &mut Bench, tries: usize, mut fail: impl FnMut(&mut Bench, u64)) -> Vec<Duration> {
     let mut epoch = 1;
     let mut pauses = Vec::new();
@@ -268,7 +269,7 @@ fn a_master_that_hangs_up_at_every_clean_up_is_not_dialled_in_a_spin() {
     let flap = |bench: &mut Bench, epoch| {
         bench.connect(epoch);
         if bench.said.contains(&write_kill(101)) {
-            // That the kill of an older connection was answered is no sign of health.
+            // The reply to the kill of an older connection is no sign of health.
             bench.answer(epoch, Answer::Alive);
         }
         assert!(bench.said.contains(&write_delete(1)));
@@ -292,7 +293,7 @@ fn a_connection_that_was_closed_for_idleness_is_dialled_again_at_once() {
 fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answer() {
     let mut bench = Bench::connected();
     (1..=50).for_each(|number| bench.set(number, number.into()));
-    // A backlog, as after a pause: each command is old when its answer comes.
+    // A backlog, as after a pause: each command is old when its reply arrives.
     bench.pass(100 * MS);
     assert_eq!(bench.link.state(), LinkState::Stalled);
     bench.look();
@@ -303,13 +304,13 @@ fn a_master_that_answers_slowly_but_steadily_is_not_dialled_again_for_every_answ
         let dials = |said: &Said| matches!(said, LinkEffect::Dial(_));
         assert!(!bench.look().iter().any(dials), "at answer {number}");
     }
-    // When it falls silent again, it is; but it was only slow the last time, so it gets twice as long.
+    // The master stalls again. The last stall was only slowness, so the link waits twice as long.
     bench.set(51, 51);
     bench.pass(100 * MS);
     assert_eq!(bench.look(), [write_set(51)]);
     bench.pass(100 * MS);
     assert_eq!(bench.look(), [LinkEffect::Dial(3)]);
-    // Answers in time make up for it.
+    // Replies in time reset that wait.
     bench.answer(1, Answer::Created);
     (52..=55).for_each(|number| bench.set(number, number.into()));
     (52..=55).for_each(|_| bench.answer(1, Answer::Created));
@@ -329,7 +330,7 @@ fn a_stalled_link_whose_second_connection_fails_tries_again_and_stays_stalled() 
     assert_eq!(bench.link.state(), LinkState::Stalled);
     bench.pass(bench.link.next_wake().since(bench.now));
     assert_eq!(bench.look(), [LinkEffect::Dial(3)]);
-    // The old one breaks meanwhile: the try goes on.
+    // The old connection breaks meanwhile: the attempt continues.
     bench.close(1);
     assert_eq!(bench.look(), [unknown(1, Cause::Disconnected)]);
     bench.connect(3);

@@ -21,12 +21,12 @@ fn check_acquire(masters: usize) {
                     play.hear(Step::Attempt(1), at, vote(said[at], at));
                 }
                 let yes = count(&said, &order[..heard], &[Granted]);
-                // An early verdict is final: what comes behind it changes nothing.
+                // An early verdict is final: later replies change nothing.
                 expected = expected.or(stands(yes, masters - heard, masters));
                 assert_eq!(play.verdict(), expected, "{said:?} {order:?} after {heard}");
                 let wake = match expected {
                     None => START.plus(50 * MS),
-                    // It is to be collected before its deadline.
+                    // The caller must collect the lease before its deadline.
                     Some(true) => START.plus(988 * MS),
                     Some(false) => Time::NEVER,
                 };
@@ -47,7 +47,7 @@ fn check_acquire(masters: usize) {
     }
 }
 
-/// "Taken" needs somebody who holds it, "no quorum" somebody who did not answer (R10).
+/// "Taken" needs a master that refused, "no quorum" a master that did not reply (R10).
 fn check_failure(play: &Play, said: &[Said]) {
     let Claim::Acquiring(acquire) = &play.claim else { unreachable!() };
     match acquire.failure() {
@@ -212,7 +212,7 @@ fn every_attempt_has_a_token_of_its_own_and_late_answers_to_an_older_one_never_c
         })
         .collect();
     assert_eq!(tokens, [Token::new([2; TOKEN_LEN]); 5]);
-    // Five grants of the first attempt, all late: they are no grants of the second.
+    // Five late grants of the first attempt do not count for the second.
     (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
     assert_eq!(play.verdict(), None);
     play.tell(Input::Abandon);
@@ -256,7 +256,7 @@ fn the_last_attempt_is_made_at_the_end_of_the_wait_and_none_behind_it() {
 fn who_holds_it_is_waited_for_no_longer_than_for_the_last_clean_up() {
     for (said, waits) in [
         (Answer::Taken(Holder::NoExpiry), false),
-        // The other one has let go meanwhile, or nothing can be said: there is nobody to name.
+        // The other client has released meanwhile, or the master cannot reply: no holder to name.
         (Answer::Absent, false),
         (unknown(0), false),
     ] {
@@ -272,7 +272,7 @@ fn who_holds_it_is_waited_for_no_longer_than_for_the_last_clean_up() {
         play.hear(Step::Cleanup(1), 2, Some(said.clone()));
         assert_eq!(play.verdict().is_none(), waits, "{said:?}");
     }
-    // and a silent one is not waited for longer than a node timeout
+    // The claim waits for a silent master no longer than a node timeout.
     let mut play =
         Play::acquire(5, Patience { wait: Duration::ZERO, explain: true, ..Patience::default() });
     (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
@@ -286,8 +286,8 @@ fn of_another_fleet() -> Answer {
     Answer::Unknown(Cause::Distrusted { why, left: None })
 }
 
-/// Three masters of which one is also in the list of others: the other two are a quorum, and may be in no
-/// quorum of theirs.
+/// Three masters, one of which another set of masters lists, too. The other two are a quorum, but
+/// they may be in no quorum of the other set.
 #[test]
 fn one_master_of_another_fleet_refuses_the_attempt_whatever_the_others_say() {
     for other in 0..3 {
@@ -302,7 +302,7 @@ fn one_master_of_another_fleet_refuses_the_attempt_whatever_the_others_say() {
         assert_eq!(acquire.failure(), Some(Failure::NoQuorum));
         assert_eq!(play.settled(3, 1), [1, 1, 1]);
     }
-    // Any other distrust is a vote less, and no more: what the test above is about can be seen.
+    // Any other distrust only costs a vote, so the test above can fail.
     let mut play = Play::acquire(3, ONCE);
     let unmarked = Answer::Unknown(Cause::Distrusted { why: Distrust::Unmarked, left: None });
     play.hear(Step::Attempt(1), 0, Some(unmarked));

@@ -1,5 +1,5 @@
-//! Clocks that nobody has watched yet: every product of how far they were apart and how far they
-//! stepped, in every order of arrival, and what of it is won.
+//! Clocks that are not yet watched: every product of offset and step, in every order of arrival,
+//! and which grants win.
 
 use redquorum_protocol::{
     Answer, Cause, Claim, Distrust, Holder, Input, NodeSet, Reading, Step, Terms, Time,
@@ -8,12 +8,11 @@ use redquorum_protocol::{
 use crate::play::*;
 
 const BOUND_MS: u64 = 200;
-/// What they may be apart before they step.
+/// The offsets of clocks before they step.
 const APART: [u64; 2] = [0, BOUND_MS / 2 - 1];
-/// What they step by.
 const STEPS: [u64; 4] = [0, BOUND_MS / 2, BOUND_MS, BOUND_MS + 1];
 
-/// A clock that is to be watched for a second yet.
+/// A clock that must be watched for another second.
 fn reading(ahead_ms: u64) -> Reading {
     watched(ahead_ms).unwatched_for(1_000 * MS)
 }
@@ -30,7 +29,7 @@ fn timed(reading: Reading, answer: Answer) -> Option<Answer> {
     Some(Answer::Timed { reading, answer: Box::new(answer) })
 }
 
-/// The masters of a lease, if it is won.
+/// The masters of a lease, if the claim wins it.
 fn won(play: &mut Play) -> Option<NodeSet> {
     play.tell(Input::Collect);
     match &play.claim {
@@ -39,7 +38,7 @@ fn won(play: &mut Play) -> Option<NodeSet> {
     }
 }
 
-/// Every answer of `masters` masters: how far each is, how far it stepped.
+/// Every combination of offset and step for `masters` masters.
 fn clocks(masters: u32) -> impl Iterator<Item = Vec<(u64, u64)>> {
     let kinds: Vec<(u64, u64)> =
         APART.iter().flat_map(|apart| STEPS.map(|step| (*apart, step))).collect();
@@ -48,7 +47,7 @@ fn clocks(masters: u32) -> impl Iterator<Item = Vec<(u64, u64)>> {
     })
 }
 
-/// Plays a round, and says which masters were counted and which had answered by then.
+/// Plays a round. Returns the masters that counted, and those that had replied by then.
 fn play(all: &[(u64, u64)], order: &[usize], compares: bool) -> Option<(NodeSet, Vec<usize>)> {
     let terms = if compares { guarded(all.len()) } else { terms(all.len()) };
     let mut play = Play::acquire_on(terms, ONCE);
@@ -62,8 +61,8 @@ fn play(all: &[(u64, u64)], order: &[usize], compares: bool) -> Option<(NodeSet,
     None
 }
 
-/// How often a master was counted that had stepped by more than the bound, beside one that had not
-/// stepped at all.
+/// The number of rounds in which a master counted that had stepped by more than the bound, beside a
+/// master that had not stepped.
 fn let_in(compares: bool) -> usize {
     let mut seen = 0;
     for all in clocks(3) {

@@ -1,4 +1,4 @@
-//! Extend: who may vote, repairs, rounds, shorter TTLs, loss, the watchdog.
+//! Extend: voters, repairs, rounds, shorter TTLs, loss, the watchdog.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use redquorum_protocol::{Answer, Ask, Claim, Effect, Extension, Input, Loss, Ste
 use crate::play::*;
 use Answer::{Absent, Created, Kept};
 
-/// How a round of extending must stand, from those that were heard.
+/// The expected state of a round of extending, from the replies that arrived.
 fn extended(said: &[Said], heard: &[usize], members: &[usize]) -> Option<Extension> {
     let in_time: Vec<usize> = heard.iter().copied().filter(|at| members.contains(at)).collect();
     let yes = count(said, &in_time, &[Granted]);
-    // A rival may have had a majority of the masters: of those that never granted the key and of
-    // those that had lost it when they were asked.
+    // A rival may have had a majority: of the masters that never granted the key, and of those that
+    // had lost it when the extend arrived.
     let free = said.len() - members.len() + count(said, &in_time, &[Refused]);
     if 2 * free > said.len() {
         return Some(Extension::QuorumGone);
@@ -109,7 +109,7 @@ fn a_repair_is_asked_only_of_masters_that_do_not_vote_and_votes_only_from_the_ne
             .collect()
     };
     assert_eq!(repairs(&play), [false, false, false, true, true]);
-    // Master 3 is silent: four answers of "ours", and yet no quorum.
+    // Master 3 is silent: four positive replies, and yet no quorum.
     (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
     (3..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Created)));
     play.wake_at(play.claim.next_wake());
@@ -145,7 +145,7 @@ fn a_shorter_ttl_binds_the_holder_before_anything_is_sent_and_whatever_comes_of_
     assert_eq!((play.extension(), play.deadline()), (Extension::Pending, deadline));
     (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(unknown(at))));
     assert_eq!((play.extension(), play.deadline()), (Extension::NoQuorum, deadline));
-    // A longer one promises nothing before the masters do.
+    // A longer TTL moves the deadline only when the masters have replied.
     play.tell(Input::Extend(terms(5)));
     assert_eq!(play.deadline(), deadline);
 }
@@ -237,21 +237,22 @@ fn a_gap_in_the_quorum_is_not_hidden_by_what_is_repaired_behind_it() {
     assert_eq!((play.extension(), play.deadline()), (Extension::QuorumGone, deadline));
     assert_eq!(play.asked(), [], "nothing is repaired for a lease that had a gap");
     assert_eq!(play.lost(), None, "a failed extension changes nothing");
-    // but a watchdog that is started now has nothing to keep alive
+    // A watchdog that starts now has nothing to keep alive.
     play.tell(Input::KeepAlive(5_000 * MS));
     assert_eq!(play.lost(), Some(Loss::QuorumGone));
 }
 
 #[test]
 fn a_gap_is_seen_also_after_the_verdict_and_not_hidden_by_repairs() {
-    // Won on the first three; the other two were down. Then the third one forgets.
+    // The first three masters granted; the other two were down. Then the third one forgets.
     let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
     play.tell(Input::Extend(terms(5)));
     (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
     (3..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Created)));
     play.wake_at(play.claim.next_wake());
     assert_eq!(play.extension(), Extension::NoQuorum);
-    // They had none before this round made them anew: three of five were free for another.
+    // The last two masters had no key before this round repaired it: three of five were free for a
+    // rival.
     play.hear(Step::Extend(1), 2, Some(Answer::Absent));
     play.tell(Input::Extend(terms(5)));
     assert_eq!(play.extension(), Extension::QuorumGone);
@@ -264,14 +265,14 @@ fn keys_that_were_made_anew_in_an_earlier_round_are_no_gap_in_a_later_one() {
     (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
     (3..5).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Created)));
     play.tell(Input::Extend(terms(5)));
-    // Two that forget now are no gap: the repaired ones have held it since.
+    // Two masters that forget now are no gap: the repaired ones have held the key since.
     (0..2).for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Absent)));
     assert_eq!(play.extension(), Extension::Pending);
     (2..5).for_each(|at| play.hear(Step::Extend(2), at, Some(Answer::Kept)));
     assert_eq!(play.extension(), Extension::Extended);
 }
 
-/// One round: what the masters answer that are heard, in this order.
+/// One round, in which masters send these replies in this order.
 fn round(play: &mut Play, number: u32, answers: &[(usize, Answer)]) {
     play.tell(Input::Extend(terms(5)));
     for (at, answer) in answers {
@@ -298,7 +299,8 @@ fn a_gap_is_seen_over_rounds() {
 
 #[test]
 fn silence_is_no_gap_and_a_late_denial_is() {
-    // While 4 and 5 are made anew, the third is silent: it keeps its key until it says otherwise.
+    // While 4 and 5 are repaired, the third master is silent. It counts as having its key until it
+    // replies otherwise.
     let hold = || {
         let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
         round(&mut play, 1, &[(0, Kept), (1, Kept), (3, Created), (4, Created)]);
@@ -320,7 +322,7 @@ fn a_key_that_expired_by_itself_is_no_gap_before_that() {
         (0..5).filter_map(|at| answer(at).map(|answer| (at, answer))).collect()
     };
     let mut play = Play::hold(&[Granted, Granted, Granted, Never, Never]);
-    // The third falls silent, and the others are made anew and kept until its key has expired.
+    // The third master is silent. The others are repaired and kept until its key has expired.
     round(&mut play, 1, &[(0, Kept), (1, Kept), (3, Created), (4, Created)]);
     for number in 2..5 {
         play.now = play.now.plus(400 * MS);
@@ -338,7 +340,8 @@ fn a_key_that_must_have_expired_is_not_taken_for_one_that_is_held() {
         play.now = play.now.plus(400 * MS);
         round(&mut play, number, &[(0, Kept), (1, Kept), (2, Kept)]);
     }
-    // 4 and 5 have been silent for longer than their keys live, so that one that forgets is enough.
+    // 4 and 5 have been silent for longer than their keys live, so one more master that forgets is
+    // enough.
     round(&mut play, 4, &[(0, Absent), (1, Kept), (2, Kept)]);
     assert_eq!(play.extension(), Extension::QuorumGone);
 }

@@ -1,11 +1,11 @@
-//! Acquires with a fencing token: every product of what masters grant, and of what becomes of their
+//! Acquires with a fencing token: every product of the masters' grants, and of the state of their
 //! keys before the number is certified.
 
 use redquorum_protocol::{Answer, Ask, Claim, Drift, Effect, Failure, Input, Step, Terms, Token};
 
 use crate::play::{Error, Granted, Late, Never, Refused, *};
 
-/// What a master says to the grant.
+/// The reply of a master to the grant.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Grant {
     Number(u64),
@@ -13,7 +13,7 @@ enum Grant {
     Never,
 }
 
-/// What it says to a round of certifying.
+/// The reply of a master to a round of certifying.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Then {
     StillOurs,
@@ -33,7 +33,7 @@ const GRANTS: [Grant; 5] =
     [Grant::Number(5), Grant::Number(6), Grant::Number(9), Grant::Refused, Grant::Never];
 const THENS: [Then; 3] = [Then::StillOurs, Then::KeyGone, Then::Never];
 
-/// The numbers that a quorum shows at once, and the q-th smallest.
+/// The number that a quorum shows at once, and the q-th smallest number.
 fn oracle(numbers: &[u64], quorum: usize) -> (Option<u64>, Option<u64>) {
     let times = |number: &u64| numbers.iter().filter(|other| *other == number).count();
     let agreed = numbers.iter().copied().find(|number| times(number) >= quorum);
@@ -44,7 +44,7 @@ fn oracle(numbers: &[u64], quorum: usize) -> (Option<u64>, Option<u64>) {
 
 struct Run {
     play: Play,
-    /// What each master's counter shows, if it holds the key.
+    /// The counter of each master that holds the key.
     counters: Vec<Option<u64>>,
 }
 
@@ -69,7 +69,8 @@ impl Run {
         run
     }
 
-    /// The number that the latest round asks for, and its count; none: it is decided.
+    /// The number that the latest round certifies, and the number of that round. None once the
+    /// claim is decided.
     fn asked(&self) -> Option<(u64, u32)> {
         let mut numbers = self.play.said.iter().filter_map(|effect| match effect {
             redquorum_protocol::Effect::Send {
@@ -142,7 +143,7 @@ fn whatever_masters_grant_a_quorum_that_still_holds_the_key_stands_at_the_token(
             for thens in all(&THENS, masters) {
                 let mut run = Run::start(&grants);
                 run.certify(&thens);
-                // A second round, if there is one, is answered by whoever is left.
+                // In a second round, if there is one, all masters reply.
                 if run.asked().is_some() {
                     run.certify(&vec![Then::StillOurs; masters]);
                 }
@@ -222,7 +223,7 @@ fn a_master_that_lost_the_key_before_the_number_was_certified_has_a_gap() {
     assert_eq!(run.token(), Some(8));
     let Claim::Holding(hold) = &run.play.claim else { panic!() };
     assert!(hold.members().len() <= 4);
-    // Silent in the round that certified; what it said before is not forgotten.
+    // Master 0 was silent in the certifying round. Its earlier number still counts.
     assert!(!hold.members().contains(redquorum_protocol::NodeId::new(0)));
 }
 
@@ -231,7 +232,6 @@ fn whoever_extends_a_fenced_lease_tells_the_masters_its_token() {
     let mut run = Run::start(&[Grant::Number(7), Grant::Number(7), Grant::Refused]);
     assert_eq!(run.token(), Some(7));
     run.play.said.clear();
-    // With terms that say nothing of fencing.
     run.play.tell(Input::Extend(terms(3)));
     let fences: Vec<_> = run
         .play
@@ -245,7 +245,7 @@ fn whoever_extends_a_fenced_lease_tells_the_masters_its_token() {
     assert_eq!(fences, [(Some(7), false), (Some(7), false), (Some(7), true)]);
 }
 
-/// Whether a driver that sleeps until the last `next_wake` must look again.
+/// Whether a driver that sleeps until the last `next_wake` must check the claim again.
 fn wakes(before: &Claim, after: &Claim) -> bool {
     let over = |claim: &Claim| matches!(claim, Claim::Acquiring(acquire) if acquire.is_won() || acquire.failure().is_some());
     over(after) && !over(before) || after.next_wake() < before.next_wake()
@@ -261,7 +261,7 @@ fn hear_and_check(play: &mut Play, step: Step, at: usize, answer: Option<Answer>
 
 #[test]
 fn every_answer_that_ends_the_wait_or_brings_its_end_nearer_wakes_the_caller() {
-    // Of 97 ms that a lease is valid, 60 are left for the last round that certifies a number.
+    // A lease is valid for 97 ms, of which 60 remain for the last certifying round.
     let fenced = Terms::new(5, 100 * MS, Drift::default(), 60 * MS).unwrap();
     let fenced = fenced.with_fencing(60_000 * MS).unwrap();
     let grant = |said: Said, at: usize| match said {

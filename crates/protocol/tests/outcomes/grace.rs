@@ -12,7 +12,6 @@ fn with_grace() -> Terms {
     terms(MASTERS).with_grace(2_000 * MS).unwrap()
 }
 
-/// A lease with a grace, granted by all.
 fn held() -> Play {
     let mut play = Play::acquire_on(with_grace(), ONCE);
     (0..MASTERS).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Created)));
@@ -22,7 +21,7 @@ fn held() -> Play {
     play
 }
 
-/// Until when each master is told to leave the key alone, if it is told so exactly once.
+/// The time until which each master leaves the key alone: one effect for each master.
 fn left(play: &Play) -> Vec<Time> {
     let until = |effect: &Effect| match effect {
         Effect::Leave { until, .. } => Some(*until),
@@ -31,7 +30,7 @@ fn left(play: &Play) -> Vec<Time> {
     play.said.iter().filter_map(until).collect()
 }
 
-/// The grace, and what drift may take of the key's time: 1 % of 3 s and 2 ms.
+/// The grace plus the drift of the key's time: 1 % of 3 s and 2 ms.
 fn over(now: Time) -> Vec<Time> {
     vec![now.plus(2_032 * MS); MASTERS]
 }
@@ -108,7 +107,7 @@ fn a_release_in_time_deletes_at_once() {
 
 #[test]
 fn an_attempt_that_hands_out_no_lease_is_cleaned_up_at_once() {
-    // Refused; given up while it is asked; won and not collected; collected too late.
+    // Refused; given up during the attempt; won and not collected; collected too late.
     let mut refused = Play::acquire_on(with_grace(), ONCE);
     (0..2).for_each(|at| refused.hear(Step::Attempt(1), at, vote(Refused, at)));
     let mut dropped = Play::acquire_on(with_grace(), ONCE);
@@ -127,7 +126,7 @@ fn an_attempt_that_hands_out_no_lease_is_cleaned_up_at_once() {
     }
 }
 
-/// What the tests above look for is there without a grace.
+/// Without a grace, the clean-ups that the tests above exclude do occur.
 #[test]
 fn without_a_grace_a_lost_lease_is_settled() {
     let mut play = Play::hold(&[Granted; MASTERS]);

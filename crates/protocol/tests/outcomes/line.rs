@@ -1,4 +1,4 @@
-//! A waiter in a fair queue: when it attempts, what it asks, and how it leaves.
+//! A waiter in a fair queue: when it attempts, what it sends, and how it leaves.
 
 use std::time::Duration;
 
@@ -24,8 +24,7 @@ fn held(number: u64, ahead: u64) -> Answer {
 }
 
 impl Play {
-    /// The round in which all masters were asked for a position since the last look, and for
-    /// which one.
+    /// The round and the position of the enqueue requests since the last look.
     fn stands(&mut self) -> Option<(u32, Spot)> {
         let stand = |effect: &Effect| match effect {
             Effect::Stand { step: Step::Stand(round), spot, .. } => Some((*round, *spot)),
@@ -37,7 +36,7 @@ impl Play {
         asked.first().copied()
     }
 
-    /// All masters answer a round.
+    /// Delivers the same reply from all masters to a round.
     fn placed(&mut self, round: u32, answer: &Answer) {
         (0..5).for_each(|at| self.place(round, at, answer.clone()));
     }
@@ -50,7 +49,7 @@ impl Play {
         self.tell(Input::Heard { node: NodeId::new(at), word });
     }
 
-    /// The masters that were asked for the key since the last look.
+    /// The number of masters that received a request for the key since the last look.
     fn attempts(&mut self) -> usize {
         let asked = self.asked().len();
         self.said.clear();
@@ -65,7 +64,7 @@ impl Play {
         self.said.iter().find_map(ticket).unwrap()
     }
 
-    /// Whether it left the queues of all masters, and whether they wake the next waiter.
+    /// Whether the waiter left the queues of all masters, and whether they wake the next waiter.
     fn stepped_out(&self) -> Option<bool> {
         let call = |effect: &Effect| match effect {
             Effect::StepOut { call, .. } => Some(*call),
@@ -76,7 +75,7 @@ impl Play {
         calls.first().copied()
     }
 
-    /// It waits behind another, while a third one holds the resource.
+    /// A waiter behind another waiter, while a third client holds the resource.
     fn behind() -> (Self, Ticket) {
         let mut play = Self::acquire(5, patience());
         let ticket = play.ticket();
@@ -86,7 +85,7 @@ impl Play {
         (play, ticket)
     }
 
-    /// One master has woken it, and it asks all of them a moment later: round 2.
+    /// A waiter that one master has woken. A moment later it sends round 2 to all masters.
     fn looking() -> (Self, Ticket) {
         let (mut play, ticket) = Self::behind();
         play.heard(4, Word::Free(ticket));
@@ -97,7 +96,7 @@ impl Play {
         (play, ticket)
     }
 
-    /// The one master that is looked at next, of which it asks to keep its position.
+    /// The single master that is checked next. The check asks it to keep the position.
     fn looked_at(&mut self) -> usize {
         self.wake_at(self.claim.next_wake());
         let [Effect::Stand { node, spot: Spot::At(2), .. }] = self.said[..] else {
@@ -139,7 +138,7 @@ fn no_waiter_attempts_where_others_are_first_or_hold_the_resource_on_too_many_ma
         ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(2, 1)], false),
         ([free(1, 0), free(1, 0), free(2, 1), free(2, 1), free(1, 0)], true),
         ([free(1, 0), free(1, 0), held(1, 0), held(1, 0), held(1, 0)], false),
-        // First here, and free there.
+        // First on some masters, and free on others.
         ([free(2, 1), free(1, 0), free(1, 0), held(1, 0), held(1, 0)], false),
     ] {
         let mut play = Play::acquire(5, patience());
@@ -218,7 +217,7 @@ fn a_waiter_that_others_are_before_looks_at_one_master_about_every_second() {
         let after = play.now.since(last);
         assert!(after >= 500 * MS && after <= 1_000 * MS, "{after:?}");
         last = play.now;
-        // That the resource is free concerns the waiter before it.
+        // A free resource is for the waiter at the head.
         play.place(1, looked[looked.len() - 1], free(2, 1));
     }
     assert_eq!(looked[..6], [1, 2, 3, 4, 0, 1]);
@@ -234,7 +233,7 @@ fn a_look_that_finds_it_first_and_the_resource_free_asks_all_masters() {
     assert_eq!(play.stands(), Some((2, Spot::At(2))));
 }
 
-/// What is asked of the policy for pauses.
+/// The attempts for which the policy chose a pause.
 #[derive(Default)]
 struct Asked(Vec<u32>);
 
@@ -292,7 +291,7 @@ fn a_waiter_that_gives_up_leaves_and_wakes_the_next() {
     let Claim::Acquiring(acquire) = &over.claim else { panic!() };
     assert_eq!((acquire.failure(), acquire.attempt()), (Some(Failure::Taken), 0));
     assert!(over.asked().is_empty() && over.claim.next_wake() == Time::NEVER);
-    // Answers that arrive after that change nothing.
+    // Later replies change nothing.
     over.said.clear();
     (0..5).for_each(|at| over.place(round, at, free(2, 0)));
     assert_eq!(over.said, []);
@@ -321,12 +320,12 @@ fn where_no_quorum_keeps_queues_attempts_are_made_without() {
     play.place(1, 4, Answer::NoQueue);
     assert_eq!((play.stepped_out(), play.asked().len()), (Some(true), 5));
     play.said.clear();
-    // From then on it waits without queues.
+    // From then on the claim waits without queues.
     (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
     assert_eq!((play.stepped_out(), play.stands()), (None, None));
     play.wake_at(START.plus(5 * MS));
     assert_eq!(play.attempts(), 5);
-    // A master that reports another error may keep a queue all the same.
+    // A master that returns another error may still keep a queue.
     let loading = Answer::Unknown(Cause::Error("LOADING".into()));
     let mut play = Play::acquire(5, patience());
     play.said.clear();
@@ -356,14 +355,14 @@ fn where_no_quorum_answers_a_waiter_lets_others_pass_and_asks_again() {
     (0..2).for_each(|at| play.place(1, at, free(1, 0)));
     assert_eq!(play.claim.next_wake(), START.plus(50 * MS));
     play.wake_at(START.plus(50 * MS));
-    // Others may be first there meanwhile.
+    // Other waiters may be first there meanwhile.
     assert_eq!((play.stepped_out(), play.asked().len()), (Some(true), 0));
     play.said.clear();
     play.place(1, 4, free(1, 0));
     assert_eq!(play.attempts(), 0, "it keeps no position");
     play.wake_at(play.claim.next_wake());
     assert_eq!(play.stands(), Some((3, Spot::NotBefore(1))), "the position that it had");
-    // A waiter that is first nowhere is in no other waiter's way.
+    // A waiter that is first on no master does not delay other waiters.
     let mut play = Play::acquire(5, patience());
     play.said.clear();
     (0..2).for_each(|at| play.place(1, at, held(2, 1)));
@@ -387,13 +386,12 @@ fn a_first_waiter_that_finds_no_quorum_goes_to_the_end() {
     (0..3).for_each(|at| play.hear(Step::Attempt(1), at, Some(lost.clone())));
     assert_eq!(play.stepped_out(), Some(true));
     play.said.clear();
-    // Its earlier positions are void.
+    // The earlier positions of the waiter are void.
     (0..5).for_each(|at| play.hear(Step::Cleanup(1), at, Some(Answer::Absent)));
     assert_eq!(play.asked().len(), 0);
     play.wake_at(play.claim.next_wake());
     let round = play.stands();
     assert_eq!(round, Some((3, Spot::Last)));
-    // So are answers about them.
     (0..5).for_each(|at| play.place(1, at, free(4, 0)));
     assert_eq!(play.asked().len(), 0);
 }
@@ -422,7 +420,7 @@ fn a_first_waiter_that_finds_the_resource_taken_keeps_its_position() {
     play.said.clear();
     (0..5).for_each(|at| play.hear(Step::Attempt(1), at, Some(Answer::Taken(Holder::NotAsked))));
     assert_eq!(play.stepped_out(), None);
-    // That the clean-up finds no key is no reason for another attempt in the same instant.
+    // A clean-up that finds no key causes no attempt in the same instant.
     (0..3).for_each(|at| play.hear(Step::Cleanup(1), at, Some(Answer::Absent)));
     assert_eq!(play.asked().len(), 0);
     play.said.clear();
@@ -435,7 +433,7 @@ fn a_number_that_a_quorum_keeps_does_not_change() {
     let mut play = Play::acquire(5, Patience { wake_ups: false, ..patience() });
     play.said.clear();
     (0..4).for_each(|at| play.place(1, at, held(5, 1)));
-    // It got there late, behind waiters that came later.
+    // The request reached this master late, behind later waiters.
     play.place(1, 4, held(9, 3));
     assert_eq!(play.stands(), Some((2, Spot::At(5))));
 }

@@ -1,8 +1,8 @@
-//! Every outcome of every master: {granted, refused, error, never, late} over N masters, in
-//! every order of arrival, for acquire, extend and release, with a drop at every step.
+//! Every outcome of every master: {granted, refused, error, never, late} over N masters, in every
+//! order of arrival, for acquire, extend and release, with a drop at every step.
 //!
-//! The oracle is written from the rules' words and not from the code: a verdict stands once
-//! every way in which the silent masters could still answer gives the same one (R3).
+//! The oracle follows the text of the rules, not the code: a verdict is final once every possible
+//! reply of the silent masters gives the same one (R3).
 
 mod acquire;
 mod clocks;

@@ -1,4 +1,4 @@
-//! What the tests share: the products and orders, one claim and all it says, the oracle.
+//! Shared parts of the tests: products and orders, one claim and its effects, the oracle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) const ONCE: Patience = Patience {
     turn: Turn::First,
 };
 
-/// What one master does with one command.
+/// The outcome of one command on one master.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Said {
     Granted,
@@ -29,7 +29,7 @@ pub(crate) enum Said {
 }
 pub(crate) use Said::{Error, Granted, Late, Never, Refused};
 
-/// All combinations for so many masters: 5^N.
+/// All combinations for `masters` masters: 5^N.
 pub(crate) fn product(masters: usize) -> impl Iterator<Item = Vec<Said>> {
     let all = [Granted, Refused, Error, Never, Late];
     let count = 5_usize.pow(u32::try_from(masters).unwrap());
@@ -38,7 +38,7 @@ pub(crate) fn product(masters: usize) -> impl Iterator<Item = Vec<Said>> {
     })
 }
 
-/// All orders in which the masters that answer in time can be heard.
+/// All orders in which the replies that come in time can arrive.
 pub(crate) fn orders(said: &[Said]) -> Vec<Vec<usize>> {
     pub(crate) fn grow(rest: &[usize], so_far: &mut Vec<usize>, all: &mut Vec<Vec<usize>>) {
         if rest.is_empty() {
@@ -61,7 +61,7 @@ pub(crate) fn late(said: &[Said]) -> impl Iterator<Item = usize> {
     (0..said.len()).filter(|at| said[*at] == Late)
 }
 
-/// Tokens are counted, pauses are 5 ms.
+/// Tokens count up, and pauses are 5 ms.
 #[derive(Default)]
 pub(crate) struct Counted(pub(crate) u8);
 
@@ -84,7 +84,7 @@ impl Dice for Counted {
     }
 }
 
-/// One claim and everything it ever said.
+/// One claim and all its effects.
 pub(crate) struct Play {
     pub(crate) claim: Claim,
     pub(crate) dice: Counted,
@@ -107,7 +107,7 @@ impl Play {
         Self { claim, dice, said, now: START }
     }
 
-    /// A lease whose masters granted, refused or were silent like this, collected.
+    /// A collected lease whose masters had these outcomes.
     pub(crate) fn hold(said: &[Said]) -> Self {
         let mut play = Self::acquire(said.len(), ONCE);
         (0..said.len()).for_each(|at| play.hear(Step::Attempt(1), at, vote(said[at], at)));
@@ -132,7 +132,7 @@ impl Play {
         self.tell(Input::Wake);
     }
 
-    /// How often each master was told that `token` shall go.
+    /// How often each master received the clean-up of `token`.
     pub(crate) fn settled(&self, masters: usize, token: u8) -> Vec<usize> {
         let token = Token::new([token; TOKEN_LEN]);
         let of = |at| {
@@ -145,7 +145,7 @@ impl Play {
         (0..masters).map(of).collect()
     }
 
-    /// Which waiter leaves the queue of each master with the clean-up there.
+    /// The waiter that leaves the queue of each master with the clean-up there.
     pub(crate) fn left_with(&self) -> Vec<Option<Ticket>> {
         let leave = |effect: &Effect| match effect {
             Effect::Settle { leave, .. } => Some(*leave),
@@ -202,7 +202,6 @@ pub(crate) fn refusal(at: usize) -> Answer {
     if at.is_multiple_of(2) { Answer::Absent } else { Answer::Taken(Holder::NoExpiry) }
 }
 
-/// An answer to a `SET`.
 pub(crate) fn vote(said: Said, at: usize) -> Option<Answer> {
     match said {
         Granted | Late => Some(Answer::Created),
@@ -212,7 +211,7 @@ pub(crate) fn vote(said: Said, at: usize) -> Option<Answer> {
     }
 }
 
-/// An answer to a `Keep`: a master with the key keeps it, another one may have repaired it.
+/// The reply to a `Keep`: a master with the key keeps it, another one may have repaired it.
 pub(crate) fn kept(said: Said, at: usize, member: bool) -> Option<Answer> {
     match said {
         Granted | Late if member || at.is_multiple_of(2) => Some(Answer::Kept),
@@ -223,7 +222,6 @@ pub(crate) fn kept(said: Said, at: usize, member: bool) -> Option<Answer> {
     }
 }
 
-/// An answer to a `Delete`.
 pub(crate) fn deleted(said: Said, at: usize) -> Option<Answer> {
     match said {
         Granted | Late => Some(Answer::Deleted),
@@ -237,7 +235,7 @@ pub(crate) fn count(said: &[Said], heard: &[usize], what: &[Said]) -> usize {
     heard.iter().filter(|at| what.contains(&said[**at])).count()
 }
 
-/// The verdict, if all ways in which `awaited` masters could answer agree on it.
+/// The verdict, if all possible replies of `awaited` masters agree on it.
 pub(crate) fn stands(yes: usize, awaited: usize, masters: usize) -> Option<bool> {
     let majority = |yes: usize| 2 * yes > masters;
     let ways: Vec<bool> = (0..=awaited).map(|more| majority(yes + more)).collect();

@@ -1,4 +1,4 @@
-//! Re-entry: handles are counted, only the last one gives the lease back, and nobody comes into a
+//! Re-entry: handles are counted, only the last one releases the lease, and no caller enters a
 //! lease that is over.
 
 use redquorum_protocol::{Answer, Claim, Effect, Extension, Input, Loss, Outcome, Step, Time};
@@ -55,7 +55,7 @@ fn only_the_last_handle_gives_the_lease_back_whichever_way_they_go() {
             play.tell(if dropped { Input::Abandon } else { Input::Release });
         }
         assert_eq!(play.settled(MASTERS, 1), [1; MASTERS], "{ways}");
-        // Nobody comes in behind the last one.
+        // No caller enters after the last handle.
         play.tell(Input::Reenter);
         assert!(!matches!(play.claim, Claim::Holding(_)), "{:?}", play.claim);
     }
@@ -75,7 +75,7 @@ fn nobody_comes_into_a_lease_at_its_deadline_even_before_the_timer_has_fired() {
     play.now = play.deadline();
     play.tell(Input::Reenter);
     assert_eq!((play.handles(), play.lost()), (2, Some(Loss::Expired)));
-    // Lost for all of them, and final.
+    // The loss is final, for all handles.
     play.tell(Input::Release);
     play.tell(Input::Reenter);
     assert_eq!((play.handles(), play.lost()), (1, Some(Loss::Expired)));
@@ -98,7 +98,7 @@ fn a_gap_that_a_round_has_shown_is_a_loss_once_the_owner_comes_again() {
     let mut play = held();
     play.tell(Input::Extend(terms(MASTERS)));
     (0..2).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Absent)));
-    // Whoever asked for the round is told, and what it has stands (R6).
+    // The caller that extends gets the error, and its lease keeps its deadline (R6).
     assert_eq!((play.extension(), play.lost()), (Extension::QuorumGone, None));
     play.tell(Input::Reenter);
     assert_eq!((play.handles(), play.lost()), (1, Some(Loss::QuorumGone)));
@@ -166,7 +166,7 @@ fn what_a_dropped_handle_had_under_way_has_its_grace_though_the_last_is_released
     assert_eq!((left(&play), play.settled(MASTERS, 1)), (vec![], vec![0; MASTERS]));
     play.now = START.plus(500 * MS);
     play.tell(Input::Release);
-    // The grace, and what drift may take of the key's time: 1 % of 3 s and 2 ms.
+    // The grace plus the drift of the key's time: 1 % of 3 s and 2 ms.
     assert_eq!(left(&play), [dropped.plus(2_032 * MS); MASTERS]);
     assert_eq!((outcome(&play), play.settled(MASTERS, 1)), (Some(Outcome::Left), vec![0; MASTERS]));
     assert_eq!(play.claim.next_wake(), Time::NEVER);

@@ -4,11 +4,11 @@ use redquorum_protocol::{Claim, Input, Outcome, Step};
 
 use crate::play::*;
 
-/// What a release comes to, if all ways in which `awaited` masters could answer agree on it.
+/// The outcome of a release, if all possible replies of `awaited` masters agree on it.
 fn released(deleted: usize, gone: usize, awaited: usize, masters: usize) -> Option<Outcome> {
     let outcome = |deleted: usize, gone: usize| {
-        // Deleted by a majority: it was held by one. Gone from so many that a majority is
-        // impossible: it was held by none.
+        // A majority deleted the key: a majority held it. So many lack the key that a majority is
+        // impossible: no majority held it.
         match (2 * deleted > masters, 2 * gone >= masters) {
             (true, _) => Outcome::Released,
             (_, true) => Outcome::AlreadyGone,

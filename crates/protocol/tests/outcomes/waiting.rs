@@ -1,5 +1,5 @@
-//! From an attempt that failed to the next one: how long a waiter sleeps, what wakes it, and which
-//! masters it asks.
+//! From a failed attempt to the next one: how long a waiter sleeps, what wakes it, and to which
+//! masters it sends.
 
 use std::time::Duration;
 
@@ -26,13 +26,11 @@ fn held_by(holder: Holder) -> Answer {
     Answer::Place { number: 2, ahead: 1, holder: Some(holder) }
 }
 
-/// The ticket of every waiter here.
 fn ticket() -> Ticket {
     Ticket::new(0)
 }
 
 impl Play {
-    /// Its latest attempt is refused by all masters that it asks.
     fn refused(&mut self) {
         let attempt = self.attempt();
         (0..5).for_each(|at| self.hear(Step::Attempt(attempt), at, Some(TAKEN)));
@@ -43,13 +41,13 @@ impl Play {
         acquire.attempt()
     }
 
-    /// All masters answer the look that follows a refused attempt.
+    /// All masters reply to the check that follows a refused attempt.
     fn looks(&mut self, answer: &Answer) {
         (0..5).for_each(|at| self.look(at, answer.clone()));
     }
 
     fn look(&mut self, at: usize, answer: Answer) {
-        // Here each attempt before it was refused, so that there were as many rounds of looks.
+        // Each earlier attempt was refused, so there were as many rounds of checks.
         self.hear(Step::Stand(self.attempt()), at, Some(answer));
     }
 
@@ -65,7 +63,7 @@ impl Play {
         self.word(at, Word::Free(ticket()));
     }
 
-    /// It is refused, and all masters wake it.
+    /// A refused waiter that all masters can wake.
     fn subscribed(patience: Patience) -> Self {
         let mut play = Self::acquire(5, patience);
         play.refused();
@@ -74,7 +72,7 @@ impl Play {
         play
     }
 
-    /// It waits, and all masters say that another holds the resource for so long.
+    /// A waiter to which all masters reply that another client holds the resource for `left_ms`.
     fn waiting(left_ms: u64) -> Self {
         let mut play = Self::subscribed(patience(Turn::First));
         play.looks(&held(9, left_ms));
@@ -82,14 +80,15 @@ impl Play {
         play
     }
 
-    /// The masters that were asked for the key since the last look.
+    /// The masters that received a request for the key since the last look.
     fn asks(&mut self) -> Vec<usize> {
         let asked = self.asked().into_iter().map(|(at, _)| at).collect();
         self.said.clear();
         asked
     }
 
-    /// Which masters were asked for a position, of which none wakes another waiter for that.
+    /// The masters that received a request for a position. None of them wakes another waiter for
+    /// that.
     fn enqueues(&self) -> Vec<usize> {
         let stand = |effect: &Effect| match effect {
             Effect::Stand { node, spot, ticket: of, .. } => {
@@ -101,7 +100,7 @@ impl Play {
         self.said.iter().filter_map(stand).collect()
     }
 
-    /// Which masters clean up, and which waiter each wakes.
+    /// The masters that clean up, and the waiter that each of them wakes.
     fn cleans_up(&self) -> Vec<(usize, Call)> {
         let clean_up = |effect: &Effect| match effect {
             Effect::Settle { node, call, .. } => Some((node.index(), *call)),
@@ -110,7 +109,7 @@ impl Play {
         self.said.iter().filter_map(clean_up).collect()
     }
 
-    /// Which masters it leaves the queues of, and whether they wake the next waiter.
+    /// The masters whose queues the waiter leaves, and whether they wake the next waiter.
     fn leaves(&self) -> Vec<(usize, bool)> {
         let step_out = |effect: &Effect| match effect {
             Effect::StepOut { node, call, .. } => Some((node.index(), *call)),
@@ -180,7 +179,7 @@ fn a_waiter_that_fewer_masters_wake_asks_the_first_master_a_moment_later() {
     assert_eq!(play.claim.next_wake(), moment);
     play.wake_at(moment);
     assert_eq!(play.asks(), [0], "the other messages may be lost");
-    // A quorum is free, but others may have been woken by a part of it.
+    // A quorum is free, but part of it may have woken other waiters.
     let mut play = Play::waiting(10_000);
     [0, 1].into_iter().for_each(|at| play.look(at, FREE));
     play.woken(4);
@@ -224,14 +223,14 @@ fn a_master_that_wakes_it_only_from_now_on_is_looked_at_again() {
     play.word(2, Word::Listening);
     assert_eq!(play.enqueues(), [2]);
     (0..5).for_each(|at| play.word(at, Word::Listening));
-    // The resource was given back in between.
+    // The holder released in between.
     (0..3).for_each(|at| play.look(at, FREE));
     assert_eq!(play.asks(), [0]);
 }
 
 #[test]
 fn a_master_that_subscribes_late_is_asked_again_unless_it_is_over() {
-    // It may have dropped a waiter that it could not wake.
+    // The master may have dropped a waiter that it could not wake.
     let mut unanswered = Play::acquire(5, patience(Turn::First));
     unanswered.refused();
     unanswered.word(2, Word::Deaf);
@@ -274,7 +273,7 @@ fn a_wake_up_before_the_first_look_counts_where_that_finds_the_resource_free() {
     held_again.look(2, FREE);
     held_again.wake_at(held_again.claim.next_wake());
     assert_eq!(held_again.asks(), [0]);
-    // The first look comes behind the clean-up, which may be what made it free.
+    // The first check follows the clean-up, which may itself have freed the resource.
     let mut not_woken = refused();
     not_woken.look(4, FREE);
     assert_eq!(not_woken.asks(), []);
@@ -419,7 +418,7 @@ fn one_master_alone_does_not_end_the_wait() {
     let mut play = Play::waiting(19_995);
     play.wake_at(after(19_995));
     assert_eq!(play.asks(), [0]);
-    // The wait is over when the first master refuses.
+    // The wait ends when the first master refuses.
     play.now = after(20_000);
     play.hear(Step::Attempt(2), 0, Some(TAKEN));
     assert_eq!((play.asks(), play.verdict()), (vec![1, 2, 3, 4], None));
@@ -443,7 +442,8 @@ fn a_first_master_that_no_other_agrees_with_is_not_believed() {
     let mut play = Play::waiting(10);
     play.wake_at(after(10));
     play.hear(Step::Attempt(2), 0, Some(TAKEN));
-    // A key that was left behind on the first master; the others are free, and it is first there.
+    // The first master has a key that was left behind. The other masters are free, and the waiter
+    // is first there.
     play.look(0, held(7, 60_000));
     let first = Answer::Place { number: 1, ahead: 0, holder: None };
     (1..5).for_each(|at| play.look(at, first.clone()));
@@ -463,7 +463,7 @@ fn after_some_rounds_with_one_master_first_all_are_asked_at_once() {
     let mut sizes = Vec::new();
     for _ in 0..9 {
         sizes.push(play.asks().len());
-        // Others share the masters: none wins, and none holds it.
+        // Other clients share the masters: no client wins or holds a quorum.
         play.refused();
         play.looks(&FREE);
         play.said.clear();
@@ -556,7 +556,7 @@ fn a_waiter_that_yields_leaves_wakes_the_next_and_goes_on_with_the_next_wake() {
     play.tell(Input::Yield);
     assert_eq!(play.leaves(), ALL.map(|at| (at, true)));
     play.said.clear();
-    // All of this was under way.
+    // These messages were already on their way.
     (0..3).for_each(|at| play.look(at, FREE));
     (0..3).for_each(|at| play.woken(at));
     assert_eq!(play.said, []);
@@ -573,7 +573,7 @@ fn a_waiter_that_yields_leaves_wakes_the_next_and_goes_on_with_the_next_wake() {
 
 #[test]
 fn attempts_that_masters_leave_unanswered_thin_out() {
-    // Each attempt asks all masters.
+    // Each attempt sends to all masters.
     let patience = Patience { wake_ups: false, ..patience(Turn::First) };
     let mut play = Play::acquire(5, patience);
     let (mut rounds, mut pauses) = (Vec::new(), Vec::new());
@@ -587,7 +587,7 @@ fn attempts_that_masters_leave_unanswered_thin_out() {
         play.wake_at(play.claim.next_wake());
         assert_eq!(play.asks(), ALL);
     }
-    // Each has more time to succeed, up to a quarter of the lease.
+    // Each round has more time than the one before, up to a quarter of the lease.
     assert_eq!(rounds, [50, 100, 200, 247, 247, 247, 247]);
     assert_eq!(pauses, [25, 50, 100, 200, 200, 200, 200]);
     (0..3).for_each(|at| play.hear(Step::Attempt(8), at, Some(TAKEN)));

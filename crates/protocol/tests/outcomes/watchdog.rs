@@ -1,5 +1,5 @@
-//! The watchdog among others: from when a renewal may be made together with theirs, and what may not
-//! be moved by it.
+//! The watchdog among others: from when a renewal may join a batch, and which times batching must
+//! not move.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn a_lease_is_renewed_together_with_others_in_the_second_half_of_its_time_and_no
     assert!(renewed_at(&mut play, from));
     assert_eq!(renewal(&play), None, "it waits for answers");
     (0..3).for_each(|at| play.hear(Step::Extend(1), at, Some(Answer::Kept)));
-    // Whatever came early, the deadline counts from the round.
+    // The deadline counts from the start of the round, even if the renewal was early.
     assert_eq!(play.deadline(), from.plus(terms(5).validity()));
     assert_eq!(renewal(&play).unwrap().due, from.plus(terms(5).ttl() / 3));
     play.wake_at(before(renewal(&play).unwrap().due));
@@ -81,7 +81,7 @@ fn what_ends_late_if_it_is_put_off_is_told_apart_from_what_may_be() {
     let mut play = watched();
     assert_eq!(next_end(&play), play.deadline());
     assert!(play.claim.next_wake() < next_end(&play));
-    // Nobody renews it: it is lost at its deadline, and no renewal takes that back.
+    // Without a renewal, the lease is lost at its deadline, and no renewal reverts that.
     let deadline = play.deadline();
     assert!(!renewed_at(&mut play, deadline));
     assert_eq!((play.lost(), next_end(&play)), (Some(Loss::Expired), Time::NEVER));

@@ -1,4 +1,4 @@
-//! Claims that are told anything, in any order, at any time.
+//! Claims under any inputs, in any order, at any time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,6 @@ use redquorum_protocol::{
 
 use crate::time::*;
 
-/// Tokens are counted.
 pub(crate) struct Counted(pub(crate) u64);
 
 impl Dice for Counted {
@@ -108,7 +107,7 @@ fn any_patience() -> impl Strategy<Value = Patience> {
     )
 }
 
-/// When each input comes: in any order of any times, or one shortly after the other.
+/// The times of the inputs: in any order, or one shortly after the other.
 pub(crate) fn any_inputs() -> impl Strategy<Value = Vec<(Time, Input)>> {
     let wild = vec((any_time(), any_input()), 0..60);
     let mild = vec((0..40_u64, any_input()), 0..60).prop_map(|inputs| {
@@ -133,7 +132,7 @@ proptest! {
         let mut now = if mild { Time::ZERO } else { start };
         let mut claim = Claim::acquire(now, terms, patience, &mut dice, &mut said);
         let mut opened = now;
-        // The last state in which a lease was lost: it never changes again.
+        // The last state of a lost lease, which never changes again.
         let mut lost = None;
         for (time, input) in inputs {
             let extends = matches!(input, Input::Extend(_) | Input::Prolong(_));
@@ -151,7 +150,7 @@ proptest! {
             if said[so_far..].iter().any(opens) {
                 opened = now;
             }
-            // A lease with a grace that ends by itself, or is dropped, is deleted by nobody.
+            // A lease with a grace that expires or is dropped is not deleted.
             if let Claim::Holding(was) = &before
                 && !was.terms().grace().is_zero()
                 && (input == Input::Abandon || was.lost().is_some() || now >= was.deadline() || matches!(&claim, Claim::Holding(_)))
@@ -249,7 +248,7 @@ proptest! {
                     prop_assert_eq!((one.extension(), one.members()), (two.extension(), two.members()));
                     prop_assert_eq!(claims[0].next_wake(), claims[1].next_wake());
                 }
-                // What a release is told depends on it: a lost lease with a grace asks nobody.
+                // Releases may differ: a lost lease with a grace sends no command.
                 [Claim::Releasing(_), Claim::Releasing(_)] => {}
                 [one, two] => {
                     prop_assert_eq!(std::mem::discriminant(one), std::mem::discriminant(two));
@@ -261,7 +260,7 @@ proptest! {
     }
 }
 
-/// In the queues of how many masters this claim may be.
+/// The number of masters in whose queues this claim may be.
 fn positions(said: &[Effect]) -> usize {
     let mut places = BTreeSet::new();
     for effect in said {
@@ -276,7 +275,7 @@ fn positions(said: &[Effect]) -> usize {
     places.len()
 }
 
-/// Per master and token: nothing is asked behind the settling, and all that was asked is settled.
+/// For each master and token: no request follows the clean-up, and each request has a clean-up.
 fn check_effects(said: &[Effect]) -> Result<(), TestCaseError> {
     let (mut asked, mut settled, mut set) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     for effect in said {

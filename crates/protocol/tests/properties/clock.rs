@@ -1,5 +1,6 @@
-//! A master whose clock gains at random, and a link that looks at it when it is asked and by itself:
-//! a grant that counts rests on a clock that has gained no more than the bound while a lease can live.
+//! A master whose clock gains at random, and a link that checks it with each request and by itself.
+//!
+//! If a grant counts, the clock has gained no more than the bound for as long as a lease can live.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +18,10 @@ const BOUND: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 enum Act {
     Pass(u32),
-    /// The clock gains: steps, or a rate that is too high.
+    /// The clock gains: a step, or a rate that is too high.
     Gain(u32),
-    /// A request, that takes so long there and so long back, while the clock gains between.
+    /// A request: the time to the master, the time back, and the gain of the clock in between.
     Ask(u32, u32, u32),
-    /// The connection breaks, and is replaced.
     Break,
 }
 
@@ -42,9 +42,10 @@ struct World {
     now: Time,
     epoch: u64,
     tags: u32,
-    /// What the clock has gained by when.
+    /// The gains of the clock, and when they happened.
     gained: Vec<(Time, Duration)>,
-    /// Grants that counted: with a clock that was watched, and among them with one that had gained too much.
+    /// The number of grants that counted under a watched clock. `wrong` are those with a clock that
+    /// had gained too much.
     counted: usize,
     wrong: usize,
 }
@@ -81,7 +82,7 @@ impl World {
         self.tell(LinkInput::Connected { epoch: self.epoch, greeting });
     }
 
-    /// Tells the link, and answers its looks at once.
+    /// Passes an input to the link, and replies to its checks at once.
     fn tell(&mut self, input: LinkInput<u32>) -> Vec<LinkEffect<u32>> {
         let mut out = Vec::new();
         self.link.handle(self.now, input, &mut out);
@@ -126,7 +127,7 @@ impl World {
         if !said.iter().any(|said| matches!(said, LinkEffect::Write(_))) {
             return;
         }
-        // No look is answered out of order meanwhile: none is due before this is over.
+        // No check is due before this is over, so none gets its reply out of order.
         self.now = self.now.plus(there * MS);
         self.gain(gain);
         let (executed, answer) = (self.now, Answer::Created.stamped(self.micros()));

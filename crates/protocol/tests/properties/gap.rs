@@ -1,5 +1,5 @@
-//! A lease over many rounds of extending, on masters that forget and cannot always be reached: a
-//! lease is gone as soon as the answers show that a rival may have had a quorum, and not before.
+//! A lease over many rounds of extending, on masters that forget or cannot be reached. The lease is
+//! lost as soon as the replies show that a rival may have had a quorum, and not earlier.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::claim::Counted;
 
 const MASTERS: usize = 7;
 
-/// What becomes of one command.
+/// The outcome of one command.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Way {
     Answered,
@@ -22,7 +22,7 @@ enum Way {
     Cut,
 }
 
-/// One round: which masters forget before it, and what becomes of its commands.
+/// One round: the masters that forget before it, and the outcomes of its commands.
 type Round = ([bool; MASTERS], [Way; MASTERS]);
 
 fn any_ways() -> impl Strategy<Value = [Way; MASTERS]> {
@@ -35,10 +35,10 @@ fn any_round() -> impl Strategy<Value = Round> {
     (proptest::array::uniform7(forgets), any_ways())
 }
 
-/// The answers of one master that were heard: in which round, and whether it has the key since.
+/// The replies of one master: their rounds, and whether it has the key since.
 type Heard = Vec<(usize, bool)>;
 
-/// Whether the master lacked the key just before `round`, as far as its answers tell.
+/// Whether the master lacked the key just before `round`, according to its replies.
 fn lacked(heard: &Heard, round: usize) -> bool {
     let held = heard.iter().rfind(|(at, _)| *at < round).is_some_and(|(_, held)| *held);
     let next = heard.iter().find(|(at, _)| *at >= round);
@@ -118,7 +118,7 @@ proptest! {
             now = now.plus(Duration::from_millis(50));
             claim.handle(now, Input::Wake, &mut dice, &mut said);
             let gone = shows_gap(&heard, number);
-            // A gap may be shown after the verdict: then the next round tells.
+            // Replies may show a gap after the verdict; then the next round reports it.
             let mut next = claim.clone();
             next.handle(now, Input::Extend(terms), &mut dice, &mut said);
             prop_assert_eq!(extension(&next) == Extension::QuorumGone, gone, "{:?}", heard);

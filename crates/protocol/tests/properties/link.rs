@@ -1,4 +1,4 @@
-//! One link, and a master that does anything to it.
+//! One link, and a master with arbitrary behaviour.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,36 +17,32 @@ use crate::time::*;
 
 #[derive(Clone, Debug)]
 enum Act {
-    /// A claim asks for a new token.
+    /// A claim requests a grant for a new token.
     Set,
-    /// A living claim extends.
     Keep(usize, bool),
-    /// A living claim wants its number certified.
     Certify(usize),
     /// A claim ends.
     Settle(usize),
     Probe,
     ShutDown,
-    /// The try under way is greeted, or fails.
+    /// The connection attempt gets its greeting, or fails.
     Greet,
     Refuse,
-    /// The open connection breaks; what was written may still arrive.
+    /// The open connection breaks. Bytes that were written may still arrive.
     Break,
-    /// The master executes so many commands of a connection, old ones included.
+    /// The master executes a number of commands of a connection, which may be an old one.
     Execute(usize, usize),
-    /// So many answers arrive.
     Deliver(usize),
-    /// An answer that nobody waits for, on some connection.
+    /// A reply that no request expects, on some connection.
     Stray(u64),
-    /// An answer that is not Redis's.
     Garbage,
-    /// The master's next commands are errors.
+    /// The master's next commands return errors.
     Busy(usize),
     /// `SCRIPT FLUSH`
     Flush,
     /// Another process in the master's place, with its keys or without.
     Restart(bool),
-    /// Somebody else begins a vigil, ends one that he has watched, or blesses the master.
+    /// Another client begins a probation, ends one that it has watched, or initializes the master.
     Other(Other),
     /// `FLUSHALL`
     Forget,
@@ -90,9 +86,9 @@ fn any_act() -> impl Strategy<Value = Act> {
 struct Socket {
     run: u64,
     inbox: VecDeque<Command>,
-    /// With the token whose debt the answer pays, if it does.
+    /// Each reply, with the token whose clean-up it completes, if it does.
     answers: VecDeque<(Answer, Option<Token>)>,
-    /// Killed, or its process ended.
+    /// The master killed the connection, or its process ended.
     dropped: bool,
 }
 
@@ -102,35 +98,36 @@ struct World {
     said: Vec<LinkEffect<u64>>,
     sockets: BTreeMap<u64, Socket>,
     dialled: Option<u64>,
-    /// The master: its process, its keys by their token, whether it has the scripts.
+    /// The master: its process, its keys by token, and whether its scripts are loaded.
     run: u64,
     keys: BTreeSet<Token>,
     scripts: bool,
     busy: usize,
     markers: Markers,
-    /// Since when it has forgotten nothing, or when it was blessed as one that had forgotten nothing.
+    /// The time since which the master has forgotten nothing. None after it was initialized, which
+    /// declares that it has forgotten nothing.
     remembers: Option<Time>,
-    /// The vigil of somebody else, and since when.
+    /// The probation of another client, and its start.
     other: Option<(Arc<str>, Time)>,
     guard: Option<Guard>,
-    /// How many grants a guarded link was given.
     grants: usize,
-    /// What the link must have in its ledger.
+    /// The expected ledger of the link.
     ledger: BTreeSet<Token>,
-    /// Until when the key of a token can be there, by what the master has executed.
+    /// The latest time at which the key of a token can exist, after the commands that were
+    /// executed.
     lives: BTreeMap<Token, Time>,
-    /// The clean-up that is answered with an error just now.
+    /// The clean-up that is getting an error now.
     failed: Option<Token>,
     living: Vec<Token>,
     settled: BTreeSet<Token>,
     set: BTreeSet<Token>,
-    /// Whoever waits for an answer of the open connection, in order.
+    /// The requests that await a reply of the open connection, in order.
     waiting: VecDeque<u64>,
     tags: u64,
     shut_down: bool,
 }
 
-/// Some are asked with a counter, some without.
+/// Some requests have a fencing counter, some do not.
 fn fence(tag: u64) -> Option<Fence> {
     tag.is_multiple_of(3).then_some(Fence { number: tag, memory_ms: 1 })
 }
@@ -182,7 +179,7 @@ impl World {
         self.look(tag);
     }
 
-    /// Carries out what the link said, and checks it.
+    /// Carries out the effects of the link, and checks them.
     fn look(&mut self, mut asking: Option<u64>) {
         for effect in std::mem::take(&mut self.said) {
             match effect {
@@ -257,7 +254,7 @@ impl World {
         self.remembers = Some(self.now);
     }
 
-    /// Another client with the same guard, which does what it must.
+    /// Another client with the same guard, which follows the protocol.
     fn other(&mut self, other: Other) {
         let Some(guard) = self.guard else { return };
         let run_id = RunId(Arc::from(self.run.to_string()));
@@ -377,7 +374,7 @@ impl World {
     fn restart(&mut self, amnesia: bool) {
         self.run += 1;
         self.scripts = false;
-        // Nobody goes on with a vigil over the end of a connection.
+        // A probation does not outlive a connection.
         self.other = None;
         if amnesia {
             self.keys.clear();
@@ -473,7 +470,7 @@ impl World {
         self.sockets.get_mut(&epoch).expect("as above").answers.push_back((answer, paid));
     }
 
-    /// The check: what it may have forgotten is over.
+    /// The check: every lease that the master may have forgotten is over.
     fn granted(&mut self) {
         self.grants += 1;
         let (Some(guard), Some(since)) = (self.guard, self.remembers) else { return };
@@ -492,7 +489,7 @@ impl World {
         self.tell(LinkInput::Answered { epoch, answer }, None);
     }
 
-    /// From now on the master answers all that it is asked; every claim ends.
+    /// From now on the master replies to all requests. Every claim ends.
     fn heal(&mut self) {
         self.busy = 0;
         while !self.living.is_empty() {
@@ -512,7 +509,7 @@ impl World {
             self.now = self.link.next_wake().max(self.now);
             self.tell(LinkInput::Wake, None);
         }
-        // And only now does the master find what old connections had left in its sockets.
+        // Only now does the master execute what old connections had left in its sockets.
         let epochs: Vec<u64> = self.sockets.keys().copied().collect();
         for epoch in epochs {
             (0..1_000).for_each(|_| self.execute(epoch));
@@ -548,7 +545,7 @@ proptest! {
     }
 }
 
-/// The link asks, and the master answers at once, for so many seconds.
+/// Sends requests to the master, which replies at once, for this number of seconds.
 fn watch(world: &mut World, seconds: u32) {
     for _ in 0..seconds {
         world.act(&Act::Pass(1_000));
@@ -569,7 +566,7 @@ fn a_link_that_watches_comes_to_trust_and_the_check_above_sees_one_that_does_not
     assert_eq!(world.grants, 0, "distrusted");
     watch(&mut world, 3);
     assert!(world.grants > 0, "trusted");
-    // A marker that comes from nowhere: as if the clock alone were watched, not the vigil.
+    // The marker appears without a probation, as if the link only measured the time.
     world.act(&Act::Forget);
     let marker = format!("{} 3000", world.run);
     world.markers.set_boot(Some(Arc::from(marker)));
@@ -579,7 +576,7 @@ fn a_link_that_watches_comes_to_trust_and_the_check_above_sees_one_that_does_not
 
 #[test]
 fn the_world_of_the_link_is_no_dull_one() {
-    // Were there no kill, the check above would see it: a key that is made after it was paid for.
+    // Without the kill, the check would fail: a key is created after its clean-up completed.
     let mut world = World::new();
     world.act(&Act::Greet);
     world.act(&Act::Set);

@@ -1,5 +1,5 @@
-//! What holds for every input: time arithmetic, claims that are told anything, and one link
-//! with a master that does anything to it, until it is healed.
+//! Properties for every input: time arithmetic, claims under any inputs, and one link with a master
+//! that behaves arbitrarily until it is healed.
 
 mod claim;
 mod clock;

@@ -35,7 +35,7 @@ pub(crate) fn any_drift() -> impl Strategy<Value = Drift> {
     prop_oneof![any, usual, Just(Drift::default())]
 }
 
-/// Terms for five masters: any that fit, or else the usual ones.
+/// Terms for five masters: any valid ones, or else the usual ones.
 pub(crate) fn valid_terms() -> impl Strategy<Value = Terms> {
     let ttl = prop_oneof![(0..5_000_000_000_u64).prop_map(Duration::from_nanos), Just(MAX_TTL)];
     let grace = prop_oneof![Just(Duration::ZERO), any_duration()];
@@ -65,7 +65,7 @@ proptest! {
     ) {
         let end = start.plus(terms.ttl());
         let deadline = start.plus(terms.validity());
-        // Where there is a drift to allow for, strictly; and time ends at "never".
+        // The deadline is strictly earlier where there is drift. Time ends at "never".
         prop_assert!(deadline < end || drift_free(terms) || end == Time::NEVER);
         prop_assert!(deadline <= end);
         prop_assert!(terms.validity() > terms.node_timeout());
@@ -89,7 +89,7 @@ proptest! {
             let pause = backoff.pause(attempt, random);
             prop_assert!(pause >= MS && pause <= max.max(MS), "{backoff:?}: {pause:?}");
             if backoff.check().is_ok() && !matches!(backoff, Backoff::Jittered { .. }) {
-                // What does not fit into 64 bits of nanoseconds is cut there.
+                // Pauses beyond 64 bits of nanoseconds are cut there.
                 prop_assert!(pause >= initial.min(Duration::from_nanos(u64::MAX)), "{backoff:?}: {pause:?}");
             }
         }

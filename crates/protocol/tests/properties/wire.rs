@@ -1,4 +1,4 @@
-//! Bytes from anybody: nothing panics, nothing is guessed, and what is written can be read.
+//! Arbitrary bytes: no panic, no guess, and the reader accepts what the writer wrote.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use redquorum_protocol::wire::{
 };
 use redquorum_protocol::{Answer, Cause};
 
-/// Bytes that look like the protocol more often than chance would have it.
+/// Bytes that resemble the protocol more often than random ones would.
 fn any_bytes() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         vec(any::<u8>(), 0..6),
@@ -42,7 +42,7 @@ proptest! {
         prop_assert!(0 < used && used <= bytes.len());
         for expect in EXPECTS {
             let answer = expect.read(&frame);
-            // Whatever was made up, only the one right answer is a grant.
+            // Only the one right reply is a grant.
             if answer.clone().plain() == Answer::Created {
                 let right = match expect {
                     Expect::Set => frame == Frame::Simple(b"OK"),
@@ -118,7 +118,7 @@ proptest! {
         chunk in 1..50_usize,
     ) {
         let bytes = [&push[..], &behind].concat();
-        // Less than the push itself: it is too long.
+        // The limit is shorter than the push itself, so the push is skipped.
         let Some(begun) = Skip::begin(&bytes, 3) else { return Ok(()) };
         let passed = |chunks: &mut dyn Iterator<Item = &[u8]>| {
             let (mut skip, mut passed) = (begun.clone(), 0);

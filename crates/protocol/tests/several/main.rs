@@ -1,4 +1,5 @@
-//! Claims on several resources: the machine alone, and the shipped claims under it in a model world.
+//! Claims on several resources: the machine alone, and the shipped claims under it in a model
+//! world.
 
 #[path = "../support/chance.rs"]
 mod chance;

@@ -1,4 +1,4 @@
-//! The machine alone: what it wants done, in which order.
+//! The machine alone: its effects and their order.
 
 use redquorum_protocol::{Dice, Failure, Order, Patience, Several, Time, Told, Turn};
 
@@ -33,7 +33,7 @@ impl Bed {
         self.tell(Told::Failed { member, why: Failure::Taken })
     }
 
-    /// Lets the pause pass, and returns what is done then.
+    /// Lets the pause pass, and returns the effects after it.
     fn after_the_pause(&mut self) -> Vec<Order> {
         assert_ne!(self.machine.next_wake(), Time::NEVER);
         self.now = self.machine.next_wake();
@@ -53,7 +53,7 @@ fn once(member: usize, explain: bool) -> Order {
 fn all_are_tried_at_once_with_one_attempt_each() {
     let bed = Bed::new(3, 500);
     assert_eq!(bed.out, [once(0, false), once(1, false), once(2, false)]);
-    // Who makes but one round wants to be told who is in the way.
+    // A request with a single round asks for the holder.
     assert_eq!(Bed::new(2, 0).out, [once(0, true), once(1, true)]);
 }
 
@@ -83,7 +83,7 @@ fn one_refusal_undoes_all_others_at_once_and_holds_nothing_while_it_waits() {
     bed.won(0, 900);
     let undone = bed.taken(1);
     assert_eq!(undone, [Order::Undo { member: 0 }, Order::Undo { member: 2 }, Order::Decided]);
-    // What arrives late of those that were undone is nobody's.
+    // Late results of members that were undone change nothing.
     assert_eq!(bed.won(2, 900), []);
     assert_eq!(bed.taken(2), []);
     let waits = bed.after_the_pause();
@@ -104,7 +104,7 @@ fn who_was_waited_for_is_kept_while_the_others_are_tried_once() {
     bed.won(0, 901);
     assert_eq!(bed.won(2, 902), [Order::Decided]);
     assert!(bed.machine.is_won());
-    // Refused again: it is given back, and another is waited for.
+    // The last member is refused: the machine undoes the others, and waits for this one.
     assert_eq!(
         other.taken(2),
         [Order::Undo { member: 0 }, Order::Undo { member: 1 }, Order::Decided]
@@ -121,7 +121,7 @@ fn at_the_end_of_the_wait_it_says_who_was_in_the_way() {
     assert_eq!(bed.taken(0), [Order::Decided]);
     assert_eq!(bed.machine.failure(), Some((0, Failure::Taken)));
     assert_eq!(bed.machine.next_wake(), Time::NEVER);
-    // Without a wait after the first round.
+    // A request without a wait fails after the first round.
     let mut bed = Bed::new(2, 0);
     bed.won(0, 900);
     assert_eq!(bed.taken(1), [Order::Undo { member: 0 }, Order::Decided]);
@@ -132,7 +132,7 @@ fn at_the_end_of_the_wait_it_says_who_was_in_the_way() {
 fn a_pause_is_cut_at_the_end_of_the_wait() {
     let mut bed = Bed::new(2, 2);
     bed.now = Time::ZERO.plus(MS);
-    // Another dice would pause for longer.
+    // Without the cut, this random source would give a longer pause.
     struct Long;
     impl Dice for Long {
         fn token(&mut self) -> redquorum_protocol::Token {

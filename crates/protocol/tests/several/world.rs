@@ -1,5 +1,6 @@
-//! A small world for callers that want several resources: masters that keep keys, and messages that take
-//! time. Between a caller and a master they arrive in the order in which they were sent, as over a link.
+//! A small world for callers that request several resources: masters that keep keys, and messages
+//! that take time. Between a caller and a master they arrive in the order in which they were sent,
+//! as over a link.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,11 +17,10 @@ pub(crate) const NODES: usize = 3;
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_millis(20);
 pub(crate) const TTL: Duration = Duration::from_secs(60);
 
-/// What becomes of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Trying,
-    /// Since then, by this deadline.
+    /// Held since the first time, with the second one as its deadline.
     Held(Time, Time),
     Refused(Time, usize, Failure),
     Gone,
@@ -28,7 +28,7 @@ pub(crate) enum Fate {
 
 pub(crate) struct Caller {
     several: Several,
-    /// The keys of its members, in its own order.
+    /// The keys of its members, in the caller's order.
     keys: Vec<usize>,
     claims: Vec<Option<(u64, Claim)>>,
     pub(crate) fate: Fate,
@@ -36,9 +36,9 @@ pub(crate) struct Caller {
 }
 
 enum Event {
-    /// To a caller's claim, of this number.
+    /// A reply reaches a claim: its caller, its member, its number.
     Answered(usize, usize, u64, Input),
-    /// At a master.
+    /// A message from a caller reaches a master.
     Arrived(usize, usize, Sent),
 }
 
@@ -59,15 +59,14 @@ pub(crate) struct World {
     pub(crate) now: Time,
     pub(crate) random: Random,
     pub(crate) callers: Vec<Caller>,
-    /// What each master has: token, and when it expires.
+    /// The keys of each master: token and expiry.
     pub(crate) keys: Vec<BTreeMap<usize, (Token, Time)>>,
-    /// Until when each master stands still.
     pub(crate) stopped: [Time; NODES],
-    /// When the latest message from this caller to that master arrives.
+    /// The arrival of the latest message from a caller to a master.
     latest: BTreeMap<(usize, usize), Time>,
     queue: BTreeMap<(Time, u64), Event>,
     numbers: u64,
-    /// When each claim was started: by which caller, for which member.
+    /// The start of each claim: time, caller, member.
     pub(crate) sets: Vec<(Time, usize, usize)>,
 }
 
@@ -86,7 +85,7 @@ impl World {
         }
     }
 
-    /// A caller asks for keys, in this order, and waits so long.
+    /// Adds a caller that requests `keys`, in this order, and waits for up to `wait`.
     pub(crate) fn ask(&mut self, keys: &[usize], wait: Duration) -> usize {
         let terms = Terms::new(NODES, TTL, Drift::default(), NODE_TIMEOUT).expect("they fit");
         self.ask_on(terms, keys, wait)
@@ -107,7 +106,7 @@ impl World {
         number
     }
 
-    /// Another holds a key, for so long; on every master.
+    /// Lets another client hold a key on every master for `length`.
     pub(crate) fn occupy(&mut self, key: usize, length: Duration) {
         let held = (Token::new([255; TOKEN_LEN]), self.now.plus(length));
         for keys in &mut self.keys {
@@ -115,7 +114,7 @@ impl World {
         }
     }
 
-    /// The caller is gone, or gives back what it has.
+    /// Ends the caller's request, or releases its leases.
     pub(crate) fn leave(&mut self, caller: usize) {
         let mut orders = Vec::new();
         let of = &mut self.callers[caller];
@@ -143,7 +142,7 @@ impl World {
                     self.send(caller, member, out);
                 }
                 Order::Undo { member } => {
-                    // What was collected is given back: nobody has worked under it.
+                    // Releases a collected member: no work has begun under it.
                     self.drive(caller, member, Input::Release);
                     if let Some((_, Claim::Acquiring(_))) = &self.callers[caller].claims[member] {
                         self.drive(caller, member, Input::Abandon);
@@ -186,7 +185,6 @@ impl World {
         self.queue.insert((time, self.numbers), event);
     }
 
-    /// Lets time pass.
     pub(crate) fn run_until(&mut self, end: Time) {
         loop {
             (0..self.callers.len()).for_each(|caller| self.attend(caller));
@@ -210,7 +208,7 @@ impl World {
     fn happen(&mut self, event: Event) {
         match event {
             Event::Arrived(caller, node, sent) if self.now < self.stopped[node] => {
-                // In its socket, behind all that came before.
+                // The message waits in the socket, behind all earlier ones.
                 let resumed = self.stopped[node];
                 self.enter(resumed, Event::Arrived(caller, node, sent));
             }
@@ -284,7 +282,7 @@ impl World {
         self.carry_out(caller, orders);
     }
 
-    /// Tells a caller's machine what became of its claims.
+    /// Reports the results of a caller's claims to its machine.
     fn attend(&mut self, caller: usize) {
         if self.callers[caller].fate != Fate::Trying {
             return;
@@ -329,7 +327,7 @@ impl World {
         }
     }
 
-    /// Who believes in its leases now.
+    /// The callers with valid leases now.
     pub(crate) fn holders(&self) -> Vec<usize> {
         let holds = |caller: &&usize| match self.callers[**caller].fate {
             Fate::Held(_, deadline) => self.now < deadline,
@@ -347,7 +345,7 @@ impl World {
         self.callers[caller].several.rounds()
     }
 
-    /// Keys on masters that are alive.
+    /// The number of keys that have not expired.
     pub(crate) fn left(&self) -> usize {
         let alive = |(_, expires): &&(Token, Time)| *expires > self.now;
         self.keys.iter().map(|keys| keys.values().filter(alive).count()).sum()

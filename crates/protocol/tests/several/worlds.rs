@@ -1,4 +1,4 @@
-//! The shipped claims under the machine, in worlds of any timing.
+//! The shipped claims under the machine, with random timings.
 
 use std::time::Duration;
 
@@ -8,7 +8,6 @@ use redquorum_protocol::{Drift, Failure, Terms, Time};
 
 use crate::world::{Fate, MS, NODE_TIMEOUT, NODES, World};
 
-/// What is done to a world.
 #[derive(Clone, Debug)]
 enum Act {
     Ask(Vec<usize>, u32),
@@ -44,7 +43,8 @@ fn play(seed: u64, acts: &[(u32, Act)]) -> World {
                 world.occupy(*key, MS * *ms);
             }
             Act::Occupy(..) => {}
-            // What waits in its sockets keeps its order.
+            // A stopped master keeps the order of its sockets, so it is stopped only once at a
+            // time.
             Act::Stop(node, ms) if world.now >= world.stopped[*node] => {
                 world.stopped[*node] = world.now.plus(MS * *ms);
             }
@@ -54,7 +54,7 @@ fn play(seed: u64, acts: &[(u32, Act)]) -> World {
     world
 }
 
-/// Lets time pass in small steps, and looks each time whether two believe in one key.
+/// Lets time pass in small steps, and checks after each that no two callers hold one key.
 fn step(world: &mut World, length: Duration) {
     let end = world.now.plus(length);
     while world.now < end {
@@ -78,14 +78,14 @@ proptest! {
         acts in vec((0..60_u32, any_act()), 1..25),
     ) {
         let mut world = play(seed, &acts);
-        // Everybody's wait is over.
+        // After this, no caller waits any more.
         step(&mut world, Duration::from_secs(2));
         for caller in 0..world.callers.len() {
             let of = &world.callers[caller];
             prop_assert_ne!(of.fate, Fate::Trying);
         }
         let held: usize = world.holders().into_iter().map(|caller| world.keys_of(caller).len()).sum();
-        // On a master that was stopped a key may have come too late to count, and is cleaned up with the rest.
+        // On a stopped master, a key may come too late to count. It is cleaned up with the rest.
         prop_assert!(world.left() >= held * (NODES / 2 + 1));
         prop_assert!(world.left() <= held * NODES);
         for caller in 0..world.callers.len() {
@@ -141,7 +141,7 @@ proptest! {
 fn what_is_free_is_won_in_one_round_trip() {
     let mut world = World::new(7);
     let caller = world.ask(&[0, 1, 2, 3], Duration::ZERO);
-    // There and back, at most 3.1 ms each way.
+    // A round trip takes at most 3.1 ms in each direction.
     step(&mut world, MS * 7);
     assert!(matches!(world.callers[caller].fate, Fate::Held(..)));
     assert!(world.sets.iter().all(|(at, ..)| *at == Time::ZERO), "all are asked at one instant");
@@ -186,7 +186,7 @@ fn who_is_in_the_way_for_ever_is_named() {
     step(&mut world, MS * 400);
     let fate = world.callers[caller].fate;
     assert!(matches!(fate, Fate::Refused(_, 1, Failure::Taken)), "{fate:?}");
-    // Only those of the other.
+    // Only the keys of the other client are left.
     assert_eq!(world.left(), NODES);
 }
 
@@ -197,7 +197,7 @@ fn keys_that_were_left_and_two_holders_would_be_seen() {
     step(&mut world, MS * 10);
     assert!(matches!(world.callers[first].fate, Fate::Held(..)));
     assert_eq!(world.left(), 2 * NODES);
-    // Masters that forget let another in.
+    // Masters that forget let a second caller in.
     world.keys.iter_mut().for_each(std::collections::BTreeMap::clear);
     world.ask(&[1, 0], Duration::ZERO);
     let seen = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| step(&mut world, MS * 10)));

@@ -1,4 +1,5 @@
-//! Chance for small worlds: the same for ever, so that a seed always means the same run.
+//! Random numbers for small worlds. The generator never changes, so a seed always means the same
+//! run.
 
 use std::time::Duration;
 

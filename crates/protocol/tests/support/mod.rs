@@ -1,9 +1,9 @@
-//! A driver of the protocol in virtual time: client processes in a model world. No clock, no socket, no
-//! sleep.
+//! A driver of the protocol in virtual time: client processes in a model world, without clocks,
+//! sockets or sleeps.
 //!
-//! It is an example too. What a driver has to do is in three places: [`Cluster::carry_out`] (the effects
-//! of a client go to the wire, or to the callers of its requests), [`Cluster::replied`] (what comes over
-//! the wire goes to the client), and [`Cluster::wake`]. The rest is the check, and [`world`].
+//! It is an example, too. A driver needs three functions: [`Cluster::carry_out`] passes the effects
+//! of a client to the wire, or to the callers of its requests; [`Cluster::replied`] passes bytes
+//! from the wire to the client; and [`Cluster::wake`]. The rest is the check, and [`world`].
 
 pub(crate) mod world;
 
@@ -23,19 +23,17 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) struct Cluster {
     pub(crate) world: World,
     pub(crate) clients: Vec<Client>,
-    /// The claims of each client whose callers are there.
+    /// The claims of each client that still have a caller.
     claims: Vec<Vec<ClaimId>>,
     pub(crate) terms: Terms,
-    /// When, and to which client, a lease was granted.
     pub(crate) grants: Vec<(Time, usize)>,
-    /// Grants that were made while another claim believed in its lease.
+    /// Grants during another claim's valid lease.
     pub(crate) violations: Vec<(Time, usize)>,
-    /// The fencing tokens, in the order of the grants.
     pub(crate) fencing_tokens: Vec<u64>,
     key: Key,
 }
 
-/// The same guard, with vigils of other names.
+/// The same guard with another salt, so its probation keys have other names.
 fn salted(guard: Guard, salt: u64) -> Guard {
     let other = Guard::new(guard.max_ttl(), Drift::default(), salt).expect("it was short");
     guard.clock_bound().map_or(other, |bound| other.with_clock_bound(bound).expect("it was"))
@@ -46,13 +44,13 @@ impl Cluster {
         Self::with(seed, masters, clients, None)
     }
 
-    /// The same with a guard of so long a TTL, on masters that are marked already.
+    /// A cluster with a guard for leases up to `max_ttl`, on masters that are initialized.
     pub(crate) fn guarded(seed: u64, masters: usize, clients: usize, max_ttl: Duration) -> Self {
         let guard = Guard::new(max_ttl, Drift::default(), 0).expect("it is short");
         Self::with(seed, masters, clients, Some(guard))
     }
 
-    /// The same with a clock guard.
+    /// A guarded cluster with a clock guard.
     pub(crate) fn clock_guarded(
         seed: u64,
         masters: usize,
@@ -104,7 +102,7 @@ impl Cluster {
         cluster
     }
 
-    /// Passes something to a client.
+    /// Calls the client, and carries out its effects.
     fn act<R>(
         &mut self,
         client: usize,
@@ -118,7 +116,6 @@ impl Cluster {
         result
     }
 
-    /// Starts a claim.
     pub(crate) fn acquire(&mut self, client: usize, wait: Duration) -> ClaimId {
         let (key, terms) = (self.key.clone(), self.terms);
         let request = AcquireRequest { terms, wait, explain: true, fair: false, seed: () };
@@ -127,13 +124,13 @@ impl Cluster {
         id
     }
 
-    /// The oldest claim of a client whose caller is there.
+    /// The oldest claim of a client that still has a caller.
     pub(crate) fn oldest(&self, client: usize) -> Option<(ClaimId, &Claim)> {
         let id = *self.claims[client].first()?;
         Some((id, self.clients[client].claim(id)?))
     }
 
-    /// Gives a claim one input of its caller. [`Input::Abandon`]: the caller is gone.
+    /// Passes an input of the caller to a claim. [`Input::Abandon`] means that the caller is gone.
     pub(crate) fn drive(&mut self, client: usize, id: ClaimId, input: Input) {
         match input {
             Input::Abandon => {
@@ -160,14 +157,14 @@ impl Cluster {
                 ClientEffect::Changed(id) => {
                     self.world.enter(self.world.now, Event::Changed(client, id));
                 }
-                // All links are looked at at each event.
+                // The driver checks all links at each event.
                 ClientEffect::Rearm { .. } => {}
                 other => unreachable!("an effect that this driver does not know: {other:?}"),
             }
         }
     }
 
-    /// Runs until `end`: what happens next is the next event, or the next wake-up.
+    /// Runs until `end`, from one event or wake-up to the next.
     pub(crate) fn run_until(&mut self, end: Time) {
         loop {
             let event = self.world.next_event();
@@ -249,10 +246,10 @@ impl Cluster {
         }
     }
 
-    /// The check: at the instant of a grant, nobody else believes in a lease.
+    /// The check: at the instant of a grant, no other claim has a valid lease.
     fn granted(&mut self, client: usize, id: ClaimId) {
         if !self.believes(client, id) {
-            return; // too late: it tries again, or has failed
+            return; // Too late: the claim tries again, or has failed.
         }
         self.grants.push((self.world.now, client));
         let hold = self.clients[client].hold(id);
@@ -285,7 +282,7 @@ impl Cluster {
         self.run_until(self.world.now.plus(length));
     }
 
-    /// Keys on masters, and entries in ledgers.
+    /// The numbers of keys on masters, and of entries in ledgers.
     pub(crate) fn leftovers(&self) -> (usize, usize) {
         let links = self.clients.iter().flat_map(Client::links);
         let keys = self.world.masters.iter().map(|master| master.keys.len()).sum();

@@ -9,7 +9,7 @@ use redquorum_protocol::{
     Answer, ClaimId, Dice, Fence, Guard, Holder, Key, RunId, TOKEN_LEN, Time, Token,
 };
 
-/// splitmix64: small, and the same for ever, so that a seed always means the same run.
+/// splitmix64. The generator never changes, so a seed always means the same run.
 #[derive(Clone)]
 pub(crate) struct Random(pub(crate) u64);
 
@@ -39,7 +39,7 @@ impl Dice for Random {
         Token::new(bytes)
     }
 
-    /// A wall clock that jumps about: tokens must not rest on it.
+    /// A wall clock that jumps: tokens must not depend on it.
     fn hint(&mut self) -> u64 {
         self.below(400)
     }
@@ -53,16 +53,15 @@ impl Dice for Random {
     }
 }
 
-/// A model master: it executes the very commands that links write.
+/// A model master, which executes the commands that links write.
 #[derive(Default)]
 pub(crate) struct Master {
-    /// Values with their expiry. What expired stays until it is touched, so that a test can
-    /// find a key that nobody cleaned up.
+    /// Values with their expiry. An expired key stays until a command reads it, so that a test can
+    /// find a key without a clean-up.
     pub(crate) keys: BTreeMap<Key, (Token, Time)>,
-    /// How far the counter of each key is.
     pub(crate) counters: BTreeMap<Key, u64>,
     pub(crate) markers: Markers,
-    /// By how much its clock was set ahead.
+    /// How far the clock was set ahead.
     pub(crate) ahead: Duration,
     stopped: bool,
     down: bool,
@@ -160,19 +159,19 @@ fn taken(now: Time, (token, expiry): (Token, Time)) -> Answer {
     Answer::Taken(Holder::Lease { token, left_ms })
 }
 
-/// A connection: of a client, to a master, with the link's number for it.
+/// A connection: the client, the master, and the link's number for the connection.
 pub(crate) type WireId = (usize, usize, u64);
 
-/// Bytes arrive in the order in which they were written, however late.
+/// A connection, in which bytes arrive in the order in which they were written.
 pub(crate) struct Wire {
     client_id: u64,
-    /// Arrived at the master and not yet executed: a stopped master's socket buffer.
+    /// Requests that have arrived and are not executed: the socket buffer of a stopped master.
     inbox: VecDeque<Request>,
-    /// When the latest bytes of each direction arrive.
+    /// The arrival of the latest bytes in each direction.
     last: [Time; 2],
-    /// The client has given it up; what it wrote is on its way all the same.
+    /// The client has given up the connection. Bytes that it wrote are still on their way.
     given_up: bool,
-    /// The master has dropped it, with all that was not executed.
+    /// The master has dropped the connection, with all requests that were not executed.
     dropped: bool,
 }
 
@@ -191,11 +190,9 @@ pub(crate) enum Reply {
 pub(crate) enum Event {
     /// A request is in the master's socket buffer.
     Arrived(WireId, Request),
-    /// The master gets to this connection.
     Served(WireId),
-    /// A reply is with the client.
+    /// A reply reaches the client.
     Replied(WireId, Reply),
-    /// A claim of a client changed.
     Changed(usize, ClaimId),
 }
 
@@ -204,7 +201,7 @@ pub(crate) struct World {
     pub(crate) random: Random,
     pub(crate) masters: Vec<Master>,
     wires: BTreeMap<WireId, Wire>,
-    /// In the order of time, and of entry among those of one instant.
+    /// Ordered by time. Events of one instant keep their order of entry.
     queue: BTreeMap<(Time, u64), Event>,
     entered: u64,
 }
@@ -225,7 +222,7 @@ impl World {
         self.queue.keys().next().map_or(Time::NEVER, |(time, _)| *time)
     }
 
-    /// Lets the next event happen. Returns it if it happens to a client.
+    /// Carries out the next event. Returns it if it concerns a client.
     pub(crate) fn happen(&mut self) -> Option<Event> {
         match self.queue.pop_first()?.1 {
             Event::Arrived(id, request) => {
@@ -246,7 +243,6 @@ impl World {
         self.wires.get_mut(&id).expect("dialled").given_up = true;
     }
 
-    /// Enters an event.
     pub(crate) fn enter(&mut self, time: Time, event: Event) {
         self.entered += 1;
         self.queue.insert((time, self.entered), event);
@@ -319,14 +315,14 @@ impl World {
         }
     }
 
-    // Faults, and their cures.
+    // Faults and how they heal.
 
-    /// The master's process is stopped; its sockets fill up.
+    /// Stops the master's process; its sockets fill up.
     pub(crate) fn stop(&mut self, master: usize) {
         self.masters[master].stopped = true;
     }
 
-    /// It goes on, and gets to its connections one after the other, in any order.
+    /// Resumes the master, which serves its connections one after the other, in any order.
     pub(crate) fn resume(&mut self, master: usize) {
         self.masters[master].stopped = false;
         let ids: Vec<WireId> = self.wires.keys().filter(|id| id.1 == master).copied().collect();
@@ -336,7 +332,7 @@ impl World {
         }
     }
 
-    /// The master's process ends; with `amnesia` it will remember nothing.
+    /// Ends the master's process. With `amnesia`, the next process has lost all data.
     pub(crate) fn kill(&mut self, master: usize, amnesia: bool) {
         self.masters[master].down = true;
         self.drop_wires(master, |_| true);
@@ -355,7 +351,6 @@ impl World {
         master.markers = Markers::default();
     }
 
-    /// Somebody has blessed all masters.
     pub(crate) fn mark_all(&mut self, guard: Guard) {
         for (number, master) in self.masters.iter_mut().enumerate() {
             let run_id = RunId(Arc::from(format!("{number}-{}", master.restarts)));
@@ -363,7 +358,7 @@ impl World {
         }
     }
 
-    /// Another process is started in its place.
+    /// Starts a new process in the place of one that ended.
     pub(crate) fn restart(&mut self, master: usize) {
         let master = &mut self.masters[master];
         if master.down {
@@ -372,8 +367,8 @@ impl World {
         }
     }
 
-    /// Bytes on today's connection between the two arrive `length` later, even if the client
-    /// gives the connection up meanwhile. A new connection takes another path.
+    /// Delays bytes on the current connection by `length`, even if the client gives the connection
+    /// up meanwhile. A new connection takes another path.
     pub(crate) fn cut(&mut self, client: usize, master: usize, length: Duration) {
         let healed = self.now.plus(length);
         let today = self.wires.range_mut((client, master, 0)..=(client, master, u64::MAX)).last();

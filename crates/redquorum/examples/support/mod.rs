@@ -1,5 +1,5 @@
-//! What all examples share and what is not about locks: where the masters are, and how an
-//! example fails.
+//! What all examples share and what is not about locks: the addresses of the masters, and the error
+//! of `main`.
 
 use std::{env, error::Error, fmt};
 
@@ -19,8 +19,8 @@ pub(crate) fn urls() -> Result<Vec<String>, Failure> {
     Ok(urls)
 }
 
-/// What `main` returns when it fails. Rust prints its `Debug` to standard error and exits with 1;
-/// here that is the sentence that the error was made for.
+/// The error of `main`. Rust prints its `Debug` to standard error and exits with 1; here `Debug` is
+/// the sentence of the error.
 pub(crate) struct Failure(String);
 
 impl<E: Error> From<E> for Failure {

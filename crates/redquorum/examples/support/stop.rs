@@ -1,11 +1,11 @@
-//! The end of a service: Ctrl-C from a person, SIGTERM from whatever runs it.
+//! The end of a service: Ctrl-C from a person, or SIGTERM from the service manager.
 
 use std::io;
 
-/// Returns which of the two came, at the first one.
+/// Waits for the first of the two signals, and returns its name.
 ///
-/// Await it once: a signal that comes while no task waits for it is lost, and no longer ends the
-/// process by itself after the first call.
+/// Await it once. After the first call, a signal no longer ends the process by itself, and a signal
+/// that arrives while no task waits for it is lost.
 pub(crate) async fn stop() -> io::Result<&'static str> {
     #[cfg(unix)]
     {

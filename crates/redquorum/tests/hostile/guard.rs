@@ -1,5 +1,5 @@
-//! What a guard asks, answered with nonsense: such a master is never counted, and never makes the lock
-//! spin, panic or fail while the others are there.
+//! A master that replies nonsense to the commands of a restart guard is never counted. It never
+//! makes the lock spin, panic or fail while the other masters reply.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::scripted::{Args, Say, Scripted};
 const S: Duration = Duration::from_secs(1);
 const TTL: Duration = Duration::from_secs(5);
 const NAME: &str = "bad";
-/// As the scripted master is called, so its process is.
+/// The boot marker of the scripted master: its run id is the master's name.
 const MARKER: &str = "bad 5000 fleet=ca9baebb92353c04";
-/// That of another process.
+/// The boot marker of another server process.
 const OTHER: &str = "other 5000 fleet=ca9baebb92353c04";
-/// What the set of masters is called, of which the markers show the fingerprint: one of another set would
-/// refuse the attempt, and not only its vote.
+/// The name of the set of masters; the markers contain its fingerprint. A marker of another set
+/// would refuse the whole attempt instead of one vote.
 const FLEET: &str = "jobs";
 
-/// What it says to a question of the guard.
+/// What the master replies to each command of the guard.
 #[derive(Clone, Default)]
 struct Says {
     get: Option<String>,
@@ -34,7 +34,7 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}", text.len())
 }
 
-/// The master's time, with which answers end.
+/// The master's time, the last element of these replies.
 const TIME: &str = ":1700000000000000";
 
 fn pair(boot: &str, vigil: &str) -> String {
@@ -45,7 +45,7 @@ impl Says {
     fn to(&self, args: &Args<'_>) -> Say {
         let of = |text: &Option<String>, well: &str| Say::line(text.as_deref().unwrap_or(well));
         match args {
-            // It has a marker already, whatever that is.
+            // Another marker exists already.
             [b"SET", b"redquorum:boot", ..] => Say::line("$-1"),
             [b"GETRANGE", ..] => of(&self.get, "$0\r\n"),
             [b"CONFIG", ..] => of(&self.config, "*0"),
@@ -60,7 +60,8 @@ impl Says {
     }
 }
 
-/// Two good masters and this one: for a minute the good ones are enough. Returns how often it granted.
+/// Runs a lock over two good masters and this one for a minute; the good ones are a quorum. Returns
+/// how often the bad master granted.
 async fn with(says: Says) -> (u64, LinkState, usize) {
     let good = Masters::new(2);
     let script = move |args: Option<&Args<'_>>| args.map_or(Say::Well, |args| says.to(args));
@@ -94,7 +95,7 @@ async fn markers_that_are_none_are_never_trusted() {
         let says = Says { get: Some(answer.into()), ..Says::default() };
         assert_eq!(with(says).await.0, 0, "{answer}");
     }
-    // The check sees one that is: it counts.
+    // Control: a valid marker makes the master count.
     assert!(with(of(MARKER)).await.0 > 50);
 }
 
@@ -129,8 +130,8 @@ async fn settings_that_make_no_sense_are_no_reason_to_trust() {
         ..Says::default()
     };
     for words in [&always[..5], &always[..4], &always[1..], &["appendonly"], &[""]] {
-        // What was planted once and is always there is a vigil like any other, so it is asked for long
-        // enough: but its marker stays another's.
+        // The probation key is always present, so the lock watches it for long enough. But the
+        // marker stays another process's.
         assert_eq!(with(says(words)).await.0, 0, "{words:?}");
     }
     assert!(with(says(&always)).await.0 > 50, "and these do");

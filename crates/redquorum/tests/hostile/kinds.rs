@@ -1,14 +1,13 @@
-//! The ways in which a master can be bad, as a table that every test of this directory goes
-//! through.
+//! The kinds of bad masters, as one table that every test of this directory runs through.
 
 use std::time::Duration;
 
 use crate::scripted::{Args, Say, Scripted, is_greeting};
 
-/// One way to be bad.
+/// One kind of bad master.
 pub(crate) struct Kind {
     pub(crate) name: &'static str,
-    /// A word of what a report must say of such a master; none if it grants all the same.
+    /// A word that the report must contain about such a master; `None` if it grants anyway.
     pub(crate) cause: Option<&'static str>,
     at: At,
     say: Say,
@@ -21,7 +20,7 @@ enum At {
     Load,
     Set,
     Eval,
-    /// Everything after the greeting.
+    /// Every command after the handshake.
     Commands,
     All,
 }
@@ -42,7 +41,6 @@ impl At {
 }
 
 impl Kind {
-    /// A master of this kind.
     pub(crate) fn master(&self, number: usize) -> Scripted {
         let (at, say) = (self.at, self.say.clone());
         Scripted::new(&format!("bad-{number}"), move |args| {
@@ -65,7 +63,6 @@ const ERRORS: [(&str, &str); 9] = [
     ("-", "error"),
 ];
 
-/// All of them.
 pub(crate) fn kinds() -> Vec<Kind> {
     let bytes = |text: &str| Say::Bytes(text.as_bytes().to_vec());
     let last = |text: &str| Say::Last(text.as_bytes().to_vec());

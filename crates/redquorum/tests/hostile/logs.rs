@@ -1,4 +1,5 @@
-//! What is told to `tracing` (feature `tracing`): what happened, and no secret.
+//! The events that the lock sends to `tracing` (feature `tracing`): complete, and without
+//! secrets.
 
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
@@ -14,8 +15,8 @@ use tracing::{Event, Metadata, Subscriber};
 
 use crate::scripted::{Say, Scripted};
 
-/// Keeps the events of threads that want it, as text, of each apart: a subscriber of one thread alone would miss
-/// events that another thread, which has none, was the first to come by.
+/// Keeps events as text, separately for each thread that called [`keep`]. A subscriber of a single
+/// thread would miss events that a thread without a subscriber reaches first.
 struct Keeper;
 
 thread_local! {
@@ -54,21 +55,20 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// Keeps the events of this thread from now on.
+/// Starts to keep the events of this thread.
 fn keep() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| tracing::subscriber::set_global_default(Keeper).unwrap());
     KEPT.set(Some(String::new()));
 }
 
-/// The events so far, one a line, that start like this.
+/// Takes the events so far that start with this text, one a line.
 fn kept(start: &str) -> Vec<String> {
     let text = KEPT.take().unwrap();
     KEPT.set(Some(String::new()));
     text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
 }
 
-/// How many of the events have these words.
 fn count(events: &[String], words: &str) -> usize {
     events.iter().filter(|event| event.contains(words)).count()
 }
@@ -93,7 +93,7 @@ async fn a_lease_that_is_lost_with_its_masters_takes_a_line_for_each_change() {
     assert_eq!(warnings.len(), 5, "{warnings:#?}");
     let bytes: usize = warnings.iter().map(String::len).sum();
     assert!(bytes < 1_500, "{bytes} bytes: {warnings:#?}");
-    // And back.
+    // The masters come back.
     (1..=3).for_each(|number| masters.resume(number));
     tokio::time::sleep(5 * S).await;
     let up = kept("INFO");

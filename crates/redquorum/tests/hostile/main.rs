@@ -1,7 +1,7 @@
-//! Masters that answer wrongly, late, too much or not at all: a minority of them is not noticed,
-//! a majority is a clear error in time, and none makes the lock spin, hang, panic or swell.
+//! Masters that reply wrongly, late, too much or not at all. A minority of them has no effect. A
+//! majority is a clear error in time. None makes the lock spin, hang, panic or swell.
 //!
-//! All in virtual time, over pipes in memory, but for `tcp.rs`.
+//! All tests run in virtual time over pipes in memory, except `tcp.rs`.
 
 mod guard;
 mod kinds;

@@ -1,5 +1,5 @@
-//! Answers belong to their commands, whatever is opened and closed beside them, and no byte
-//! stays behind.
+//! Every reply belongs to its command, even when other connections open and close, and no byte is
+//! left over.
 
 use std::io;
 use std::pin::Pin;
@@ -27,11 +27,11 @@ async fn giving_up_a_second_connection_loses_no_command_of_the_first() {
     masters.stop(5);
     let first = lock.acquire("first").await.unwrap();
     let second = lock.acquire("second").await.unwrap();
-    // Stalled by now, and a second connection waits for its greeting.
+    // The link is stalled now, and a second connection waits for its handshake.
     sleep(350 * MS).await;
     assert_eq!(lock.stats().masters[4].state, LinkState::Stalled);
     masters.resume(5);
-    // Queued in the same instant in which the answers to the two SETs arrive.
+    // The clean-up is queued in the instant in which the replies to the two SETs arrive.
     drop(first);
     sleep(MS).await;
     let stats = lock.stats().masters[4].clone();
@@ -39,14 +39,14 @@ async fn giving_up_a_second_connection_loses_no_command_of_the_first() {
     assert_eq!((stats.owed, stats.unanswered), (0, 0), "a command was lost");
     assert_eq!(masters.value(5, "first"), None);
     assert!(masters.value(5, "second").is_some());
-    // and what comes after is not taken for the answer to what was before
+    // Later replies are not assigned to earlier commands.
     second.extend().await.unwrap();
     second.release().await;
     let (connected, owed) = (lock.stats().masters[4].connected, lock.stats().masters[4].owed);
     assert_eq!((connected, owed), (1, 0));
 }
 
-/// A node that notes when it is dialled.
+/// A node that records when it is dialled.
 struct Noting<N>(N, Arc<Mutex<Vec<Instant>>>);
 
 impl<N: Node> Node for Noting<N> {
@@ -80,7 +80,8 @@ async fn clients_of_a_master_that_stalls_do_not_dial_in_step() {
     let after: Vec<Duration> =
         dialled.lock().unwrap().iter().map(|at| at.duration_since(stopped)).collect();
     assert_eq!(after.len(), 20, "each one connection beside its stalled one");
-    // Each at random within a tenth of the connect timeout: all within a fifth of that, once in 10^13.
+    // Each client dials at a random moment within a tenth of the connect timeout. All of them fall
+    // within a fifth of that tenth once in 10^13 runs.
     let (first, last) = (after.iter().min().unwrap(), after.iter().max().unwrap());
     assert!(*last - *first > 20 * MS, "{after:?}");
 }
@@ -153,7 +154,7 @@ impl AsyncRead for Held {
 
 impl Connection for Held {}
 
-/// A node whose connections break after the greeting, by an error that has no words.
+/// A node whose connections break after the handshake, with an error without text.
 struct Wordless(Scripted);
 
 impl Node for Wordless {
@@ -183,7 +184,7 @@ impl AsyncRead for Breaking {
         let before = buffer.filled().len();
         match Pin::new(&mut self.inner).poll_read(cx, buffer) {
             Poll::Ready(Ok(())) if buffer.filled().len() > before => Poll::Ready(Ok(())),
-            // Greeted, and asked for more.
+            // The handshake is done and the link reads on.
             Poll::Pending if self.reads >= 2 => {
                 self.reads += 1;
                 assert!(self.reads < 1_000, "it is read again and again");
@@ -269,7 +270,7 @@ async fn a_master_that_speaks_unasked_is_left_alone_for_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn masters_that_forget_their_scripts_are_told_them_again_and_nothing_stays() {
-    // Of each master: whether it knows its scripts.
+    // For each master: whether its scripts are loaded.
     let known: Vec<_> = (0..3).map(|_| Arc::new(AtomicBool::new(true))).collect();
     let mut builder = Redlock::builder().tokio_clock_for_tests();
     for (number, known) in known.iter().cloned().enumerate() {
@@ -288,7 +289,7 @@ async fn masters_that_forget_their_scripts_are_told_them_again_and_nothing_stays
     for _ in 0..3 {
         let lease = lock.acquire("r").await.unwrap();
         known.iter().for_each(|known| known.store(false, Relaxed));
-        // An attempt that met NOSCRIPT is never sent again (R5), and takes nothing away.
+        // An attempt that met NOSCRIPT is never sent again (R5), and changes nothing.
         let error = lease.extend().await.unwrap_err().to_string();
         assert!(error.contains("scripts were flushed and are being loaded again"), "{error}");
         sleep(MS).await;
@@ -296,7 +297,7 @@ async fn masters_that_forget_their_scripts_are_told_them_again_and_nothing_stays
         known.iter().for_each(|known| known.store(false, Relaxed));
         let released = lease.release().await;
         assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
-        // It is owed, and paid as soon as the scripts are back.
+        // The clean-up stays pending until the scripts are loaded again.
         sleep(MS).await;
         assert!(lock.stats().masters.iter().all(|master| master.owed == 0));
     }

@@ -1,5 +1,5 @@
-//! A connection of the caller's own that panics, or uses the lock as it ends, costs itself and
-//! nothing else.
+//! A connection of the caller that panics, or that uses the lock while it is dropped, breaks
+//! nothing but itself.
 
 use std::io;
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::scripted::{Say, Scripted};
 
-/// A node whose connections panic once, when they are told to.
+/// A node whose connections panic once, on request.
 struct Panicky {
     master: Scripted,
     lock: Arc<OnceLock<Redlock>>,
@@ -49,7 +49,7 @@ impl Connection for Fragile {}
 
 impl Drop for Fragile {
     fn drop(&mut self) {
-        // As one that reports its end with the lock's figures.
+        // A connection may report the lock's figures when it ends.
         if let Some(lock) = self.lock.get() {
             lock.stats();
         }

@@ -1,5 +1,5 @@
-//! Masters that push too much: wake-ups of waiters that do not exist, without end, or what is no message
-//! at all. The effort is bounded, and the other masters still wake the waiter.
+//! Masters that push too much: endless wake-ups, wake-ups for unknown waiters, or bytes that are no
+//! message. The effort of the lock is bounded, and the other masters still wake the waiter.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn told(kind: &str, channel: &[u8]) -> Vec<u8> {
 /// A channel to which no connection subscribes.
 const NO_INBOX: &[u8] = b"redquorum:wake:00000000000000aa";
 
-/// A master that confirms the subscription, and sends this behind it.
+/// A master that confirms the subscription and appends these bytes.
 fn confirms_and_sends(args: Option<&Args<'_>>, behind: impl Fn(&[u8]) -> Vec<u8>) -> Say {
     match args {
         Some([b"HELLO", ..]) => Say::line("%1\r\n+proto\r\n:3"),
@@ -41,7 +41,7 @@ fn confirms_and_sends(args: Option<&Args<'_>>, behind: impl Fn(&[u8]) -> Vec<u8>
     }
 }
 
-/// What a master may say behind its answer, and whether that is the end of its connection.
+/// Bytes that a master may append to its reply, and whether they end its connection.
 fn sayings() -> Vec<(&'static str, Vec<u8>, bool)> {
     let unknown = push(&[b"message", NO_INBOX, b"00000000000000bb"]);
     vec![
@@ -94,7 +94,8 @@ async fn whatever_one_master_pushes_the_others_wake_the_waiter() {
 async fn a_waiter_that_is_woken_again_and_again_asks_no_faster_than_a_round_takes() {
     let masters = Masters::new(2);
     let bad = Scripted::new("bad", |args| match args {
-        // Another client holds it here, and each look is answered by wake-ups as well.
+        // Another client holds the resource here, and the master answers each look with wake-ups
+        // too.
         Some([b"EVALSHA", sha, _, _, waiter, spot]) if *sha == QUEUE.sha1.as_bytes() => {
             assert_ne!(*spot, b"-", "to leave is not to look");
             let (inbox, ticket) = waiter.split_at(16);
@@ -118,7 +119,7 @@ async fn a_waiter_that_is_woken_again_and_again_asks_no_faster_than_a_round_take
     sleep(10 * SECOND).await;
     let asked = seen.commands() - before;
     println!("{asked} commands in ten seconds");
-    // A hint is followed after some milliseconds, by a SET and a clean-up at most.
+    // The client follows a hint after a few milliseconds, with at most a SET and a clean-up.
     assert!((20..=4000).contains(&asked), "{asked} commands in ten seconds");
     lease.release().await;
     drop(waiter.await.unwrap().unwrap());

@@ -1,6 +1,6 @@
-//! A master over a pipe in memory that does what a script says: well, badly, or not at all.
+//! A master over a pipe in memory that follows a script: it replies well, badly or not at all.
 //!
-//! Used by the other files of this test; good masters come from `redquorum::memory`.
+//! Shared by the other files of this test. Good masters come from `redquorum::memory`.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,36 +12,36 @@ use redquorum::{Connecting, Connection, Hello, Node};
 use redquorum_protocol::wire::{DELETE, Frame, QUEUE, parse, scripts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-/// After so many commands or connections a master falls silent. Virtual time stands still while a
-/// client spins, so that without this a test for spinning would never end.
+/// After this many commands or connections a master stops replying. Virtual time stands still while
+/// a client spins, so without this limit a test for spinning would never end.
 pub(crate) const MOST: usize = 50_000;
 
-/// What a scripted master does about one command, or about a new connection.
+/// The reaction of a scripted master to one command or to a new connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Say {
-    /// What Redis would.
+    /// Replies as Redis does.
     Well,
-    /// What Redis would, one byte at a time, with this pause before each.
+    /// Replies as Redis does, one byte at a time, with this pause before each.
     Slowly(Duration),
-    /// What Redis would, and the same once more.
+    /// Sends the reply of Redis twice.
     Twice,
-    /// What Redis would, and after this time these bytes, unasked.
+    /// Replies as Redis does, and sends these bytes unrequested after this time.
     Later(Duration, Vec<u8>),
-    /// These bytes.
+    /// Sends these bytes.
     Bytes(Vec<u8>),
-    /// These bytes, over and over, for as long as anybody reads them.
+    /// Sends these bytes over and over, as long as the client reads them.
     Endless(Vec<u8>),
-    /// These bytes, and then the end of the connection.
+    /// Sends these bytes and ends the connection.
     Last(Vec<u8>),
-    /// Nothing, for this command.
+    /// Does not reply to this command.
     Nothing,
-    /// Nothing for this and every later command of the connection: a black hole.
+    /// Replies to nothing on this connection from this command on: a black hole.
     Swallow,
-    /// Nothing can be connected to.
+    /// Refuses the connection.
     Refuse,
-    /// The connection never comes up.
+    /// Never establishes the connection.
     Hang,
-    /// The node itself panics.
+    /// Panics in the node itself.
     Panic,
 }
 
@@ -55,10 +55,10 @@ impl Say {
     }
 }
 
-/// A command as the script sees it: its arguments.
+/// A command as the script gets it: its arguments.
 pub(crate) type Args<'a> = [&'a [u8]];
 
-/// Whether a command belongs to the greeting of a new connection.
+/// Whether a command belongs to the handshake of a new connection.
 pub(crate) fn is_greeting(args: &Args<'_>) -> bool {
     matches!(
         args,
@@ -70,7 +70,7 @@ pub(crate) fn is_greeting(args: &Args<'_>) -> bool {
 
 type Script = dyn Fn(Option<&Args<'_>>) -> Say + Send + Sync;
 
-/// The master. Clones are the same one.
+/// The master. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Scripted {
     name: Arc<str>,
@@ -79,7 +79,7 @@ pub(crate) struct Scripted {
     seen: Arc<Seen>,
 }
 
-/// What it saw, for the test to look at.
+/// Figures of the master for the test to read.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) connects: AtomicUsize,
@@ -98,7 +98,7 @@ impl Seen {
 }
 
 impl Scripted {
-    /// A master that does what `script` says: of a new connection (`None`), and of each command.
+    /// A master that asks `script` about each new connection (`None`) and each command.
     pub(crate) fn new(
         name: &str,
         script: impl Fn(Option<&Args<'_>>) -> Say + Send + Sync + 'static,
@@ -111,7 +111,7 @@ impl Scripted {
         }
     }
 
-    /// The same, where clients say this first.
+    /// Sets the handshake that clients of this master send.
     pub(crate) fn with_hello(mut self, hello: Hello) -> Self {
         self.hello = hello;
         self
@@ -121,7 +121,6 @@ impl Scripted {
         self.seen.clone()
     }
 
-    /// Serves one connection until it ends.
     async fn serve(self, id: usize, mut pipe: DuplexStream) -> io::Result<()> {
         let first = (self.script)(None);
         if !self.act(first, b"", &mut pipe).await? {
@@ -155,7 +154,7 @@ impl Scripted {
         Ok(())
     }
 
-    /// Returns whether the connection goes on.
+    /// Returns whether the connection stays open.
     async fn act(&self, say: Say, well: &[u8], pipe: &mut DuplexStream) -> io::Result<bool> {
         match say {
             Say::Well => pipe.write_all(well).await?,
@@ -184,7 +183,7 @@ impl Scripted {
         Ok(true)
     }
 
-    /// What Redis would answer. Keys of this master have no TTL: no test of it waits for one.
+    /// The reply of Redis. Keys of this master have no TTL: no test waits for one to expire.
     fn execute(&self, id: usize, args: &Args<'_>) -> Vec<u8> {
         let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len()).into_bytes();
         let mut keys = self.seen.keys.lock().unwrap();
@@ -211,7 +210,7 @@ impl Scripted {
             [b"EVALSHA", sha, _, _, _, b"-", ..] if *sha == QUEUE.sha1.as_bytes() => {
                 b":0\r\n".to_vec()
             }
-            // The first position of the queue.
+            // The first position in the queue.
             [b"EVALSHA", sha, _, key, ..] if *sha == QUEUE.sha1.as_bytes() => {
                 let held = keys.contains_key(*key);
                 let said: &[u8] = if held {

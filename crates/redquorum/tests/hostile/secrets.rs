@@ -1,4 +1,4 @@
-//! A master that repeats the password, everywhere it can, and the places where it must not show.
+//! A master that repeats the password wherever it can, and all places where it must not show.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::scripted::{Args, Say, Scripted, is_greeting};
 
 const PASSWORD: &str = "hunter2-Passw0rd";
 
-/// Errors that repeat the password: plainly, twice, in the place of the code, and where the text
+/// Errors that repeat the password: plainly, twice, in place of the error code, and where the text
 /// is cut off.
 fn echoes() -> Vec<String> {
     let long = format!("-ERR {}{PASSWORD}", "x".repeat(190));
@@ -23,7 +23,7 @@ fn hello(password: &str) -> Hello {
     Hello { password: Some(password.into()), ..Hello::default() }
 }
 
-/// Nothing of the password, not even half of it.
+/// Checks that not even half of the password shows.
 fn check(what: &dyn Debug, text: &str) {
     for shown in [text.to_owned(), format!("{what:?}"), format!("{what:#?}")] {
         assert!(!shown.contains(&PASSWORD[..7]), "the password shows in {shown}");
@@ -54,7 +54,7 @@ async fn look_everywhere(lock: &Redlock) {
     }
 }
 
-/// Looks at a lock of two good masters and three that answer as the script says.
+/// Checks a lock over two good masters and three that follow this script.
 async fn look_at(script: impl Fn(&Args<'_>) -> Say + Clone + Send + Sync + 'static) {
     let mut builder = Masters::new(2).builder();
     for number in 3..=5 {
@@ -71,7 +71,7 @@ async fn look_at(script: impl Fn(&Args<'_>) -> Say + Clone + Send + Sync + 'stat
 async fn a_password_that_a_master_repeats_shows_nowhere() {
     for echo in echoes() {
         let say = Say::line(&echo);
-        // At each question of the greeting in turn, then at every other command.
+        // The echo replies to each command of the handshake in turn, then to every other command.
         for name in [&b"AUTH"[..], b"CLIENT", b"INFO", b"SCRIPT"] {
             let say = say.clone();
             look_at(move |args| if args[0] == name { say.clone() } else { Say::Well }).await;

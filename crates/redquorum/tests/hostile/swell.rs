@@ -1,5 +1,5 @@
-//! What piles up for a master that does not answer has a bound, and the rest of the lock does
-//! not notice.
+//! Everything that piles up for a silent master has a bound, and the rest of the lock is not
+//! affected.
 
 use std::time::Duration;
 
@@ -25,20 +25,20 @@ async fn a_master_that_never_answers_is_asked_no_more_than_the_bounds_allow() {
     let start = Instant::now();
     let mut most = (0, 0);
     for number in 0..10_000 {
-        // In one instant of virtual time, so that the link cannot stall: only its bounds help.
+        // All in one instant of virtual time, so the link cannot stall: only its bounds can help.
         let lease = lock.try_acquire(format!("r{number}")).await.unwrap().expect("it is free");
         drop(lease);
         let stats = &lock.stats().masters[4];
         most = (most.0.max(stats.unanswered), most.1.max(stats.owed));
     }
     assert!(start.elapsed() < 100 * MS, "{:?}", start.elapsed());
-    // Each SET that was let through brings its own clean-up, and nothing else does.
+    // Each SET that was sent adds its own clean-up and nothing else.
     assert!(most.0 >= bounds().unanswered, "the bound was not reached: {most:?}");
     assert!(most.0 <= bounds().unanswered + 1 && most.1 <= bounds().unanswered, "{most:?}");
     let last = lock.acquire("r").await.unwrap();
     let answer = last.report().masters()[4].answer.clone();
     assert_eq!(answer, Some(Answer::Unknown(Cause::Overloaded)));
-    // It wakes up, and all of it is paid.
+    // The master goes on, and all clean-ups complete.
     masters.resume(5);
     sleep(MS).await;
     let stats = &lock.stats().masters[4];
@@ -74,7 +74,7 @@ async fn large_resources_are_bounded_by_their_bytes() {
         resource[..4].copy_from_slice(&u32::to_be_bytes(number));
         assert!(lock.try_acquire(resource).await.unwrap().is_some());
     }
-    // A SET and its clean-up for each: both name the resource once.
+    // Each resource needs a SET and a clean-up. Both contain its name once.
     let (unanswered, bound) = (lock.stats().masters[4].unanswered, bounds().unanswered_bytes >> 20);
     assert!(unanswered >= bound - 2 && unanswered <= bound + 2, "{unanswered}");
 }
@@ -82,7 +82,7 @@ async fn large_resources_are_bounded_by_their_bytes() {
 #[tokio::test(start_paused = true)]
 async fn debts_to_a_master_that_refuses_to_be_paid_are_bounded_in_number_and_pace() {
     let masters = Masters::new(4);
-    // As a master that became a replica: it answers everything, and does nothing.
+    // Like a master that became a replica: it replies to everything and executes nothing.
     let replica = Scripted::new("replica", |args| match args {
         Some([b"SET" | b"EVALSHA", ..]) => Say::line("-READONLY You can't write"),
         _ => Say::Well,
@@ -96,9 +96,9 @@ async fn debts_to_a_master_that_refuses_to_be_paid_are_bounded_in_number_and_pac
     assert_eq!(lock.stats().masters[4].owed, 1_000);
     let before = seen.commands();
     sleep(5 * S).await;
-    // Some are tried again after one second and after two more.
+    // The link retries some of the clean-ups after one second and again two seconds later.
     assert_eq!(seen.commands() - before, 128);
-    // When their keys would have expired each is tried once more, and given up.
+    // Once the keys must have expired, the link tries each clean-up a last time.
     sleep(30 * S).await;
     assert_eq!(lock.stats().masters[4].owed, 0);
     let again = seen.commands() - before;
@@ -112,7 +112,7 @@ async fn many_probes_of_a_silent_master_do_not_pile_up() {
     let lock = masters.builder().build().await.unwrap();
     masters.stop(3);
     for _ in 0..3 * bounds().unanswered {
-        // Dropped after its first poll: the question is out.
+        // Dropped after its first poll, when the probe is already sent.
         let _ = tokio::time::timeout(Duration::ZERO, lock.health()).await;
     }
     assert!(lock.stats().masters[2].unanswered <= bounds().unanswered);

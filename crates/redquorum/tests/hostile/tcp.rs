@@ -1,4 +1,4 @@
-//! The same by real sockets, for what a pipe in memory cannot show. In real time.
+//! Bad masters over real sockets, for effects that a pipe in memory cannot show. In real time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A port of loopback where every connection is treated like this.
+/// A loopback port that treats every connection with this function.
 async fn listen<F>(treat: impl Fn(TcpStream) -> F + Send + 'static) -> (String, Arc<AtomicUsize>)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -30,12 +30,12 @@ where
     (url, connects)
 }
 
-/// Each in a different way of no use.
+/// A server that is useless in one of five ways.
 async fn useless(way: usize) -> (String, Arc<AtomicUsize>) {
     match way {
-        // Reads, and says nothing.
+        // Reads and never replies.
         0 => listen(|mut stream| async move { while stream.read_u8().await.is_ok() {} }).await,
-        // Neither reads nor says anything.
+        // Neither reads nor replies.
         1 => {
             listen(|stream| async move {
                 tokio::time::sleep(Duration::from_secs(60)).await;
@@ -45,7 +45,7 @@ async fn useless(way: usize) -> (String, Arc<AtomicUsize>) {
         }
         // Closes at once.
         2 => listen(|stream| async move { drop(stream) }).await,
-        // Resets once it was asked something.
+        // Resets after the first byte of a command.
         3 => {
             listen(|mut stream| async move {
                 let _ = stream.read_u8().await;
@@ -54,7 +54,7 @@ async fn useless(way: usize) -> (String, Arc<AtomicUsize>) {
             })
             .await
         }
-        // Another kind of server.
+        // A server of another protocol.
         _ => {
             listen(|mut stream| async move {
                 let _ = stream.write_all(b"220 mail.example.com ESMTP\r\n").await;
@@ -102,7 +102,7 @@ async fn five_useless_servers_are_an_error_that_names_each() {
     let start = Instant::now();
     let lock = quick(builder).build().await.unwrap();
     let error = lock.acquire("r").wait(200 * MS).await.unwrap_err();
-    // Generous: other tests run at the same time.
+    // Generous, because other tests run at the same time.
     assert!(start.elapsed() < 2_000 * MS, "{:?}", start.elapsed());
     let AcquireError::NoQuorum { report, .. } = &error else { panic!("{error}") };
     let causes = [

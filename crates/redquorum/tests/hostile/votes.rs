@@ -14,7 +14,7 @@ const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 const NODE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Five masters, the last `bad` of them of this kind.
+/// Five masters, of which the last `bad` are of this kind.
 struct Bed {
     good: Masters,
     bad: Vec<Arc<Seen>>,
@@ -32,7 +32,7 @@ impl Bed {
         Self { good, bad: bad.iter().map(Scripted::seen).collect(), lock }
     }
 
-    /// What must be true some seconds after whatever happened.
+    /// Checks what must hold some seconds after any test: no key, little traffic, a quick shutdown.
     async fn check_peace(self, kind: &Kind) {
         let before: Vec<_> =
             self.bad.iter().map(|seen| (seen.connects(), seen.commands())).collect();
@@ -120,7 +120,7 @@ async fn three_masters_that_grant_and_are_bad_otherwise_end_nothing_late() {
         let lease = lease.unwrap_or_else(|error| panic!("{}: {error}", kind.name));
         let deadline = lease.deadline();
         assert!(deadline.remaining() <= 10 * S - Duration::from_millis(102), "{}", kind.name);
-        // Each of these may fail or not, but in time, and a failure takes nothing away.
+        // Each of these may fail, but in time, and a failure does not move the deadline back.
         let extended = within(NODE_TIMEOUT + MS, kind, lease.extend()).await;
         assert!(lease.deadline() >= deadline, "{}: {extended:?}", kind.name);
         within(NODE_TIMEOUT + MS, kind, lease.release()).await;

@@ -1,4 +1,4 @@
-//! Every future, dropped after every number of polls: no key stays, and the lock works on.
+//! Every future is dropped after every number of polls: no key stays, and the lock still works.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, S, TTL, bed, holding, keys, poll_once, settle, take};
 
-/// More polls than any future of the lock needs to end by itself.
+/// More polls than any future of the lock needs to complete.
 const MOST: usize = 12;
 
-/// Polls a future so many times, with this pause after each, and drops it. Returns whether it
-/// ended by itself.
+/// Polls a future this many times, with this pause after each, and drops it. Returns whether it
+/// completed.
 async fn polled<F: IntoFuture>(future: F, times: usize, pause: Duration) -> bool {
     let mut future = pin!(future.into_future());
     for _ in 0..times {
@@ -25,19 +25,19 @@ async fn polled<F: IntoFuture>(future: F, times: usize, pause: Duration) -> bool
     false
 }
 
-/// What may go wrong meanwhile.
+/// What is wrong when the future is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Trouble {
     None,
-    /// The resource is taken by another.
+    /// Another client holds the resource.
     Taken,
-    /// On three of five.
+    /// Another client holds the resource on three of five masters.
     HalfTaken,
-    /// Two are silent.
+    /// Two masters are silent.
     Minority,
-    /// Three are silent.
+    /// Three masters are silent.
     Majority,
-    /// All are silent, and answer when the future is gone.
+    /// All masters are silent, and reply after the future was dropped.
     All,
 }
 
@@ -58,7 +58,7 @@ impl Trouble {
         (1..=silent).for_each(|number| masters.stop(number));
     }
 
-    /// Ends it, and checks that nothing of ours stays.
+    /// Heals the masters, and checks that no key of the lock stays.
     async fn end(self, masters: &Masters, lock: &Redlock, what: &str) {
         settle().await;
         (1..=5).for_each(|number| masters.resume(number));
@@ -76,7 +76,7 @@ impl Trouble {
     }
 }
 
-/// Drops `start(lock)` after 0, 1, 2, … polls, in every trouble, until it ends by itself.
+/// Drops `start(lock)` after 0, 1, 2, … polls, for every `Trouble`, until it completes.
 async fn drop_at_every_step<F: IntoFuture>(start: impl Fn(&Redlock) -> F) -> usize {
     let mut dropped = 0;
     for trouble in Trouble::EACH {
@@ -222,7 +222,6 @@ async fn a_key_that_is_left_would_be_seen() {
     assert!(caught(check).await.is_err());
 }
 
-/// Whether a check panics.
 async fn caught(check: impl Future<Output = ()>) -> Result<(), ()> {
     let mut check = pin!(check);
     std::future::poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! Masters whose clocks jump ahead, under a lock with a clock guard.
+//! Masters whose clocks step ahead, under a lock with a clock guard.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ fn watching(masters: &Masters) -> Builder {
 
 async fn built(builder: Builder) -> Redlock {
     let lock = builder.build().await.unwrap();
-    // The first looks are answered.
+    // Waits for the replies to the first looks.
     settle().await;
     lock
 }
 
-/// Masters that are marked, and two locks that have watched them for long.
+/// Masters with boot markers, and two locks that have watched them for long enough.
 async fn bed() -> (Masters, Redlock, Redlock) {
     let masters = Masters::new(3);
     let holder = built(watching(&masters)).await;
@@ -41,7 +41,7 @@ fn distrust(lock: &Redlock, number: usize) -> Option<Distrust> {
     }
 }
 
-/// A lease that masters 1 and 2 have granted, and the third not; the third is there again.
+/// A lease that masters 1 and 2 have granted, and master 3 has not. Master 3 is up again.
 async fn bare(masters: &Masters, lock: &Redlock) -> redquorum::Lease {
     masters.kill(3);
     let lease = take(lock, "r").await;
@@ -63,7 +63,7 @@ async fn a_rival_that_watches_does_not_count_the_grant_of_a_master_that_stepped(
         "{why:?}"
     );
     assert!(lease.is_lost().is_none());
-    // The key of the attempt is gone again, and while it is distrusted it gets none.
+    // The key of the attempt is gone, and a distrusted master gets no new one.
     settle().await;
     assert!(masters.value(1, "r").is_none());
     assert!(rival.try_acquire("r").await.unwrap().is_none());
@@ -83,7 +83,7 @@ async fn a_rival_that_watches_does_not_count_the_grant_of_a_master_that_stepped(
     assert!(of(2).refused >= 2 && of(2).granted >= 1, "{:?}", of(2));
 }
 
-/// Without the clock guard it is granted twice: what the tests here are about can be seen.
+/// Control: without the clock guard, the resource is granted twice.
 #[tokio::test(start_paused = true)]
 async fn without_a_clock_guard_the_rival_is_let_in() {
     let masters = Masters::new(3);
@@ -105,7 +105,7 @@ async fn a_rival_that_comes_after_the_step_sees_that_the_master_is_ahead_of_anot
     assert!(rival.try_acquire("r").await.unwrap().is_none());
     assert_eq!(distrust(&rival, 1), None, "it may be ahead for good");
     assert!(lease.is_lost().is_none());
-    // Others are enough for what nobody holds; without them it is refused with the reason.
+    // Two other masters are enough for a free resource. Without them the error has the reason.
     take(&rival, "s").await.release().await;
     masters.kill(2);
     let error = rival.try_acquire("s").await.unwrap_err();
@@ -115,7 +115,7 @@ async fn a_rival_that_comes_after_the_step_sees_that_the_master_is_ahead_of_anot
     masters.revive(2);
     sleep(2 * S).await;
     masters.kill(2);
-    // Once it has watched it for long, it counts as any other.
+    // After a full window of watching, the master counts again.
     sleep(WINDOW).await;
     take(&rival, "s").await.release().await;
 }

@@ -1,4 +1,4 @@
-//! Many who want the same thing: never two at a time, and everybody in the end.
+//! Many clients want the same resource: never two hold it at a time, and each gets it in the end.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, S, TTL, bed, keys, settle, take};
 
-/// Who believes to hold what: from the return of `acquire` to the call of `release`, the
-/// deadline, or the loss.
+/// The clients that believe to hold a resource: from the return of `acquire` to the call of
+/// `release`, the deadline, or the loss.
 #[derive(Clone, Default)]
 struct Believers(Arc<Mutex<HashMap<&'static str, (u64, Deadline)>>>, Arc<Mutex<Vec<String>>>);
 
@@ -39,11 +39,11 @@ impl Believers {
     }
 }
 
-/// Acquires, holds, and gives back in one of three ways.
+/// Acquires, holds, and releases in one of three ways.
 async fn turn(lock: Redlock, resource: &'static str, id: u64, hold: Duration, all: Believers) {
     let lease = lock.acquire(resource).wait(Duration::MAX).await.unwrap();
     all.enter(resource, id, &lease);
-    // Loses it at the deadline, if not before.
+    // The deadline ends the work if nothing ends it before.
     let _ = lease.run(sleep(hold)).await;
     all.leave(resource, id);
     match id % 3 {
@@ -79,7 +79,7 @@ async fn several_clients_share_masters_that_sleep_in_turn() {
             let (id, lock, all) = (client * 10 + task, lock.clone(), all.clone());
             tasks.spawn(async move {
                 for round in 0..10 {
-                    // Some hold for longer than they may.
+                    // Some hold for longer than their lease lasts.
                     let hold =
                         Duration::from_millis(if (id + round) % 20 == 0 { 1_500 } else { 3 });
                     turn(lock.clone(), "r", id, hold, all.clone()).await;
@@ -88,7 +88,7 @@ async fn several_clients_share_masters_that_sleep_in_turn() {
         }
         locks.push(lock);
     }
-    // One master after the other sleeps, for most of a TTL.
+    // The masters stop in turn, each for most of a TTL.
     let faults = tokio::spawn({
         let masters = masters.clone();
         async move {
@@ -121,13 +121,13 @@ async fn two_holders_at_once_would_be_seen() {
     let all = Believers::default();
     let first = take(&lock, "r").await;
     all.enter("r", 1, &first);
-    // What the lock does not promise to survive.
+    // The lock does not promise to survive this.
     (1..=3).for_each(|number| masters.forget(number));
     settle().await;
     let second = take(&lock, "r").await;
     all.enter("r", 2, &second);
     assert_eq!(all.violations(), ["2 and 1 hold r"]);
-    // and none is seen where the first is over
+    // Control: a lease that has ended is no violation.
     sleep(TTL).await;
     let third = take(&lock, "r").await;
     all.enter("r", 3, &third);

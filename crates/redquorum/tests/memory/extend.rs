@@ -1,4 +1,4 @@
-//! Extending a lease: it helps or it does nothing, and never hides a gap.
+//! Extending a lease: it succeeds or changes nothing, and never hides a gap.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -40,11 +40,11 @@ async fn a_shorter_ttl_binds_the_holder_at_once_and_shortens_no_key() {
     {
         let mut extending = pin!(lease.extend_to(2 * S));
         assert!(poll_once(extending.as_mut()).await.is_pending());
-        // Nothing was answered yet; and it stands though the future is dropped.
+        // No master has replied yet. The shorter deadline stays even if the future is dropped.
         assert_eq!(lease.validity(), 2 * S - 22 * MS);
     }
     assert_eq!(lease.lost().await.0, Loss::Expired);
-    // The key would have lived for ten seconds; the loss gives it back.
+    // The key would have lived for ten seconds; the loss deletes it.
     settle().await;
     assert!(holding(&masters, 5, "r").is_empty());
 
@@ -85,7 +85,7 @@ async fn a_failed_extension_to_a_shorter_ttl_still_binds_the_holder() {
     (1..=3).for_each(|number| masters.stop(number));
     assert!(lease.extend_to(2 * S).await.is_err());
     assert!(lease.validity() <= 2 * S - 22 * MS - NODE_TIMEOUT);
-    // The next one is by the old TTL again, which was never replaced.
+    // The next extension uses the old TTL, which was never replaced.
     (1..=3).for_each(|number| masters.resume(number));
     settle().await;
     lease.extend().await.unwrap();
@@ -97,19 +97,19 @@ async fn a_master_that_lost_the_key_gets_it_back_and_counts_from_the_round_after
     let (masters, lock) = bed(5).await;
     let lease = take(&lock, "r").await;
     (1..=2).for_each(|number| masters.forget(number));
-    // Three have held it all the time. The two say that they have a gap.
+    // Three masters have held the key all the time. The other two report a gap.
     lease.extend().await.unwrap();
     settle().await;
     assert_eq!(holding(&masters, 5, "r"), [3, 4, 5]);
     masters.forget(3);
     masters.kill(3);
     settle().await;
-    // Two have; two are given it back, which is no proof that nobody had it between.
+    // Two masters have held it. Two others get it back, but another client may have held it there.
     let error = lease.extend().await.unwrap_err();
     assert!(matches!(error, ExtendError::NoQuorum(_)), "{error}");
     settle().await;
     assert_eq!(holding(&masters, 5, "r"), [1, 2, 4, 5]);
-    // From now on they have it without a gap.
+    // From now on those two have no gap.
     lease.extend().await.unwrap();
 }
 
@@ -191,7 +191,7 @@ async fn a_caller_who_comes_late_for_the_answer_of_an_extension_gets_it() {
         lease.keep_alive(1_000 * S);
         let mut extending = pin!(lease.extend());
         assert!(poll_once(extending.as_mut()).await.is_pending());
-        // Meanwhile the watchdog has renewed it some times over.
+        // The watchdog renews the lease several times meanwhile.
         sleep(late).await;
         let answer = timeout(S, extending).await;
         answer.unwrap_or_else(|_| panic!("{late:?} late, and left to wait")).unwrap();

@@ -1,4 +1,4 @@
-//! Who stands in line comes in turn, and leaves nothing behind.
+//! Waiters in the fair queue get their turn in order, and leave nothing behind.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +18,7 @@ async fn locks<const N: usize>(masters: &Masters) -> [Redlock; N] {
     locks.try_into().unwrap()
 }
 
-/// A waiter in the masters' queues.
+/// A waiter in the queues of the masters.
 async fn stands(lock: &Redlock) -> JoinHandle<Result<Lease, AcquireError>> {
     let waiter = tokio::spawn(lock.acquire("r").wait(60 * S).into_future());
     sleep(100 * MS).await;
@@ -49,7 +49,7 @@ async fn processes_come_in_turns_however_many_tasks_each_has() {
     }
     let turns = turns.lock().unwrap().clone();
     assert_eq!(turns.len(), 50);
-    // As long as all of them want it, any four leases in a row are of four processes.
+    // While all processes compete, any four leases in a row belong to four processes.
     for four in turns[..20].windows(4) {
         let mut four = four.to_vec();
         four.sort_unstable();
@@ -83,7 +83,7 @@ async fn nobody_passes_by_who_stands_in_line() {
     let [one, two, three] = locks(&masters).await;
     let lease = one.acquire("r").await.unwrap();
     let waiter = stands(&two).await;
-    // The one that waits does not get to it for a while.
+    // The waiter cannot acquire for a while.
     (3..=5).for_each(|number| masters.stop(number));
     lease.release().await;
     (3..=5).for_each(|number| masters.resume(number));
@@ -157,7 +157,7 @@ async fn a_lease_costs_each_master_a_position_and_a_vote_and_one_end_of_both() {
         task.await.unwrap();
     }
     sleep(S).await;
-    // And once each master was asked for push messages, was subscribed to, and was asked again then.
+    // In addition, each master gets a HELLO, a SUBSCRIBE and at most one repeated look.
     let asked = answers(&lock) - before;
     assert!((5 * (50 * 3 + 2)..=5 * (50 * 3 + 3)).contains(&asked), "{asked}");
 }

@@ -1,4 +1,4 @@
-//! Masters that die, come back, sleep and forget, and what is seen of it.
+//! Masters that die, come back, hang and forget, and how the lock reports it.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn a_lock_is_built_while_its_masters_are_down_and_works_once_they_are_up()
     assert!(error.to_string().contains("memory-5): not connected: connection refused"), "{error}");
     sleep(60 * S).await;
     (1..=5).for_each(|number| masters.restart(number));
-    // The longest pause between two tries.
+    // The longest pause between two attempts to connect.
     sleep(S).await;
     drop(take(&lock, "r").await);
 }
@@ -81,7 +81,7 @@ async fn a_dead_or_silent_majority_is_an_error_and_no_key_is_left_when_it_is_bac
         (1..=3)
             .for_each(|number| if dead { masters.restart(number) } else { masters.resume(number) });
         sleep(S).await;
-        // A master that slept has executed the SET by now, and its clean-up behind it.
+        // The master has executed the late SET by now, and its clean-up behind it.
         assert_eq!(keys(&masters, 5), 0);
         drop(take(&lock, "r").await);
     }
@@ -92,7 +92,7 @@ async fn a_set_in_the_buffer_of_a_dead_connection_leaves_no_zombie() {
     let (masters, lock) = bed(5).await;
     masters.stop(5);
     let lease = take(&lock, "r").await;
-    // Long enough to be given up, and a second connection to be tried.
+    // Long enough for the link to give up and to try a second connection.
     sleep(5 * S).await;
     assert_eq!(lease.release().await.outcome, Outcome::Released);
     masters.resume(5);
@@ -139,7 +139,7 @@ async fn health_tells_who_is_alive_in_time() {
     let health = lock.health().await;
     assert_eq!((health.alive, health.has_quorum()), (2, false));
     assert!(start.elapsed() <= NODE_TIMEOUT + MS);
-    // Known to be stalled by now, so it is not even asked.
+    // The link is stalled by now, so the lock sends it no probe.
     sleep(S).await;
     let start = Instant::now();
     assert_eq!(lock.health().await.alive, 2);

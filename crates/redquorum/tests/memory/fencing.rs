@@ -1,4 +1,4 @@
-//! Fencing tokens: unique, growing, and without a round trip of their own where counters agree.
+//! Fencing tokens: unique, growing, and without an extra round trip where the counters agree.
 
 use redquorum::{AcquireError, BadOption, FencedLease, Redlock};
 use redquorum_protocol::MAX_NUMBER;
@@ -12,7 +12,7 @@ async fn take(lock: &Redlock) -> FencedLease {
     lock.try_acquire("r").fenced().await.unwrap().expect("it is free")
 }
 
-/// The token of a lease that is given back at once.
+/// The token of a lease that is released at once.
 async fn token(lock: &Redlock) -> u64 {
     let lease = take(lock).await;
     let token = lease.fencing_token();
@@ -50,7 +50,7 @@ async fn tokens_grow_and_cost_no_round_trip() {
 async fn counters_that_differ_take_one_more_round_and_agree_again() {
     let (masters, lock) = bed(5).await;
     let now = token(&lock).await;
-    // Ahead of what the wall clock says.
+    // Ahead of the wall clock.
     let ahead = [10, 20, 30, 40, 50].map(|ahead| now + ahead * 1_000_000_000);
     for (number, counter) in (1..).zip(ahead) {
         masters.set(number, COUNTER, counter.to_string(), None);
@@ -59,14 +59,14 @@ async fn counters_that_differ_take_one_more_round_and_agree_again() {
     let lease = take(&lock).await;
     settle().await;
     assert_eq!(answers(&lock) - before, 10);
-    // Who answered first is by chance; a quorum stands at what it was.
+    // Which masters reply first is random. The counters of a quorum equal the token.
     let token = lease.fencing_token();
     assert!(token > ahead[2], "{token} {ahead:?}");
     assert!(counters(&masters).iter().filter(|counter| **counter == token).count() >= 3);
     assert_eq!((lock.stats().acquired, lock.stats().certified), (2, 1));
     lease.release().await;
     settle().await;
-    // Three of five stand together now, but the first three to answer may be others.
+    // Three of five counters agree now, but the first three replies may come from other masters.
     let before = answers(&lock);
     let next = take(&lock).await;
     settle().await;
@@ -128,10 +128,10 @@ async fn extending_keeps_the_token_and_the_counters_and_a_repair_raises_one() {
     assert_eq!(masters.value(4, COUNTER), None);
     lease.extend().await.unwrap();
     settle().await;
-    // Without its counter it goes on from the token.
+    // A master without a counter continues from the token.
     assert_eq!(lease.fencing_token(), token);
     assert_eq!(counters(&masters), [token; 5]);
-    // With it, by one.
+    // A master with a counter increments it.
     masters.set(4, "r", "another", Some(5 * MS));
     sleep(10 * MS).await;
     lease.extend().await.unwrap();
@@ -155,7 +155,7 @@ async fn a_counter_outlives_its_lease_and_is_remembered_anew_by_every_extension(
     assert_eq!(counters(&masters), [token; 5]);
     sleep(2 * S).await;
     assert_eq!(counters(&masters), [0; 0]);
-    // and the wall clock takes over
+    // The wall clock is the hint again.
     assert!(take(&lock).await.fencing_token() > token);
 }
 
@@ -185,7 +185,7 @@ async fn the_names_of_the_locks_own_keys_are_refused() {
         matches!(refused, Err(AcquireError::Options(BadOption::ResourceReserved))),
         "{refused:?}"
     );
-    // Also where the prefix makes it one.
+    // The prefix can also make a resource's key a reserved one.
     let masters = redquorum::memory::Masters::new(3);
     let lock = masters.builder().prefix("red").build().await.unwrap();
     assert!(lock.try_acquire("quorum:r").await.is_err());

@@ -1,4 +1,4 @@
-//! Grace: keys that outlive a lease that was not given back.
+//! Grace: keys that outlive a lease that was not released.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::support::{MS, S, TTL, VALIDITY, holding, settle, take};
 
 const GRACE: Duration = Duration::from_secs(5);
-/// The grace, and the drift that is allowed for: 1 % of the key's 15 s and 2 ms.
+/// The grace plus the drift allowance: 1 % of the key's 15 s and 2 ms.
 const OVER: Duration = Duration::from_millis(5_000 + 152);
 
 async fn bed() -> (Masters, Redlock) {
@@ -18,7 +18,7 @@ async fn bed() -> (Masters, Redlock) {
     (masters, lock)
 }
 
-/// How long a rival has to wait for the resource.
+/// How long a rival waits for the resource.
 async fn waits(masters: &Masters) -> Duration {
     let rival = masters.builder().build().await.unwrap();
     let start = Instant::now();
@@ -34,7 +34,7 @@ async fn a_lost_lease_keeps_others_out_for_the_grace_and_its_deadline_is_as_ever
     assert_eq!(lease.lost().await.0, Loss::Expired);
     settle().await;
     assert_eq!(holding(&masters, 3, "r"), [1, 2, 3]);
-    // Neither a release nor a drop takes them away now.
+    // Neither a release nor a drop deletes the keys now.
     assert_eq!(lease.release().await.outcome, Outcome::AlreadyGone);
     settle().await;
     assert_eq!(holding(&masters, 3, "r"), [1, 2, 3]);
@@ -65,7 +65,7 @@ async fn a_dropped_lease_frees_after_the_grace_and_not_after_its_ttl() {
     assert_eq!(holding(&masters, 3, "r"), [1, 2, 3]);
     let waited = waits(&masters).await;
     assert!(waited >= GRACE && waited <= OVER + S, "{waited:?}");
-    // What is seen above is the grace's doing.
+    // Control: without a grace, a drop deletes the keys at once.
     let bare = masters.builder().build().await.unwrap();
     drop(take(&bare, "r").await);
     settle().await;
@@ -95,7 +95,7 @@ async fn a_watchdog_that_reaches_its_bound_leaves_the_grace_too() {
     lease.keep_alive(30 * S);
     assert_eq!(lease.lost().await.0, Loss::MaxHold);
     let waited = waits(&masters).await;
-    // The last renewal may have been for longer than the deadline that was left.
+    // The last renewal may have set a TTL beyond the watchdog's bound.
     assert!(waited >= GRACE && waited <= OVER + S, "{waited:?}");
 }
 
@@ -145,7 +145,7 @@ async fn ttl_and_grace_are_bounded_together() {
         };
         assert!(bad.to_string().contains("with the ttl (10s) it may be 86400s at most"), "{bad}");
     }
-    // A guard relies on both together.
+    // The guard must cover the TTL and the grace together.
     build(TTL, GRACE).guard(TTL + GRACE).build().await.unwrap();
     let built = build(TTL, GRACE + MS).guard(TTL + GRACE).build().await;
     let text = built.unwrap_err().to_string();
@@ -158,7 +158,7 @@ async fn ttl_and_grace_are_bounded_together() {
     let lease = take(&lock, "r").await;
     let extended = lease.extend_to(TTL + MS).await;
     assert!(matches!(extended, Err(ExtendError::Options(BadOption::TtlAboveGuard { .. }))));
-    // And so does the memory of fencing counters.
+    // So must the lifetime of fencing counters.
     let built = build(TTL, GRACE).fencing_memory(TTL).build().await;
     assert!(matches!(built, Err(BuildError::Options(BadOption::FencingMemory { .. }))));
 }

@@ -1,4 +1,4 @@
-//! Masters that forget, under a lock with a guard.
+//! Masters that forget, under a lock with a restart guard.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn guarded(masters: &Masters) -> Redlock {
     masters.builder().guard(TTL).build().await.unwrap()
 }
 
-/// Masters that are marked, and a lock that trusts them.
+/// Masters with boot markers, and a lock that trusts them.
 async fn bed(count: usize) -> (Masters, Redlock) {
     let masters = Masters::new(count);
     let lock = guarded(&masters).await;
@@ -27,7 +27,7 @@ async fn bed(count: usize) -> (Masters, Redlock) {
     (masters, lock)
 }
 
-/// Why it was refused, where all masters are distrusted.
+/// The reasons for the distrust, where it made the acquire fail.
 fn distrust(error: &AcquireError) -> Vec<Distrust> {
     let AcquireError::NoQuorum { report, .. } = error else { panic!("{error}") };
     let why = |answer: &Option<Answer>| match answer {
@@ -42,7 +42,7 @@ async fn new_masters_grant_after_one_quarantine_and_the_error_says_so() {
     let masters = Masters::new(5);
     let (start, lock) = (Instant::now(), guarded(&masters).await);
     let error = lock.try_acquire("r").await.unwrap_err();
-    // Nobody waits for the verdict of the rest.
+    // Three verdicts are enough; the lock does not wait for the rest.
     assert_eq!(distrust(&error)[..3], [Distrust::Unmarked, Distrust::Unmarked, Distrust::Unmarked]);
     let text = error.to_string();
     for part in ["bless masters that are new", "distrusted for another 12.1s", "has no marker"] {
@@ -53,7 +53,7 @@ async fn new_masters_grant_after_one_quarantine_and_the_error_says_so() {
     let waited = start.elapsed();
     assert!(waited >= QUARANTINE && waited < QUARANTINE + S, "{waited:?}");
     lease.release().await;
-    // Whoever comes now finds them marked.
+    // A lock that is built now finds the markers.
     take(&guarded(&masters).await, "r").await.release().await;
 }
 
@@ -90,14 +90,14 @@ async fn health_counts_masters_that_are_distrusted_as_alive_and_not_as_usable() 
     let keys: Vec<_> = (1..=3).map(|number| masters.keys(number)).collect();
     assert_eq!(lock.health().await.usable, 3);
     assert_eq!((1..=3).map(|number| masters.keys(number)).collect::<Vec<_>>(), keys);
-    // Nothing was granted since, so that nothing else has noticed it.
+    // No grant in between could have found the loss.
     (2..=3).for_each(|number| masters.forget(number));
     let health = lock.health().await;
     assert_eq!((health.alive, health.usable, health.has_quorum()), (3, 1, false), "{health}");
     assert_eq!(health.report.distrusted(), 2, "{health}");
 }
 
-/// A value of any length is no reason to hang up.
+/// A marker of any length does not end the connection.
 #[tokio::test(start_paused = true)]
 async fn a_marker_of_a_megabyte_is_distrusted_and_the_reason_is_told() {
     let (masters, _) = bed(3).await;
@@ -113,7 +113,7 @@ async fn a_marker_of_a_megabyte_is_distrusted_and_the_reason_is_told() {
     assert_eq!(why(&health.report.masters()[0].answer), garbled, "{health}");
     assert!(health.to_string().contains("delete it"), "{health}");
     take(&lock, "r").await.release().await;
-    // It is replaced as any other marker that is not trusted.
+    // The lock replaces it like any other untrusted marker.
     sleep(QUARANTINE + 2 * S).await;
     assert_eq!(lock.health().await.usable, 3);
 }
@@ -152,7 +152,7 @@ async fn masters_that_restart_without_their_data_grant_nothing_while_a_lost_leas
     let rival = guarded(&masters).await;
     let error = rival.try_acquire("r").await.unwrap_err();
     assert_eq!(distrust(&error).len(), 2, "{error}");
-    // The one that remembers says who holds it, but it is distrust that the acquire fails for.
+    // Master 3 still reports the holder, but the acquire fails because of the distrust.
     let text = error.to_string();
     assert!(text.contains("no quorum: masters that may have forgotten"), "{text}");
     let stats = rival.stats();
@@ -164,7 +164,7 @@ async fn masters_that_restart_without_their_data_grant_nothing_while_a_lost_leas
     assert!(rival.stats().masters[0].distrusted.is_none());
 }
 
-/// Without the guard it is granted twice: what the tests here are about can be seen.
+/// Control: without the guard, the resource is granted twice.
 #[tokio::test(start_paused = true)]
 async fn without_a_guard_the_rival_is_let_in() {
     let masters = Masters::new(3);
@@ -184,7 +184,7 @@ async fn a_flush_is_noticed_by_the_very_command_that_would_grant() {
     assert_eq!(distrust(&error), [Distrust::Forgot, Distrust::Forgot], "{error}");
     assert!((1..=2).all(|number| masters.value(number, "r").is_none()), "nothing was set");
     assert!(holder.is_lost().is_none());
-    // And the same if it forgets once more in the middle of its quarantine.
+    // A second loss during the quarantine starts the quarantine again.
     sleep(QUARANTINE - S).await;
     (1..=2).for_each(|number| masters.forget(number));
     sleep(QUARANTINE - S).await;
@@ -213,7 +213,7 @@ async fn a_lease_is_kept_extended_and_released_over_the_restart_of_a_master() {
 async fn clean_ups_are_paid_to_distrusted_masters_too() {
     let (masters, lock) = bed(3).await;
     let lease = take(&lock, "r").await;
-    // It has the key, and lost its marker.
+    // Master 1 has the key but no valid marker.
     let marker = masters.value(1, "redquorum:boot").unwrap();
     masters.set(1, "redquorum:boot", "garbage", None);
     assert!(lock.try_acquire("s").await.unwrap().is_some(), "two are enough");
@@ -221,7 +221,7 @@ async fn clean_ups_are_paid_to_distrusted_masters_too() {
     assert_eq!(lease.release().await.outcome, Outcome::Released);
     settle().await;
     assert!((1..=3).all(|number| masters.value(number, "r").is_none()));
-    // Its marker comes back, and with it the trust.
+    // When the marker is back, the lock trusts the master again.
     masters.set(1, "redquorum:boot", marker, None);
     sleep(2 * S).await;
     assert!(lock.stats().masters[0].distrusted.is_none());
@@ -233,7 +233,7 @@ async fn locks_with_different_guards_are_told_whose_is_which() {
     let other = masters.builder().guard(TTL + S).build().await.unwrap();
     let error = other.try_acquire("r").await.unwrap_err().to_string();
     assert!(error.contains("a guard of 10s, and this lock has 11s: give all"), "{error}");
-    // It does not pass by itself, but as soon as it is mended.
+    // Time does not resolve the conflict; initializing the masters anew does.
     sleep(10 * QUARANTINE).await;
     assert!(other.try_acquire("r").await.is_err());
     (1..=3).for_each(|number| masters.forget(number));
@@ -263,10 +263,10 @@ async fn locks_over_different_sets_of_masters_are_told_and_one_name_makes_them_o
     }
     settle().await;
     assert!((1..=3).all(|number| masters.value(number, "r").is_none()));
-    // One that says nothing of its name has the list for one.
+    // Without a `fleet` name, the fingerprint of the list identifies the set.
     assert!(guarded(&masters).await.try_acquire("r").await.is_err());
     take(&of_fleet(&masters, "first").await, "r").await.release().await;
-    // It does not pass by itself, but when the set was changed on purpose.
+    // Time does not resolve the conflict; new markers do.
     sleep(10 * QUARANTINE).await;
     assert!(second.try_acquire("r").await.is_err());
     drop(first);
@@ -274,7 +274,7 @@ async fn locks_over_different_sets_of_masters_are_told_and_one_name_makes_them_o
     second.acquire("r").wait(60 * S).await.unwrap().release().await;
 }
 
-/// One shared master is enough, though the others are a quorum.
+/// One master that is shared with another set is enough, though the others are a quorum.
 #[tokio::test(start_paused = true)]
 async fn one_master_of_another_set_refuses_and_one_of_another_process_does_not() {
     let (masters, lock) = bed(3).await;
@@ -292,7 +292,7 @@ async fn one_master_of_another_set_refuses_and_one_of_another_process_does_not()
         let error = guarded(&masters).await.try_acquire("r").await.unwrap_err();
         assert!(matches!(distrust(&error)[..], [Distrust::OtherFleet { .. }]), "{error}");
     }
-    // Under a lock that trusted the master before, it is the attempt that finds out.
+    // A lock that trusted the master before finds the other marker in its attempt.
     let error = lock.acquire("r").wait(Duration::ZERO).await;
     drop(error);
     settle().await;

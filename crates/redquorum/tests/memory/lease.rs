@@ -1,4 +1,4 @@
-//! A lease: granted, looked at, run under, lost, given back.
+//! A lease: granted, inspected, used for work, lost, released.
 
 use std::cell::Cell;
 use std::pin::pin;
@@ -52,7 +52,7 @@ async fn a_lease_tells_what_each_master_said() {
     let lease = lock.acquire("r").await.unwrap();
     assert_eq!(lease.report().in_favour(), 3);
     let said = lease.report().masters();
-    // What came after the quorum is told later.
+    // A later report has the replies that came after the quorum.
     assert!(lease.latest_report().in_favour() >= 3);
     assert_eq!((said[0].number, &*said[4].name), (1, "memory-5"));
     assert!(matches!(said[1].answer, Some(Answer::Unknown(_))), "{}", said[1]);
@@ -88,7 +88,7 @@ async fn everybody_who_waits_for_the_loss_is_told_at_once() {
         assert_eq!(Some(lost), lease.is_lost());
     }
     assert!(start.elapsed() <= VALIDITY + 2 * MS);
-    // and whoever asks later is told too
+    // A later call returns the loss too.
     assert_eq!(lease.lost().await.0, Loss::Expired);
 }
 
@@ -116,7 +116,7 @@ async fn work_is_not_polled_after_the_deadline() {
     let witness = Rc::downgrade(&dropped);
     let work = async {
         let _dropped = dropped;
-        // Steps that are never far apart, and one that takes the clock past the deadline.
+        // Short steps, and one that takes the clock past the deadline.
         loop {
             polls.set(polls.get() + 1);
             late.set(late.get() + usize::from(deadline.has_passed()));
@@ -139,7 +139,7 @@ async fn work_that_is_always_ready_is_stopped_too() {
         .run(async {
             loop {
                 tokio::task::yield_now().await;
-                // In place of work: it moves the clock, and gives no timer a chance.
+                // Instead of work, move the clock without letting a timer fire.
                 tokio::time::advance(MS).await;
             }
         })
@@ -215,10 +215,10 @@ async fn a_dropped_lease_and_a_dropped_release_give_the_resource_back() {
 #[tokio::test(start_paused = true)]
 async fn whoever_comes_too_late_for_a_won_lease_gets_none() {
     let (masters, lock) = bed(5).await;
-    // Comes in time: the control.
+    // Control: a caller that polls in time.
     let mut acquiring = pin!(lock.acquire("r").wait(Duration::ZERO).into_future());
     assert!(poll_once(acquiring.as_mut()).await.is_pending());
-    // What is won is kept for a second, so that a future that is never polled keeps out no others.
+    // A won lease is kept for one second, so that a future that is never polled blocks no others.
     sleep(S - MS).await;
     let lease = acquiring.await.unwrap();
     assert!(lease.validity() <= VALIDITY - S + MS && lease.is_lost().is_none());
@@ -227,7 +227,7 @@ async fn whoever_comes_too_late_for_a_won_lease_gets_none() {
     for wait in [Duration::ZERO, S] {
         let mut acquiring = pin!(lock.acquire("r").wait(wait).into_future());
         assert!(poll_once(acquiring.as_mut()).await.is_pending());
-        // The votes come; then the process is stopped for longer than the lease would last.
+        // The votes arrive. Then the process is stopped for longer than the lease would last.
         settle().await;
         assert_eq!(holding(&masters, 5, "r").len(), 5);
         sleep(VALIDITY).await;
@@ -241,7 +241,7 @@ async fn whoever_comes_too_late_for_a_won_lease_gets_none() {
     }
     assert_eq!(lock.stats().too_late, 2);
 
-    // Whoever still waits tries again.
+    // A caller with time left tries again.
     let mut acquiring = pin!(lock.acquire("r").wait(2 * TTL).into_future());
     assert!(poll_once(acquiring.as_mut()).await.is_pending());
     sleep(TTL).await;

@@ -1,4 +1,4 @@
-//! The whole of the lock against masters in memory, in virtual time: no test here sleeps for real.
+//! The whole lock against masters in memory, in virtual time: no test here sleeps in real time.
 
 mod cancel;
 mod clock;

@@ -1,4 +1,4 @@
-//! Thousands of leases that are kept alive at once: few writes, nobody late, nobody lost.
+//! Thousands of leases that are kept alive at once: few writes, no late renewal, no loss.
 
 use std::io;
 use std::pin::Pin;
@@ -15,10 +15,10 @@ use tokio::time::{Instant, advance, sleep};
 use crate::support::{MS, S, settle};
 
 const TTL: Duration = Duration::from_secs(30);
-/// What is left of it after the default drift.
+/// The validity after the default drift.
 const VALIDITY: Duration = Duration::from_millis(30_000 - 302);
 
-/// A master whose connections count how often they are written to.
+/// A node whose connections count their writes.
 struct Counted<N>(N, Arc<AtomicU64>);
 
 impl<N: Node> Node for Counted<N> {
@@ -84,7 +84,7 @@ impl Bed {
         Self { masters, lock, writes }
     }
 
-    /// So many leases, granted at the same instant.
+    /// Acquires this many leases in the same instant.
     async fn take(&self, count: usize) -> Vec<Lease> {
         let mut leases = Vec::new();
         for number in 0..count {
@@ -93,7 +93,7 @@ impl Bed {
         leases
     }
 
-    /// Writes and successful renewals from here on.
+    /// The writes and successful renewals since this call.
     fn since(&self) -> impl Fn() -> (u64, u64) + '_ {
         let now = || (self.writes.load(Ordering::Relaxed), self.lock.stats().extended);
         let before = now();
@@ -105,7 +105,7 @@ fn watch(leases: &[Lease]) {
     leases.iter().for_each(|lease| lease.keep_alive(Duration::MAX));
 }
 
-/// Lets the time go on, and sees that no lease is ever left with less than two thirds of its TTL.
+/// Lets time pass, and checks that every lease always has at least two thirds of its TTL left.
 async fn nobody_is_late(leases: &[Lease], length: Duration) {
     let start = Instant::now();
     while start.elapsed() < length {
@@ -123,9 +123,10 @@ async fn thousands_of_leases_are_renewed_in_time_with_few_writes() {
     let since = bed.since();
     nobody_is_late(&leases, 3 * TTL).await;
     let (writes, renewals) = since();
-    // Nine times a third of the TTL, the first of which is shorter: by half for the first of them.
+    // Nine thirds of a TTL. The first interval is shorter: by up to a half for the first leases.
     assert!((16_000..=20_000).contains(&renewals), "{renewals}");
-    // A write for each of five masters on each of forty beats a second; one by one it were 90 000.
+    // One write for each of five masters in each of forty batches a second. One write for each
+    // renewal would make 90 000.
     assert!(writes <= 5 * 40 * 90 + 100, "{writes} for {renewals} renewals");
     assert_eq!((bed.lock.stats().not_extended, bed.lock.stats().lost), (0, 0));
 }
@@ -169,8 +170,8 @@ async fn a_master_that_hangs_dies_or_forgets_makes_nobody_late() {
     assert!((4..=5).all(|number| bed.masters.keys(number).len() == 500), "all have all of them");
 }
 
-/// Sees that each lease is told to be lost at its deadline, to within what a timer takes, and by the alarm: nobody
-/// else looks at them.
+/// Checks that each lease is reported lost at its deadline, to within the resolution of a timer.
+/// The timer alone reports it: nothing else reads the leases.
 async fn lost_in_time(lock: &Redlock, leases: &[Lease], length: Duration) {
     let (start, before) = (Instant::now(), lock.stats().lost);
     let ends: Vec<Instant> = leases.iter().map(|lease| start + lease.validity()).collect();
@@ -210,15 +211,15 @@ async fn thousands_that_cannot_be_renewed_are_lost_each_in_time() {
     assert!(leases.iter().all(|lease| lease.is_lost().unwrap().0 == Loss::Expired));
 }
 
-/// Leases whose watchdog is started by all their holders at once, when it is high time, or whose process stood still
-/// until then.
+/// Leases whose renewal is due at once: their holders start the watchdogs only now, or the process
+/// stood still.
 async fn all_at_once(stood_still: bool) -> Bed {
     let bed = Bed::new().await;
     let leases = bed.take(6_000).await;
     if stood_still {
         watch(&leases);
     }
-    // In one leap: no timer fires on the way.
+    // In one step: no timer fires in between.
     advance(TTL / 2).await;
     watch(&leases);
     sleep(S).await;

@@ -1,4 +1,4 @@
-//! Re-entry: an owner that acquires what it holds gets another handle of the same lease.
+//! Re-entry: an owner that acquires a resource it holds gets another handle of the same lease.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ async fn an_owner_gets_another_handle_in_no_round_trip() {
     sleep(S).await;
     settle().await;
     let (start, before) = (Instant::now(), answers(&lock));
-    // Ready when it is looked at for the first time: nobody is waited for.
+    // Ready at the first poll, without a round trip.
     let request = pin!(lock.acquire("r").owner(&owner).into_future());
     let Poll::Ready(Ok(again)) = poll_once(request).await else { panic!("it waits") };
     settle().await;
@@ -61,7 +61,7 @@ async fn a_dropped_handle_is_counted_down_once() {
     let owner = Owner::new();
     let lease = again(&lock, &owner).await;
     drop(again(&lock, &owner).await);
-    // Given up before and after it was polled.
+    // The releases are dropped before and after their first poll.
     drop(again(&lock, &owner).await.release());
     let mut released = Box::pin(again(&lock, &owner).await.release());
     assert!(poll_once(released.as_mut()).await.is_ready(), "nobody is waited for");
@@ -80,12 +80,12 @@ async fn owners_exclude_each_other_and_whoever_has_none() {
     let lease = again(&lock, &one).await;
     assert!(lock.try_acquire("r").owner(&two).await.unwrap().is_none());
     assert!(lock.try_acquire("r").await.unwrap().is_none());
-    // Another resource, and the same one behind another lock, are something else.
+    // Another resource is independent, and so is the same resource behind another lock.
     let other = lock.acquire("s").owner(&one).await.unwrap();
     assert_eq!(other.handles(), 1);
     let elsewhere = masters.builder().build().await.unwrap();
     assert!(elsewhere.try_acquire("r").owner(&one).await.unwrap().is_none());
-    // Who asked without an owner is found by nobody.
+    // A lease that was acquired without an owner has no further handles.
     let plain = take(&lock, "t").await;
     assert!(lock.try_acquire("t").owner(&one).await.unwrap().is_none());
     drop((lease, other, plain));
@@ -113,7 +113,7 @@ async fn a_lease_past_its_deadline_lets_nobody_in() {
     assert!(new.deadline() > old.deadline());
     assert_eq!(old.lost().await.0, Loss::Expired);
     assert_eq!(second.lost().await.0, Loss::Expired);
-    // The handles of the dead lease touch the new one in no way.
+    // The handles of the lost lease do not affect the new one.
     assert_eq!(old.release().await.outcome, Outcome::AlreadyGone);
     drop(second);
     settle().await;
@@ -166,7 +166,7 @@ async fn without_a_ttl_the_deadline_stands_and_with_a_longer_one_it_moves() {
     let longer = lock.acquire("r").owner(&owner).ttl(2 * TTL).await.unwrap();
     assert_eq!(lease.deadline(), longer.deadline());
     assert!(lease.validity() > TTL && answers(&lock) > before);
-    // Also where only a moment is gained.
+    // A TTL that gains only a moment also extends.
     sleep(S).await;
     let (deadline, extended) = (lease.deadline(), lock.stats().extended);
     drop(lock.try_acquire("r").owner(&owner).ttl(2 * TTL).await.unwrap());
@@ -188,7 +188,7 @@ async fn a_longer_ttl_that_no_quorum_confirms_is_an_error_and_takes_nothing_away
     let said = error.to_string();
     assert!(said.contains("old deadline stands") && said.contains("without a ttl"), "{said}");
     assert_eq!((lease.deadline(), lease.handles(), lease.is_lost()), (deadline, 1, None));
-    // What it asks nobody for, it still gets.
+    // Without a longer TTL, the owner still gets a handle.
     assert_eq!(again(&lock, &owner).await.deadline(), deadline);
 }
 
@@ -360,7 +360,7 @@ async fn a_dropped_handle_has_its_grace_before_the_resource_is_free() {
     assert!(lock.try_acquire("r").await.unwrap().is_none(), "what it had under way may arrive");
     sleep(2 * S).await;
     take(&lock, "r").await.release().await;
-    // Released handles leave nothing behind, nor do requests that got none, or were given up.
+    // No trace is left of released handles, or of requests that failed or were dropped.
     let lease = again(&lock, &owner).await;
     again(&lock, &owner).await.release().await;
     lock.acquire("r").owner(&owner).fenced().await.unwrap_err();

@@ -17,7 +17,7 @@ async fn the_result_of_the_work_is_passed_through_and_the_resource_is_free_then(
         7
     });
     assert_eq!(done.await, Ok(7));
-    // Not merely in the background: nothing else has run since.
+    // The release has completed; it does not run in the background.
     assert_eq!(keys(&masters, 3), 0);
     let failed = lock.acquire("r").run(TTL, async |_| Err::<(), _>("no funds"));
     assert_eq!(failed.await, Ok(Err("no funds")));

@@ -1,4 +1,4 @@
-//! Several resources at once: all or nothing, in one round trip, and each as if it were alone.
+//! Several resources at once: all or none, in one round trip, each as safe as a single one.
 
 mod asking;
 mod holding;

@@ -1,4 +1,4 @@
-//! The end of a lock: what is owed is paid, in time, and nobody is left waiting.
+//! The end of a lock: pending clean-ups complete in time, and no caller is left waiting.
 
 use std::future::IntoFuture;
 use std::pin::pin;

@@ -1,11 +1,11 @@
-//! The signal by which tasks and threads learn that a lease is over.
+//! The signal that notifies tasks and threads of the loss of a lease.
 
 use redquorum::{Loss, LossSignal, Lost, Owner};
 use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, S, TTL, VALIDITY, bed, settle, take};
 
-/// What the signal says in a thread that has no runtime.
+/// Reads the signal in a thread without a runtime.
 fn in_a_thread(signal: &LossSignal) -> Option<Lost> {
     let signal = signal.clone();
     std::thread::spawn(move || signal.is_lost()).join().unwrap()

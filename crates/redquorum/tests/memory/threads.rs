@@ -1,4 +1,4 @@
-//! Many threads at once, in real time: what virtual time on one thread cannot race.
+//! Many threads at once, in real time: races that virtual time on one thread cannot show.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use crate::support::{MS, S, keys};
 
 const RESOURCES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// So many leases show something.
+/// The number of leases that makes the test meaningful.
 const ENOUGH: usize = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn threads_that_race_and_give_up_leave_nothing_and_never_hold_together() {
     let masters = redquorum::memory::Masters::new(5);
     let pause = Backoff::Jittered { initial: MS, max: 4 * MS };
-    // Long timeouts: this is no test of how fast the machine is.
+    // Long timeouts, because the result must not depend on the speed of the machine.
     let builder = masters.builder().node_timeout(2 * S).connect_timeout(5 * S);
     let lock = builder.retry(pause).build().await.unwrap();
     let held: Arc<[AtomicUsize; 4]> = Arc::default();
@@ -33,8 +33,8 @@ async fn threads_that_race_and_give_up_leave_nothing_and_never_hold_together() {
                     break;
                 }
                 let which = (task + round) % 4;
-                // Some give up before, some while, some after the masters answer; on a busy machine
-                // those that answer late are waited for longer and longer.
+                // The caller gives up before, while or after the masters reply. Each round waits
+                // longer, so that some callers get their lease on a busy machine, too.
                 let patience = Duration::from_micros((task * 61 + round * 37) as u64 % 5_000);
                 let patience = patience * u32::try_from(round / 60 + 1).unwrap();
                 let acquiring = lock.acquire(RESOURCES[which]);

@@ -1,4 +1,4 @@
-//! Waiting for a resource that is taken: for how long, how often it is asked for, what is told.
+//! Waiting for a resource that is taken: for how long, how many attempts, and which error.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn whoever_waits_gets_the_resource_when_its_holder_is_gone_for_good() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_in_time_whatever_the_masters_do() {
-    // All well; a minority silent; a majority silent; all silent; all dead.
+    // All masters are up; a minority, a majority or all of them are silent; all are down.
     for (stopped, dead) in [(0, 0), (2, 0), (3, 0), (5, 0), (0, 5)] {
         let (masters, lock) = bed(5).await;
         let _held = take(&lock, "r").await;
@@ -56,10 +56,10 @@ async fn a_wait_ends_in_time_whatever_the_masters_do() {
     }
 }
 
-/// The pauses between the attempts of one acquire that waits for a second in vain.
+/// The number of attempts of one acquire that waits for a second in vain.
 async fn attempts(build: impl FnOnce(redquorum::Builder) -> redquorum::Builder) -> u32 {
     let masters = redquorum::memory::Masters::new(3);
-    // Nobody of this process holds it, and nobody says when it is free: the policy alone counts.
+    // The holder is another process and there are no wake-ups, so the policy alone counts.
     let lock = build(masters.builder().wake_ups(false)).build().await.unwrap();
     let _held = take(&masters.builder().build().await.unwrap(), "r").await;
     let start = Instant::now();
@@ -73,7 +73,7 @@ async fn attempts(build: impl FnOnce(redquorum::Builder) -> redquorum::Builder) 
 
 #[tokio::test(start_paused = true)]
 async fn pauses_are_as_long_as_the_policy_says() {
-    // One at the start, then one after each pause, the last at the end of the wait.
+    // One at the start, one after each pause, and the last at the end of the wait.
     assert_eq!(attempts(|builder| builder.retry(Backoff::Fixed(100 * MS))).await, 11);
     let exponential =
         Backoff::Exponential { initial: 10 * MS, max: 160 * MS, multiplier_percent: 200 };
@@ -105,7 +105,7 @@ async fn no_policy_makes_a_waiter_spin() {
     }
     let count = attempts(|builder| builder.retry_by(|_, _| Duration::ZERO)).await;
     assert!((400..=1001).contains(&count), "{count}");
-    // Nor does one make it wait for longer than it was told to: the last attempt is at the end.
+    // A policy cannot prolong the wait either: the last attempt is at its end.
     for builder in [
         |builder: redquorum::Builder| builder.retry_by(|_, _| Duration::MAX),
         |builder: redquorum::Builder| builder.retry(Backoff::Fixed(Duration::MAX)),
@@ -197,7 +197,7 @@ async fn a_refused_attempt_leaves_no_key_where_it_was_granted() {
     settle().await;
     assert_eq!(holding(&masters, 5, "r"), [1, 2, 3]);
     assert_eq!(lock.stats().taken, 2);
-    // Somebody on a minority is nobody.
+    // A holder on a minority of masters does not hold the resource.
     masters.forget(3);
     let lease = take(&lock, "r").await;
     assert_eq!(lease.release().await.outcome, Outcome::Released);

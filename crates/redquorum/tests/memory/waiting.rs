@@ -1,4 +1,4 @@
-//! Who waits is woken, in turn, and leaves nothing behind.
+//! Waiters are woken in turn and leave nothing behind.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ async fn locks<const N: usize>(masters: &Masters) -> [Redlock; N] {
     locks.try_into().unwrap()
 }
 
-/// Lets all that is under way arrive.
+/// Lets everything in flight arrive.
 async fn settle() {
     tokio::time::sleep(20 * MS).await;
 }
@@ -114,13 +114,13 @@ async fn a_future_that_nobody_polls_holds_up_the_others_for_a_ttl_at_most() {
     let before = Instant::now();
     let lease = lock.acquire("r").wait(600 * SECOND).await.unwrap();
     assert!(before.elapsed() < 31 * SECOND, "{:?}", before.elapsed());
-    // It goes on where it was, once it is polled again.
+    // The acquire continues where it was when it is polled again.
     assert!(forgotten.poll_once().is_none());
     lease.release().await;
     assert!(forgotten.0.await.unwrap().validity() > 29 * SECOND);
 }
 
-/// A future that is polled by hand.
+/// A future that the test polls by hand.
 struct ByHand<F>(std::pin::Pin<Box<F>>);
 
 fn by_hand<F: Future>(future: F) -> ByHand<F> {
@@ -181,6 +181,7 @@ async fn processes_that_wait_for_each_other_all_come_to_their_turn() {
     // 320 leases of two milliseconds each.
     assert!(before.elapsed() < 2 * 640 * MS, "{:?}", before.elapsed());
     assert!(asked < 320 * 25, "{asked} commands");
-    // In turns of four leases, each process waits for three others, and not for all that they ever want.
+    // Processes take turns of four leases. So each waits for one turn of three others, not for all
+    // of their requests.
     assert!(longest < 100 * MS, "{longest:?}");
 }

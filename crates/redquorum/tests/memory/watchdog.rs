@@ -1,4 +1,4 @@
-//! The watchdog: it keeps a lease while it may, and no longer.
+//! The watchdog keeps a lease for as long as it may, and no longer.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn a_watched_lease_lives_until_its_bound() {
     assert_eq!(lost.0, Loss::MaxHold);
     assert_eq!(lost.to_string(), "the lease is lost: it was kept alive for as long as was allowed");
     assert!(start.elapsed() <= 60 * S && start.elapsed() > 58 * S, "{:?}", start.elapsed());
-    // It is gone from the masters too.
+    // The keys are gone from the masters too.
     settle().await;
     drop(take(&lock, "r").await);
 }
@@ -48,7 +48,7 @@ async fn a_renewal_comes_a_third_of_the_ttl_after_the_last() {
     let lease = take(&lock, "r").await;
     lease.keep_alive(1_000 * S);
     sleep(100 * S).await;
-    // A little earlier, rather: on a beat, together with others.
+    // Renewals come a little earlier, in a batch with others.
     assert_eq!((lock.stats().extended, lock.stats().not_extended), (30, 0));
     assert!(lease.validity() >= VALIDITY - TTL / 3 - MS);
 }
@@ -88,7 +88,7 @@ async fn a_lease_that_a_quorum_forgot_is_lost_at_the_next_renewal() {
     assert!(start.elapsed() <= TTL / 3 + MS, "{:?}", start.elapsed());
     assert!(!lease.deadline().has_passed(), "told before the deadline");
     assert_eq!(lease.validity(), Duration::ZERO);
-    // Lost is final, and what was left of it is given back.
+    // A loss is final, and the lock deletes the remaining keys.
     assert!(lease.extend().await.is_err());
     settle().await;
     assert_eq!(keys(&masters, 5), 0);
@@ -205,6 +205,6 @@ async fn a_watchdog_tells_a_gap_that_it_could_have_repaired() {
     lease.keep_alive(60 * S);
     (4..=5).for_each(|number| masters.restart(number));
     masters.forget(3);
-    // Meanwhile another may have had it on the last three.
+    // Meanwhile another client may have held the key on the last three.
     assert_eq!(timeout(5 * S, lease.lost()).await.unwrap().0, Loss::QuorumGone);
 }

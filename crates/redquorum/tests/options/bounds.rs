@@ -19,11 +19,11 @@ fn is_too_long(bad: BadOption) -> bool {
     matches!(bad, BadOption::TtlTooLong { .. })
 }
 
-/// What is wrong with an option.
+/// The check of an expected error.
 type Wrong = fn(BadOption) -> bool;
 
-/// With a node timeout of 100 ms and the default drift of 1 % + 2 ms: 103 ms leave nothing,
-/// 104 ms leave something.
+/// With a node timeout of 100 ms and the default drift of 1 % + 2 ms, a TTL of 103 ms leaves no
+/// validity and a TTL of 104 ms leaves some.
 fn ttls() -> [(Duration, Option<Wrong>); 11] {
     [
         (Duration::ZERO, Some(is_too_short)),
@@ -99,7 +99,7 @@ async fn a_wait_may_be_nothing_or_for_ever() {
         let error = lock.acquire("r").wait(Duration::ZERO).await.unwrap_err();
         assert!(matches!(error, AcquireError::Taken { attempts: 1, .. }), "{error}");
         assert!(start.elapsed() <= MS);
-        // It waits as long as it takes, here until the lease has expired.
+        // The wait has no end before the lease has expired.
         let next = timeout(11 * S, lock.acquire("r").wait(LONG)).await.unwrap().unwrap();
         assert!(held.is_lost().is_some() && next.is_lost().is_none());
     }
@@ -147,7 +147,7 @@ async fn a_drift_that_eats_the_ttl_is_refused() {
         let error = Masters::new(3).builder().drift(ppm, fixed).build().await.unwrap_err();
         assert!(matches!(error, BuildError::Options(bad) if is_too_short(bad)), "{error}");
     }
-    // Less than the resolution with which masters expire keys is none.
+    // Less than the resolution of expiry on masters is no allowance.
     for fixed in [Duration::ZERO, MS - Duration::from_nanos(1)] {
         let error = Masters::new(3).builder().drift(0, fixed).build().await.unwrap_err();
         let expected = BuildError::Options(BadOption::DriftTooSmall { drift: fixed });

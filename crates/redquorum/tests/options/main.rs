@@ -1,5 +1,5 @@
-//! Options at and beyond their bounds: what is refused says which option it was and what would
-//! be right, what is taken works, and nothing overflows.
+//! Options at and beyond their bounds. An error names the option and a right value, an accepted
+//! value works, and nothing overflows.
 
 mod bounds;
 mod masters;

@@ -1,4 +1,4 @@
-//! Which masters: none, one, many, an even number, one twice, addresses that are none.
+//! The list of masters: none, one, many, an even number, duplicates, and invalid addresses.
 
 use redquorum::memory::Masters;
 use redquorum::{BadOption, BuildError, Redlock};
@@ -156,7 +156,7 @@ async fn a_bad_address_says_which_part_is_wrong() {
         assert!(error.contains(part), "{url:?}: {error}");
         assert!(!error.contains("hunter"), "{error}");
     }
-    // What is like these and right.
+    // Similar URLs that are valid.
     for url in ["redis://:a,b@db1", "unix:///run/a,b.sock", "redis://[::1]:7001/3"] {
         let built = Redlock::builder().url(url).url("http://").build().await.unwrap_err();
         assert!(matches!(built, BuildError::Address { number: 2, .. }), "{url:?}: {built}");

@@ -1,4 +1,4 @@
-//! What errors say to a person: the option, what was wrong, what would be right.
+//! Error messages name the option, the problem and the fix.
 
 use std::error::Error;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use redquorum::{AcquireError, Backoff, BuildError, ExtendError, Redlock};
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
 
-/// A fragment in lower case, on one line, without a full stop, with these words.
+/// Checks that the message is a fragment in lower case, on one line, without a full stop, and
+/// contains these words.
 fn check(error: &dyn Error, words: &[&str]) {
     let text = error.to_string();
     for word in words {
@@ -59,7 +60,7 @@ async fn what_cannot_be_acquired_says_why_and_by_whom() {
     check(&long, &["2097152 bytes", "at most 1048576", "lock a hash of it"]);
     (1..=2).for_each(|number| masters.kill(number));
     tokio::time::sleep(MS).await;
-    // Not behind the other in the queue.
+    // Another resource, so the request does not queue behind the other.
     let none = lock.acquire("free").wait(S).await.unwrap_err();
     check(
         &none,
@@ -91,7 +92,7 @@ async fn what_is_lost_says_how() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cause_is_told_once() {
-    // In the text of the error, so it is no source besides.
+    // The text of the error contains its cause, so `source` must not repeat it.
     let options = Redlock::builder().build().await.unwrap_err();
     let BuildError::Options(bad) = &options else { panic!("{options}") };
     assert!(options.to_string().contains(&bad.to_string()) && options.source().is_none());

@@ -1,4 +1,4 @@
-//! Which types may go to other threads: checked when this is compiled.
+//! The types that may go to other threads, checked at compile time.
 
 use redquorum::{
     Acquire, AcquireAll, AcquireAllError, AcquireError, Acquiring, AcquiringAll, Answer, Backoff,
@@ -29,7 +29,7 @@ fn types_and_futures_go_where_they_are_promised_to_go() {
     each!(send: AcquiringAll, AcquiringAll<FencedLease>, Acquiring, TryAcquiring, Builder, Connecting<'static>);
     each!(clone: LossSignal, Redlock, Acquire, TryAcquire, Deadline, Masters, AcquireError, BuildError, Stats);
     each!(unpin: Redlock, Lease, Leases, Acquiring, TryAcquiring, AcquiringAll);
-    // Never called: it is enough that it compiles.
+    // Never called; it only has to compile.
     let _ = futures;
 }
 

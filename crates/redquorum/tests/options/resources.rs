@@ -1,4 +1,4 @@
-//! Names of resources: any bytes, from one to a mebibyte with the prefix.
+//! Names of resources: any bytes, from one byte to a mebibyte including the prefix.
 
 use redquorum::memory::Masters;
 use redquorum::{AcquireError, BadOption, Outcome};
@@ -67,7 +67,7 @@ async fn a_prefix_keeps_two_locks_on_the_same_masters_apart() {
     let other = masters.builder().prefix(b"other:\0").build().await.unwrap();
     let _held = one.acquire("r").await.unwrap();
     let _too = other.try_acquire("r").await.unwrap().expect("another key");
-    // and the prefix is part of the key, nothing else
+    // The prefix is part of the key and has no other effect.
     let plain = masters.builder().build().await.unwrap();
     assert!(plain.try_acquire("one:r").await.unwrap().is_none());
     assert!(plain.try_acquire("r").await.unwrap().is_some());

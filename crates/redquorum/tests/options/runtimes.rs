@@ -1,4 +1,4 @@
-//! Without a runtime, in half a runtime, and after the end of a runtime.
+//! Without a runtime, in a runtime without all drivers, and after the end of a runtime.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -15,13 +15,13 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// With a node timeout and a TTL that a test in real time can wait for.
+/// A lock whose node timeout and TTL are short enough for a test in real time.
 async fn quick_lock() -> Redlock {
     let builder = Masters::new(3).builder().node_timeout(20 * MS).ttl(300 * MS);
     builder.build().await.unwrap()
 }
 
-/// A lock and its lease whose runtime is gone.
+/// A lock and its lease whose runtime has ended.
 fn orphans() -> (Redlock, Lease) {
     runtime().block_on(async {
         let lock = quick_lock().await;
@@ -95,7 +95,7 @@ fn after_its_runtime_a_lease_is_still_lost_at_its_deadline() {
 
 #[test]
 fn a_runtime_that_nobody_drives_delays_no_loss_and_no_answer() {
-    // As a program has that uses the lock by `block_on` here and there.
+    // Like a program that uses the lock by `block_on` now and then.
     let (first, second) = (runtime(), runtime());
     let lock = first.block_on(quick_lock());
     let lease = first.block_on(lock.acquire("r").into_future()).unwrap();
@@ -126,6 +126,6 @@ fn everything_can_be_dropped_outside_a_runtime() {
     drop(lease);
     assert_eq!(lock.stats().lost, 0);
     drop(lock);
-    // What was owed is paid as soon as the runtime turns again; here it ends instead.
+    // Pending clean-ups would complete when the runtime runs again; here it ends instead.
     drop(first);
 }

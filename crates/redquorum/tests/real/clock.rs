@@ -1,4 +1,4 @@
-//! A lock with a clock guard, and real masters whose clocks step.
+//! A lock with a clock guard, over real masters whose clocks step.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::support::*;
 
 pub(crate) fn cases() -> Vec<Case> {
     let mut cases = cases![a_trusted_master_is_looked_at_every_half_of_the_longest_lease];
-    // Elsewhere the rig says so in a test of its own.
+    // Elsewhere a test of the rig reports that clocks cannot be set.
     if clocks_supported().is_ok() {
         cases.extend(cases![
             without_a_clock_guard_a_step_lets_a_rival_in,
@@ -38,7 +38,7 @@ async fn watching(masters: &Masters) -> Redlock {
     built(guarded(masters).clock_guard(BOUND)).await
 }
 
-/// A lease that masters 1 and 2 have granted, of which 1 then steps over its TTL.
+/// A lease granted by masters 1 and 2. The clock of master 1 then steps beyond its TTL.
 async fn stepped(masters: &Masters, lock: &Redlock) -> Lease {
     masters.pause(3).unwrap();
     let lease = lock.acquire("r").wait(Duration::ZERO).await.unwrap_or_else(|e| panic!("{e}"));
@@ -48,7 +48,7 @@ async fn stepped(masters: &Masters, lock: &Redlock) -> Lease {
     lease
 }
 
-/// The third may have got the key late: then it is not what is looked for.
+/// Master 3 may have executed the SET late; these tests need a lease without it.
 async fn cleaned_of(masters: &Masters, node: usize) {
     sleep(20 * MS).await;
     delete(masters, [node], "r");

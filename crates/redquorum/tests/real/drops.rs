@@ -1,5 +1,5 @@
-//! Futures that are dropped half-way, at every moment of an acquire: 100 ms later there is no key
-//! of theirs. What ends leases in other ways is in `ends.rs`.
+//! Futures that are dropped at every moment of an acquire: 100 ms later none of their keys is left.
+//! `ends.rs` has the other ways in which leases end.
 
 use std::future::IntoFuture;
 use std::task::Poll;
@@ -26,10 +26,10 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const ACQUIRES: u32 = 300;
 
-/// The time within which everything is to be gone.
+/// All keys must be gone within this time.
 const SOON: Duration = Duration::from_millis(100);
 
-/// The median of a few acquires.
+/// The median latency of a few acquires.
 async fn usual_latency(lock: &Redlock) -> Duration {
     let mut latencies = Vec::new();
     for _ in 0..30 {
@@ -41,15 +41,15 @@ async fn usual_latency(lock: &Redlock) -> Duration {
     latencies[latencies.len() / 2]
 }
 
-/// Drops acquires between 0 and 1.5 × the usual latency after they were sent. Returns how many
-/// were dropped before they had their lease, and how many with it.
+/// Drops acquires between 0 and 1.5 × the usual latency after they were sent. Returns how many were
+/// dropped before they had their lease, and how many with it.
 async fn drop_acquires(lock: &Redlock, usual: Duration, prefix: &str) -> (u32, u32) {
     let (mut without, mut with) = (0, 0);
     for round in 0..ACQUIRES {
         let after = usual * 3 * round / (2 * ACQUIRES);
         let mut acquiring = lock.acquire(format!("{prefix}{round}")).into_future();
         let start = Instant::now();
-        // By looking again and again: timers are too coarse for this.
+        // Polls in a loop, because timers are too coarse.
         let lease = loop {
             if let Poll::Ready(lease) = poll_once(&mut acquiring).await {
                 break Some(lease.unwrap());
@@ -90,8 +90,8 @@ async fn acquires_dropped_at_any_time_leave_no_key() {
     let (without, with) = drop_acquires(&lock, usual, "dropped-").await;
     sleep(SOON).await;
     assert_eq!(keys(&masters, "*"), []);
-    // It shows something only if keys were there. How many had their lease in time depends on how
-    // busy the machine has become; leases have a test of their own.
+    // The test is meaningful only if keys were set. How many acquires got their lease in time
+    // depends on the load of the machine, and leases have a test of their own.
     assert!(without >= 30, "{without} without, {with} with their lease");
     assert!(calls(&masters, 1, "set") - before >= 290);
     assert_eq!(lock.stats().masters.iter().map(|master| master.owed).sum::<usize>(), 0);
@@ -147,7 +147,7 @@ async fn a_dropped_release_gives_back_all_the_same() {
         let lease = lock.acquire(format!("{prefix}-{round}")).await.unwrap();
         let mut releasing = Box::pin(lease.release());
         if round % 2 == 0 {
-            // Dropped before the answers came, mostly; the other half is not even polled.
+            // Usually dropped before the replies. The other half is not even polled.
             let _ = poll_once(&mut releasing).await;
         }
         drop(releasing);
@@ -170,7 +170,7 @@ async fn a_dropped_extend_leaves_the_lease_as_good_as_before() {
         }
         drop(extending);
     }
-    // Masters may have been asked, so it may have moved; it never moves back.
+    // Some masters may have extended, so the deadline may move, but never back.
     assert!(lease.deadline() >= deadline && lease.is_lost().is_none());
     assert!(lease.extend().await.unwrap() > deadline);
     answered(&lock).await;
@@ -209,7 +209,7 @@ async fn leases_outlive_the_lock_and_leave_no_key_after_it() {
     }
     drop(lock);
     eventually("all have all", || keys(masters, &pattern).len() == 100).await;
-    // They are as good as ever without the lock.
+    // The leases work without the lock.
     let last = leases.pop().unwrap();
     last.extend().await.unwrap();
     assert_eq!(last.release().await.outcome, Outcome::Released);

@@ -1,5 +1,5 @@
-//! The end of a lock and of its runtime: a shutdown pays everything, and without one no key stays
-//! for longer than its TTL, and nothing hangs.
+//! The end of a lock and of its runtime. A shutdown completes all clean-ups. Without a shutdown no
+//! key stays for longer than its TTL, and nothing hangs.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(crate) fn cases() -> Vec<Case> {
         after_a_shutdown_nothing_is_acquired_or_extended,
         a_waiter_is_told_of_the_shutdown,
     ];
-    // These have runtimes of their own.
+    // These tests have runtimes of their own.
     cases.extend([
         with_masters(
             "a_runtime_that_ends_leaves_keys_for_one_ttl_at_most",
@@ -55,7 +55,7 @@ async fn shutdown_pays_a_master_that_was_stopped_meanwhile() {
     assert!(!ending.is_finished(), "it has left a debt behind");
     masters.resume(2).unwrap();
     ending.await.unwrap().unwrap();
-    // At once, and not some time later.
+    // Immediately after the shutdown, not some time later.
     assert_eq!(keys(&masters, "r*"), []);
     assert!(calls(&masters, 2, "set") >= 2, "it had something to clean");
     cleaned(&masters, "r*").await;
@@ -193,7 +193,7 @@ fn nothing_hangs_or_panics_in_another_runtime_after_the_own_one_ended() {
         drop(dropped);
         let unfinished = lock.shutdown(100 * MS).await.unwrap_err();
         assert!(unfinished.owed > 0 && unfinished.held > 0, "{unfinished}");
-        // R7 has no exception for a runtime that is gone.
+        // R7 has no exception for a runtime that has ended.
         let work = run_.run(std::future::pending::<()>());
         timeout(hangs, work).await.expect("the work is never stopped").unwrap_err();
         timeout(hangs, lost.lost()).await.expect("the loss is never told");
@@ -204,7 +204,7 @@ fn nothing_hangs_or_panics_in_another_runtime_after_the_own_one_ended() {
     });
 }
 
-/// As in blocking code, which runs a runtime only while it wants something.
+/// Like blocking code, which drives its runtime only during a call.
 fn nothing_hangs_in_another_runtime_while_the_own_one_sleeps() {
     let masters = shared();
     let prefix = unique("sleeps");
@@ -216,7 +216,7 @@ fn nothing_hangs_in_another_runtime_while_the_own_one_sleeps() {
     let new = name("new");
     let (hangs, clone) = (5 * CALM, lock.clone());
     run(async move {
-        // Nobody reads what the masters answer, so that is what is told.
+        // No task reads the replies, so the acquire reports that no quorum replied.
         let (took, error) = timed(clone.try_acquire(new)).await;
         let error = error.unwrap_err();
         assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
@@ -230,7 +230,7 @@ fn nothing_hangs_in_another_runtime_while_the_own_one_sleeps() {
         timeout(hangs, lost.lost()).await.expect("the loss is never told");
         assert_eq!(clone.health().await.alive, 0);
     });
-    // And it recovers as soon as it runs again.
+    // The lock recovers as soon as its runtime runs again.
     first.block_on(async {
         assert!(lock.acquire(name("new")).await.is_ok());
         cleaned(masters, &format!("{prefix}-*")).await;

@@ -50,8 +50,8 @@ async fn processes_come_in_turns_and_leave_no_queue() {
     }
     let turns = turns.lock().unwrap().clone();
     assert_eq!(turns.len(), 4 * 2 * ROUNDS);
-    // While all want it: between two leases of one process lies one of each other, or two of one that
-    // had asked before it.
+    // While all processes compete: between two leases of one process, each other process
+    // has at most two.
     let busy = &turns[..5 * ROUNDS];
     for process in 0..4 {
         let at: Vec<usize> = (0..busy.len()).filter(|at| busy[*at] == process).collect();
@@ -61,10 +61,10 @@ async fn processes_come_in_turns_and_leave_no_queue() {
     cleaned(&masters, "redquorum:*").await;
 }
 
-/// The channel of a waiter that is no lock's.
+/// The inbox of a waiter that belongs to no lock.
 const INBOX: u64 = 77;
 
-/// This waiter is first in the queue, and has asked for that five seconds ago.
+/// Puts this waiter at the head of the queue; it asked for its position five seconds ago.
 fn enqueue(masters: &Masters) {
     let waiter = format!("{INBOX:016x}{:016x}", 1);
     for node in all(masters) {
@@ -75,7 +75,7 @@ fn enqueue(masters: &Masters) {
     }
 }
 
-/// A connection to each master that is subscribed for it, and does nothing else.
+/// A connection to each master that is subscribed for this waiter and does nothing else.
 fn subscribe(masters: &Masters) -> Vec<Raw> {
     let subscribed = |node| {
         let mut raw = Raw::connect(masters.port(node));
@@ -86,7 +86,7 @@ fn subscribe(masters: &Masters) -> Vec<Raw> {
     all(masters).map(subscribed).collect()
 }
 
-/// How long a fair waiter takes after a release, behind this one.
+/// The time from a release until a fair waiter behind this one has its lease.
 async fn takes_behind(connected: bool) -> Duration {
     let masters = own(3);
     let _connections = if connected { subscribe(&masters) } else { Vec::new() };

@@ -1,8 +1,8 @@
-//! Masters that refuse, that want a password, that die and come back; keys that are no locks; and
-//! every shape that a lock can have. Each has a clear outcome, and none leaks a key.
+//! Masters that refuse, that need a password, that die and come back; keys that are no locks; and
+//! every shape of a lock. Each case has a clear outcome, and none leaks a key.
 //!
-//! Masters that answer garbage, half a reply or too much are no real ones: they are in the tests
-//! of the hostile kind.
+//! Masters that reply garbage, half a reply or too much are not real ones: the `hostile` tests have
+//! them.
 
 mod access;
 mod deaf;

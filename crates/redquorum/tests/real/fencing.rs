@@ -1,5 +1,5 @@
-//! Fencing tokens from real counters: what stands in them, how they are read, and what a register made
-//! of Redis does with them.
+//! Fencing tokens from real counters: the values of counters, how the library reads them, and what
+//! a register in Redis does with tokens.
 
 use redquorum::{AcquireError, FencedLease, MAX_FENCING_TOKEN, Redlock};
 use redquorum_protocol::wire::{CERTIFY, GRANT};
@@ -98,7 +98,7 @@ async fn a_counter_of_another_type_or_without_a_number_is_no_vote_and_leaves_no_
         done(masters, 3, &spoil.replace("KEY", &counter(&r)));
         let refused = lock.acquire(&r).wait(MS).fenced().await.unwrap_err();
         assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{spoil}: {refused}");
-        // Who wants no token is not concerned.
+        // A plain acquire is not affected.
         lock.acquire(&r).await.unwrap().release().await;
         cleaned(masters, &r).await;
     }

@@ -1,4 +1,4 @@
-//! A lock with a guard, and real masters that forget.
+//! A lock with a restart guard, and real masters that forget.
 
 use std::time::Duration;
 
@@ -118,7 +118,7 @@ async fn another_guard_is_told() {
     assert!(text.contains("a guard of 600ms, and this lock has 1.2s"), "{text}");
 }
 
-/// A lock over these masters, under this name of their host.
+/// A lock over these masters, with this name for their host.
 fn over(masters: &Masters, host: &str, nodes: &[usize]) -> redquorum::Builder {
     let url = |node: &usize| format!("redis://{host}:{}", masters.port(*node));
     let builder = Redlock::builder().urls(nodes.iter().map(url)).node_timeout(100 * MS);
@@ -131,7 +131,7 @@ async fn lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_hold
     first.bless_new_masters().await;
     let lease = first.acquire("r").await.unwrap();
     let second = built(over(&masters, "127.0.0.1", &[3, 4, 5])).await;
-    // The two that nobody else uses are its own, and a quorum of its list.
+    // Two masters belong to this list alone, and they are a quorum of it.
     let report = second.bless_new_masters().await;
     let blessed = report.masters().iter().filter(|m| m.answer == Some(Answer::Blessed)).count();
     assert_eq!(blessed, 2, "{report}");
@@ -140,12 +140,12 @@ async fn lists_that_share_a_master_are_told_and_nobody_is_let_in_beside_the_hold
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(lease.is_lost().is_none());
-    // The same list in another order is the same, and the first is none the worse.
+    // The order of the list does not matter, and the first lock is not affected.
     let again = built(over(&masters, "127.0.0.1", &[3, 1, 2])).await;
     lease.release().await;
     works(&again).await;
     works(&first).await;
-    // Without a guard both win: what is told above can be seen.
+    // Control: without a guard both clients win.
     let bare = |nodes: &'static [usize]| {
         let url = |node: &usize| format!("redis://127.0.0.1:{}", masters.port(*node));
         built(Redlock::builder().urls(nodes.iter().map(url)).node_timeout(100 * MS))
@@ -179,7 +179,7 @@ async fn a_master_that_syncs_every_write_is_trusted_over_its_restart() {
     eventually("it is connected again", || lock.stats().masters.iter().all(|m| m.connected == 2))
         .await;
     works(&lock).await;
-    // It is not, if it did not say so before.
+    // Control: without `always` in the marker, a restarted master is not trusted.
     let marker = marker(&masters, 1).unwrap();
     let plain = String::from_utf8(marker).unwrap().replace(" always", "");
     for node in all(&masters) {
@@ -203,7 +203,7 @@ async fn a_kill_under_everysec_is_distrusted() {
     let masters = with_file(Persistence::AofEverysec);
     let _lock = blessed(&masters).await;
     for node in all(&masters) {
-        // While the file is synced, a server may keep back what it has to write.
+        // A server may delay writes to the file while it syncs the file.
         eventually("the marker is in the file", || {
             let info = masters.ask(node, "INFO persistence").unwrap();
             let is_written = info.text().unwrap().lines().any(|line| line == "aof_buffer_length:0");
@@ -217,7 +217,7 @@ async fn a_kill_under_everysec_is_distrusted() {
     assert!(text.contains("it was restarted"), "{text}");
 }
 
-/// The least that a guard works with, beside what a lock needs.
+/// The least permissions of a lock with a guard.
 const GUARD_ACL: &str = "resetkeys ~r ~redquorum:* -@all +set +get +del +pttl +pexpire +evalsha \
                          +script|load +info +time";
 
@@ -232,7 +232,7 @@ async fn with_user(acl: &str) -> (Masters, Redlock) {
 }
 
 async fn permissions_that_are_missing_are_made_do_without_or_told() {
-    // Without CONFIG it is not known who syncs every write, and that is all.
+    // Without CONFIG the guard cannot find out which masters sync every write. All else works.
     let (_masters, lock) = with_user(GUARD_ACL).await;
     lock.acquire("r").wait(3 * QUARANTINE).await.unwrap().release().await;
     let (_masters, lock) = with_user(&GUARD_ACL.replace(" +info", "")).await;
@@ -291,7 +291,7 @@ async fn an_uncontended_acquire_is_one_command_per_master() {
         assert_eq!(lease.outcome, Outcome::Released);
         sleep(50 * MS).await;
         for monitor in &mut monitors {
-            // One that grants, one that deletes; what scripts call is marked by `lua`.
+            // One command grants and one deletes. The monitor marks commands of scripts with `lua`.
             let seen = monitor.seen("\"r\"");
             let sent = seen.iter().filter(|line| !line.contains(" lua]")).count();
             assert_eq!(sent, 2, "{seen:#?}");

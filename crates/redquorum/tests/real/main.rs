@@ -1,8 +1,8 @@
-//! The lock on real masters: what goes wrong in other libraries, dropped futures, zombies, faults.
+//! The lock on real masters: the known faults of other libraries, dropped futures, zombies, faults.
 //! Simulated masters cannot show any of it, because they behave as we believe that Redis does.
 //!
-//! `support.rs` has what all tests use, `raw.rs` a client that follows no protocol, `proxy.rs` a
-//! network that misbehaves. Without a `redis-server` all tests are reported as ignored.
+//! `support.rs` has the helpers of all tests, `raw.rs` a client without a protocol, and `proxy.rs`
+//! a faulty network. Without a `redis-server` all tests are reported as ignored.
 
 /// A list of async tests.
 #[cfg(unix)]

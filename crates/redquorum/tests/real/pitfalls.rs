@@ -1,12 +1,13 @@
-//! What goes wrong in the lock libraries that people use, a test for each line of that list. Each
-//! is on real masters, where most of it was seen.
+//! The known faults of popular lock libraries, one test for each. They run on real masters, where
+//! most of the faults were found.
 //!
-//! Not here, because there is no such thing in this library yet: a fencing counter on one master;
-//! a majority taken for the quorum of a semaphore; two keys of one lock run together into one;
-//! missed wake-ups and leaks of subscriptions. Not here, because no test can step the clock of the
-//! machine that it runs on: a wall clock used for elapsed time; `clippy.toml` bans it from the
-//! library. Elsewhere: acquires that are dropped, in `drops.rs`; a late `SET` that comes over
-//! another connection than its clean-up, in `zombies.rs`.
+//! Not here, because this library has no such feature: a fencing counter on one master, a majority
+//! instead of the quorum of a semaphore, and two keys of one lock concatenated into one. A wall
+//! clock for elapsed time is not here either, because no test can step the clock of its machine;
+//! `clippy.toml` bans it from the library.
+//!
+//! Elsewhere: dropped acquires in `drops.rs`, late `SET`s on another connection than their clean-up
+//! in `zombies.rs`, and missed wake-ups and leaked subscriptions in `waking.rs`.
 
 mod answers;
 mod cleanup;

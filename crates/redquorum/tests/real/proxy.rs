@@ -1,9 +1,9 @@
-//! A TCP proxy in front of one master that does what networks do: it loses what was sent, holds it
-//! back, and breaks one side of a connection while the other lives on.
+//! A TCP proxy in front of one master that behaves like a faulty network: it loses data, delays it,
+//! and breaks one side of a connection while the other lives on.
 //!
-//! An [`Ill`] strikes the connections that are open; those that come later are healthy. Of a
-//! struck client a master is told nothing: its stays open until the proxy is dropped, so that
-//! the master learns that the client is gone from nobody but the library.
+//! An [`Ill`] affects the connections that are open; later ones are healthy. The master's side of
+//! an affected connection stays open until the proxy is dropped. So only the library can make the
+//! master close it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,22 +15,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 
-/// What a connection suffers from.
+/// The fault of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ill {
-    /// Nothing.
+    /// None.
     Healthy,
-    /// What the master says is lost.
+    /// Data from the master is lost.
     Mute,
-    /// What either side says is lost.
+    /// Data in both directions is lost.
     BlackHole,
-    /// What the client says is kept back, until [`Ill::Late`].
+    /// Data from the client is held back until [`Ill::Late`].
     Held,
-    /// The client is cut off by a reset, and the master is not told; what is kept back stays so.
+    /// The client's side is reset, the master's side stays open; data that is held back stays so.
     Cut,
-    /// What was kept back now reaches the master; the client is cut off.
+    /// Data that was held back now reaches the master; the client's side is reset.
     Late,
-    /// The client is cut off by a reset at the next word of the master, which is lost.
+    /// The client's side is reset at the next data from the master, which is lost.
     CutAtAnswer,
 }
 
@@ -43,9 +43,9 @@ pub(crate) struct Proxy {
 struct Shared {
     master: SocketAddr,
     accepted: AtomicU64,
-    /// Bytes that were passed on to the master.
+    /// The number of bytes that reached the master.
     passed: AtomicU64,
-    /// Told to the connections that are open; those to come get the last of them.
+    /// One channel for each group of open connections; new connections join the last group.
     ills: Mutex<Vec<watch::Sender<Ill>>>,
 }
 
@@ -71,17 +71,15 @@ impl Proxy {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// How many connections there were.
     pub(crate) fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// How many bytes reached the master.
     pub(crate) fn passed(&self) -> u64 {
         self.shared.passed.load(Ordering::SeqCst)
     }
 
-    /// Strikes the connections that are open. What is returned can make them worse.
+    /// Applies a fault to the open connections. The returned handle can make it worse.
     pub(crate) fn strike(&self, ill: Ill) -> Struck {
         let mut ills = self.shared.ills.lock().expect("no panic under the lock");
         let struck = ills.last().expect("never empty").clone();
@@ -97,7 +95,7 @@ impl Drop for Proxy {
     }
 }
 
-/// The connections that were struck together.
+/// The connections that got their fault together.
 pub(crate) struct Struck(watch::Sender<Ill>);
 
 impl Struck {
@@ -107,7 +105,7 @@ impl Struck {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    // Ends with this task, and so with the proxy.
+    // Aborted with this task, and so with the proxy.
     let mut connections = JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         shared.accepted.fetch_add(1, Ordering::SeqCst);
@@ -142,21 +140,21 @@ async fn carry(
             count = read(&mut client, &mut up) => Event::Up(count),
             count = master.read(&mut down) => Event::Down(count.unwrap_or(0)),
         };
-        // Looked at last: nothing that comes after a strike is treated as if it had come before.
+        // Read last, so that data which comes after a fault is never treated as if it came before.
         let ill_now = *ill.borrow_and_update();
         if matches!(ill_now, Ill::Cut | Ill::Late) {
             reset(client.take());
         }
         match (event, ill_now) {
             (Event::Struck, Ill::Late) => {
-                // A master that killed the connection takes it no more: that is what is hoped for.
+                // The write fails if the master killed the connection, which the tests hope for.
                 let _ = master.write_all(&held).await;
                 held.clear();
             }
-            // One that goes of its own will: a network in health tells the other side.
+            // A regular end: a healthy network closes the other side too.
             (Event::Up(0) | Event::Down(0), Ill::Healthy) => return,
             (Event::Up(0), _) => client = None,
-            // Killed by the master: nothing more can come of it.
+            // The master killed the connection.
             (Event::Down(0), _) => return reset(client.take()),
             (Event::Up(count), Ill::Held) => held.extend_from_slice(&up[..count]),
             (Event::Up(count), Ill::Healthy | Ill::Mute | Ill::CutAtAnswer) => {
@@ -168,7 +166,7 @@ async fn carry(
             (Event::Down(_), Ill::CutAtAnswer) => reset(client.take()),
             (Event::Down(count), Ill::Healthy | Ill::Held) => {
                 if let Some(client) = &mut client {
-                    // It may be gone; the next read tells.
+                    // If the client is gone, the next read returns zero.
                     let _ = client.write_all(&down[..count]).await;
                 }
             }
@@ -177,7 +175,7 @@ async fn carry(
     }
 }
 
-/// Reads from the client, zero for its end; for ever, if there is none any more.
+/// Reads from the client. Returns zero at its end, and never returns without a client.
 async fn read(client: &mut Option<TcpStream>, into: &mut [u8]) -> usize {
     match client {
         Some(client) => client.read(into).await.unwrap_or(0),
@@ -187,7 +185,7 @@ async fn read(client: &mut Option<TcpStream>, into: &mut [u8]) -> usize {
 
 fn reset(client: Option<TcpStream>) {
     if let Some(client) = client {
-        // Best effort: one that is broken already cannot be set.
+        // Best effort: setting the option fails on a broken connection.
         let _ = client.set_zero_linger();
     }
 }

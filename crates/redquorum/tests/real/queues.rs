@@ -1,4 +1,4 @@
-//! The scripts that keep the queues of waiters, as a real master runs them: past the library.
+//! The scripts of the wait queues on a real master, called without the library.
 
 use std::time::Duration;
 
@@ -18,11 +18,10 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A master, and what the tests do with it.
 struct Master(Masters);
 
 impl Master {
-    /// With the resource `r` held under the token `held`.
+    /// A master where the token `held` holds the resource `r`.
     fn with_a_lease() -> Self {
         let masters = own(1);
         for script in [DELETE, QUEUE] {
@@ -40,7 +39,7 @@ impl Master {
         self.0.command(1, &head.into_iter().chain(args).collect::<Vec<_>>()).unwrap()
     }
 
-    /// A look: the waiter's position, and how many are before it.
+    /// A look: the waiter's position, and the number of waiters before it.
     fn look(&self, inbox: u64) -> (i64, i64) {
         match self.run(QUEUE, &[&waiter(inbox), "0"]) {
             Reply::Array(said) => match said[..] {
@@ -51,7 +50,7 @@ impl Master {
         }
     }
 
-    /// A release: what it answers, with `1` where it is to wake a waiter.
+    /// A release and its reply; `1` makes it wake a waiter.
     fn release(&self, wakes: &str) -> i64 {
         match self.run(DELETE, &["held", wakes, ""]) {
             Reply::Integer(count) => count,
@@ -69,7 +68,7 @@ impl Master {
         (raw, id.trim_start_matches(':').to_owned())
     }
 
-    /// How long the position of a waiter lasts, unless it asks again; `None` if it has none.
+    /// How long the position of a waiter lasts without another look; `None` if it has none.
     fn left(&self, inbox: u64) -> Option<u64> {
         let lapse = match self.0.ask(1, &format!("ZSCORE redquorum:lapse:r {}", waiter(inbox))) {
             Ok(Reply::Bulk(lapse)) => String::from_utf8(lapse).unwrap().parse::<u64>().unwrap(),
@@ -84,13 +83,13 @@ fn waiter(inbox: u64) -> String {
     format!("{inbox:016x}{:016x}", 100 + inbox)
 }
 
-/// The next wake-up on a connection: the ticket that it names.
+/// The waiter id in the next wake-up on a connection.
 fn woken(raw: &mut Raw) -> u64 {
     let ticket = [(); 7].map(|()| raw.line()).last().unwrap().clone();
     u64::from_str_radix(&ticket, 16).unwrap()
 }
 
-/// Longer than a waiter that is not subscribed yet keeps its position without being reached.
+/// Longer than a waiter without a subscription keeps its position.
 const GROWN: Duration = Duration::from_millis(1_200);
 
 async fn a_release_drops_a_dead_waiter_and_wakes_the_live_one_behind_it() {
@@ -102,11 +101,11 @@ async fn a_release_drops_a_dead_waiter_and_wakes_the_live_one_behind_it() {
     done(&master.0, 1, &format!("CLIENT KILL ID {id}"));
     assert!(dead.is_at_end());
     let before = Instant::now();
-    // Deleted, and two waiters are left: the one that is woken, and the next.
+    // The key is deleted and two waiters are left: the one that is woken, and the next.
     assert_eq!(master.release("1"), 1 + 2);
     assert_eq!((woken(&mut live), master.left(1)), (102, None));
     assert!(before.elapsed() < AT_ONCE);
-    // It has its turn, the one behind it its whole time.
+    // The woken waiter has the time of a turn, and the next its full time.
     assert!(master.left(2).unwrap() <= TURN_MS && master.left(3).unwrap() > TURN_MS);
     assert_eq!(master.look(2), (2, 0));
     assert!(master.left(2).unwrap() > LAPSE_MS - 1_000, "it has asked again");
@@ -120,7 +119,7 @@ async fn a_release_passes_over_a_new_waiter_that_is_not_subscribed_yet() {
     assert_eq!(woken(&mut second), 102);
     assert!([1, 2].iter().all(|inbox| master.left(*inbox).unwrap() <= TURN_MS));
     sleep(GROWN).await;
-    // It has not subscribed: the next look of any other drops it.
+    // Waiter 1 is still not subscribed, so the next look of another waiter drops it.
     assert_eq!(master.look(3), (3, 1));
     assert_eq!((woken(&mut second), master.left(1)), (102, None));
     sleep(Duration::from_millis(TURN_MS)).await;
@@ -132,7 +131,7 @@ async fn a_look_wakes_the_first_waiter_where_the_resource_is_free() {
     let (mut first, _) = master.subscribed(1);
     let (mut second, _) = master.subscribed(2);
     assert_eq!([1, 2].map(|inbox| master.look(inbox)), [(1, 0), (2, 1)]);
-    // As when its TTL is over.
+    // As if the TTL were over.
     done(&master.0, 1, "DEL r");
     assert_eq!(master.look(1), (1, 0), "its own look tells it");
     assert_eq!(master.look(2), (2, 1));

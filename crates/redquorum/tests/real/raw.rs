@@ -1,5 +1,5 @@
-//! A client that follows no protocol: it sends what it is told, over one connection that it keeps.
-//! It shows what happens to a lock that does not care, and watches what the library really sends.
+//! A client without a protocol: it sends the commands of the test over one connection. It shows
+//! what happens to a careless lock, and monitors what the library sends.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -18,19 +18,19 @@ impl Raw {
         Self(BufReader::new(stream))
     }
 
-    /// Sends a command of words without spaces, and does not wait.
+    /// Sends a command of words without spaces, and does not wait for the reply.
     pub(crate) fn send(&mut self, command: &str) {
         let line = format!("{command}\r\n");
         self.0.get_mut().write_all(line.as_bytes()).expect("it is sent");
     }
 
-    /// Sends a command whose answer is one line, and returns that.
+    /// Sends a command and returns its reply of one line.
     pub(crate) fn ask(&mut self, command: &str) -> String {
         self.send(command);
         self.line()
     }
 
-    /// The next line of what the master sends.
+    /// The next line from the master.
     pub(crate) fn line(&mut self) -> String {
         let mut line = Vec::new();
         self.0.read_until(b'\n', &mut line).expect("an answer");
@@ -42,13 +42,13 @@ impl Raw {
         matches!(self.0.read(&mut [0]), Ok(0) | Err(_))
     }
 
-    /// Waits until the other side has cut the connection off.
+    /// Waits for the end of the connection, and returns whether it was a reset.
     pub(crate) fn is_cut_off(&mut self) -> bool {
         self.0.read(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
     }
 }
 
-/// Everything that one master is told, by whomever.
+/// All commands that one master executes, from all clients.
 pub(crate) struct Monitor<'a> {
     masters: &'a Masters,
     node: usize,
@@ -62,7 +62,7 @@ impl<'a> Monitor<'a> {
         Self { masters, node, lines }
     }
 
-    /// The commands since the last look that have this word in them.
+    /// The commands since the last call that contain this word.
     pub(crate) fn seen(&mut self, word: &str) -> Vec<String> {
         let end = unique("end-of-look");
         self.masters.ask(self.node, &format!("ECHO {end}")).expect("an echo");

@@ -1,4 +1,4 @@
-//! Owners that acquire what they hold, on real masters.
+//! Owners that acquire a resource they hold, on real masters.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn no_master_hears_of_another_handle() {
         assert_eq!(handle.release().await.outcome, Outcome::StillHeld);
     }
     assert_eq!(monitor.seen("\"r\""), Vec::<String>::new());
-    // It would have been seen.
+    // Control: the monitor sees a command.
     lease.extend().await.unwrap();
     eventually("it is heard", || !monitor.seen("\"r\"").is_empty()).await;
 }
@@ -80,7 +80,7 @@ async fn an_owner_comes_in_again_though_all_masters_are_gone() {
     let owner = Owner::new();
     let lease = lock.acquire("r").owner(&owner).await.unwrap();
     all(&masters).for_each(|node| masters.kill(node).unwrap());
-    // What is held is held until the deadline, whoever is alive.
+    // The lease is valid until its deadline, even if no master is up.
     let again = lock.try_acquire("r").owner(&owner).await.unwrap().unwrap();
     assert_eq!((again.handles(), again.deadline()), (2, lease.deadline()));
     let longer = lock.acquire("r").owner(&owner).ttl(Duration::from_secs(60)).await;

@@ -1,5 +1,5 @@
-//! Several resources at once on real masters: one round trip, dropped half-way, beside a stopped master,
-//! and in opposite orders.
+//! Several resources at once on real masters: one round trip, dropped requests, a stopped master,
+//! and opposite orders.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ async fn a_stopped_minority_is_in_nobodys_way_and_keeps_no_key() {
     cleaned(&masters, "*").await;
 }
 
-/// Takes all, looks whether it is alone, and gives them back.
+/// Acquires all resources, checks that no other task holds them, and releases them.
 async fn rounds(lock: Redlock, wanted: Vec<String>, busy: Arc<AtomicBool>) {
     for _ in 0..15 {
         let leases = lock.acquire_all(&wanted).wait(Duration::from_secs(15)).await.unwrap();

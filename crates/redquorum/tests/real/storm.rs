@@ -1,6 +1,6 @@
 //! A storm on five masters: pauses, broken connections and flushed scripts at random, while tasks
-//! of several clients take, extend, drop and release. No two of them ever hold a resource at once,
-//! and nothing of theirs is left when it is over. The seed is printed.
+//! of several clients acquire, extend, drop and release. No two of them ever hold a resource at
+//! once, and no key of theirs is left at the end. The test prints its seed.
 
 use std::future::IntoFuture;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,7 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const RESOURCES: usize = 4;
 
-/// When somebody believed to hold a resource: from, until.
+/// For each resource, the times in which a client believed to hold it: from, until.
 type Holds = Mutex<Vec<Vec<(Instant, Instant)>>>;
 
 fn overlaps(holds: &Holds) -> usize {
@@ -38,7 +38,7 @@ async fn holds_that_overlap_are_seen() {
     assert_eq!(overlaps(&holds), 1);
 }
 
-/// A small generator with a seed (splitmix64).
+/// A small random generator with a seed (splitmix64).
 struct Chance(u64);
 
 impl Chance {
@@ -84,7 +84,7 @@ async fn a_storm_breaks_no_exclusion_and_leaves_no_key() {
     assert!(granted > 5, "a dull storm: {granted} leases");
 }
 
-/// Four seconds in which a minority of masters is in trouble most of the time.
+/// Four seconds in which some minority of the masters has a fault most of the time.
 async fn storm(masters: &Masters, chance: &mut Chance) {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(4) {
@@ -117,7 +117,7 @@ async fn client(
         let from = Instant::now();
         let how = chance.below(5);
         use_lease(&lease, how, &mut chance).await;
-        // Whoever has lost it believed in it for a time that is not known here: none is counted.
+        // The moment of a loss is unknown here, so a hold that ended in a loss does not count.
         let now = Instant::now();
         let until = if lease.is_lost().is_some() { from } else { now };
         holds.lock().unwrap()[resource].push((from, until));
@@ -134,7 +134,7 @@ async fn use_lease(lease: &Lease, how: u64, chance: &mut Chance) {
     match how {
         2 => {
             lease.keep_alive(Duration::from_secs(4));
-            // Longer than the TTL, now and then.
+            // Sometimes longer than the TTL.
             let _ = lease.run(sleep(chance.millis(2_500))).await;
         }
         3 => drop(lease.extend().await),

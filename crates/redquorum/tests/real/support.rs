@@ -1,5 +1,4 @@
-//! What all tests on real masters use: masters, locks, and looks at the keys from outside, past
-//! the library.
+//! Helpers of all tests on real masters: masters, locks, and looks at the keys without the library.
 
 use std::future::{Future, IntoFuture, poll_fn};
 use std::pin::Pin;
@@ -14,21 +13,21 @@ use tokio::time::Instant;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
 
-/// A node timeout that no healthy master comes near, however busy the machine is.
+/// A node timeout that no healthy master reaches, even on a busy machine.
 pub(crate) const CALM: Duration = Duration::from_secs(1);
 
-/// Whatever is over before this was not waited for: half of [`CALM`].
+/// An operation that takes less than this, half of [`CALM`], did not wait for a timeout.
 pub(crate) const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// What stays below this only if nothing hangs.
+/// An operation that takes longer than this hangs.
 const HANGS: Duration = Duration::from_secs(20);
 
-/// Runs an async test in a runtime of its own. A test that hangs is a failed test.
+/// Runs an async test in a runtime of its own. A test that hangs fails.
 pub(crate) fn run(test: impl Future<Output = ()>) {
     run_within(HANGS, test);
 }
 
-/// The same for one that takes longer.
+/// Runs an async test that may take this long.
 pub(crate) fn run_within(time: Duration, test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -57,12 +56,12 @@ pub(crate) fn unique(name: &str) -> String {
     format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A lock over these masters that waits for slow ones as long as it takes.
+/// A lock over these masters with a timeout that no healthy master reaches.
 pub(crate) fn calm(masters: &Masters) -> Builder {
     Redlock::builder().urls(masters.urls()).node_timeout(CALM)
 }
 
-/// One with the timeouts of a service, for what is about them.
+/// A lock with the timeouts of a service, for tests of these timeouts.
 pub(crate) fn brisk(masters: &Masters) -> Builder {
     Redlock::builder().urls(masters.urls()).node_timeout(100 * MS)
 }
@@ -71,19 +70,18 @@ pub(crate) async fn built(builder: Builder) -> Redlock {
     builder.build().await.expect("a lock")
 }
 
-/// How long it took, and what came of it.
+/// The duration and the output of a future.
 pub(crate) async fn timed<F: IntoFuture>(what: F) -> (Duration, F::Output) {
     let start = Instant::now();
     let output = what.await;
     (start.elapsed(), output)
 }
 
-/// Polls once.
 pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     poll_fn(|cx| Poll::Ready(Pin::new(&mut *future).poll(cx))).await
 }
 
-/// Waits until it is so; that it never becomes so is a failure.
+/// Waits until the condition holds; fails if it never does.
 pub(crate) async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {
@@ -92,7 +90,7 @@ pub(crate) async fn eventually(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// All masters of a set, by number.
+/// The numbers of all masters of a set.
 pub(crate) fn all(masters: &Masters) -> std::ops::RangeInclusive<usize> {
     1..=masters.len()
 }
@@ -114,12 +112,12 @@ pub(crate) fn keys_on(
         .collect()
 }
 
-/// The same on all masters.
+/// The keys that match on all masters.
 pub(crate) fn keys(masters: &Masters, pattern: &str) -> Vec<(usize, String)> {
     keys_on(masters, all(masters), pattern)
 }
 
-/// Waits until no key matches on any master; before it looks, it makes sure that it would see one.
+/// Waits until no key matches on any master. Checks first that it would see such a key.
 pub(crate) async fn cleaned(masters: &Masters, pattern: &str) {
     let planted = pattern.replace('*', "planted");
     let (node, probe) = (masters.len(), format!("{planted}-probe"));
@@ -143,7 +141,7 @@ pub(crate) fn value(masters: &Masters, node: usize, key: &str) -> Option<Vec<u8>
     }
 }
 
-/// Milliseconds until the key expires; -1: never, -2: there is none.
+/// Milliseconds until the key expires; -1: never, -2: no such key.
 pub(crate) fn pttl(masters: &Masters, node: usize, key: &str) -> i64 {
     match masters.ask(node, &format!("PTTL {key}")) {
         Ok(Reply::Integer(left)) => left,
@@ -151,7 +149,7 @@ pub(crate) fn pttl(masters: &Masters, node: usize, key: &str) -> i64 {
     }
 }
 
-/// How many waiters a master has in the queue of a resource.
+/// The number of waiters in a master's queue for a resource.
 pub(crate) fn queued(masters: &Masters, node: usize, resource: &str) -> i64 {
     match masters.ask(node, &format!("ZCARD redquorum:queue:{resource}")) {
         Ok(Reply::Integer(count)) => count,
@@ -166,7 +164,7 @@ pub(crate) fn now_ms(masters: &Masters, node: usize) -> u64 {
     part(0) * 1_000 + part(1) / 1_000
 }
 
-/// Puts a value there that is no lease's.
+/// Sets a key that belongs to no lease.
 pub(crate) fn put(masters: &Masters, node: usize, key: &str, ttl_ms: u64) {
     done(masters, node, &format!("SET {key} somebody PX {ttl_ms}"));
 }
@@ -195,19 +193,19 @@ pub(crate) fn calls(masters: &Masters, node: usize, command: &str) -> u64 {
     })
 }
 
-/// How many connections `lock`, the only client of this master, had it kill.
+/// How many connections this master killed for `lock`, its only client.
 pub(crate) fn kills(masters: &Masters, node: usize, lock: &Redlock) -> u64 {
-    // Before 7.0 all subcommands count as one command; a connection says `CLIENT ID` once.
+    // Before Redis 7.0 all subcommands count as one command; a connection sends `CLIENT ID` once.
     let connected = lock.stats().masters[node - 1].connected;
     calls(masters, node, "client|kill") + calls(masters, node, "client").saturating_sub(connected)
 }
 
-/// What each master said, in order; `None` for those that were not awaited.
+/// Each master's reply, in order; `None` where the operation did not wait for it.
 pub(crate) fn answers(report: &Report) -> Vec<Option<Answer>> {
     report.masters().iter().map(|master| master.answer.clone()).collect()
 }
 
-/// Waits until every master has answered all it was asked.
+/// Waits until every master has replied to all commands.
 pub(crate) async fn answered(lock: &Redlock) {
     eventually("all is answered", || {
         lock.stats().masters.iter().all(|master| master.unanswered == 0)

@@ -1,7 +1,7 @@
-//! Waiters on real masters: a release wakes them, whatever became of their connections meanwhile, and they
-//! leave nothing behind, neither here nor on a master.
+//! Waiters on real masters: a release wakes them, even if their connections broke meanwhile. They
+//! leave nothing behind, in the process or on a master.
 //!
-//! Masters that may not wake a waiter are in `faults/deaf.rs`, the scripts in `queues.rs`.
+//! `faults/deaf.rs` has masters that may not wake a waiter, and `queues.rs` the scripts.
 
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -33,15 +33,15 @@ pub(crate) fn cases() -> Vec<Case> {
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// The bytes of a long name.
+/// The length of a long name in bytes.
 const LONG_NAME: usize = 200_000;
 
-/// How many waiters the masters are to wake, over all links.
+/// The number of waiters that the masters are to wake, over all links.
 fn listens(lock: &Redlock) -> usize {
     lock.stats().masters.iter().map(|master| master.listens).sum()
 }
 
-/// Whether a master has one waiter for a resource, and its connection is subscribed.
+/// Whether a master has exactly one waiter for a resource, and its connection is subscribed.
 fn is_awaited(masters: &Masters, node: usize, resource: &str) -> bool {
     let queue = format!("redquorum:queue:{resource}");
     let waiters = match masters.command(node, &[b"ZRANGE", queue.as_bytes(), b"0", b"-1"]) {
@@ -56,7 +56,7 @@ fn is_awaited(masters: &Masters, node: usize, resource: &str) -> bool {
     }
 }
 
-/// The channels to which connections are subscribed, over all masters.
+/// The number of channels with subscribers, over all masters.
 pub(crate) fn channels(masters: &Masters) -> usize {
     let on = |node| match masters.ask(node, "PUBSUB CHANNELS redquorum:*") {
         Ok(Reply::Array(channels)) => channels.len(),
@@ -65,7 +65,8 @@ pub(crate) fn channels(masters: &Masters) -> usize {
     all(masters).map(on).sum()
 }
 
-/// No waiter is left, neither here nor in a queue; and one channel at most of each connection.
+/// Checks that no waiter is left in the process or in a queue, and that each connection is
+/// subscribed to at most one channel.
 async fn forgotten(masters: &Masters, locks: &[&Redlock]) {
     let left = || -> usize {
         let here = locks.iter().map(|lock| lock.stats().waiting + listens(lock)).sum::<usize>();
@@ -79,7 +80,7 @@ async fn forgotten(masters: &Masters, locks: &[&Redlock]) {
 
 type Waiter = tokio::task::JoinHandle<Lease>;
 
-/// A waiter that masters will wake.
+/// A waiter that the masters will wake.
 async fn waiter(lock: &Redlock, masters: &Masters, resource: &str) -> Waiter {
     let request = lock.acquire(resource).wait(LONG).into_future();
     let waiter = tokio::spawn(async move { request.await.unwrap() });
@@ -92,7 +93,7 @@ async fn awaited(masters: &Masters, resource: &str) {
     eventually("all masters have the waiter", awaited).await;
 }
 
-/// A release wakes the waiter, which gives the resource back in turn.
+/// A release wakes the waiter at once, and the waiter releases in turn.
 async fn wakes_at_once(lease: Lease, waiter: Waiter) {
     let before = Instant::now();
     lease.release().await;
@@ -107,7 +108,7 @@ async fn a_release_wakes_a_waiter_of_another_lock() {
     let [one, two] = [built(builder()).await, built(builder()).await];
     let mut took = Vec::new();
     for round in 0..11 {
-        // Another one each time: a process that has just released a resource queues for it.
+        // Another resource each time: a process that has just released a resource queues for it.
         let r = format!("r-{round}");
         let lease = one.acquire(&r).await.unwrap();
         let waiter = waiter(&two, &masters, &r).await;
@@ -119,7 +120,7 @@ async fn a_release_wakes_a_waiter_of_another_lock() {
         lease.release().await;
     }
     took.sort();
-    // By the looks alone each would take half a second, on average.
+    // With looks alone each hand-over would take half a second on average.
     assert!(took[5] < 100 * MS, "{took:?}");
     forgotten(&masters, &[&one, &two]).await;
     cleaned(&masters, "r-*").await;
@@ -164,7 +165,8 @@ async fn masters_that_restart_are_subscribed_to_anew() {
     cleaned(&masters, "r").await;
 }
 
-/// A wake-up names the waiter and not the resource: with the name it would be longer than a reply may be.
+/// A wake-up names the waiter and not the resource, because with a long name the message would
+/// exceed the longest reply.
 async fn long_names_are_waited_for_without_harm_to_others() {
     let masters = own(3);
     let builder = || calm(&masters).ttl(LONG);
@@ -195,7 +197,7 @@ async fn long_names_are_waited_for_without_harm_to_others() {
 }
 
 /// Waits are dropped between their first poll and long after they began to sleep, some with another
-/// behind them in the queue.
+/// waiter behind them in the queue.
 async fn waits_dropped_at_any_time_leave_nothing() {
     const WAITS: u32 = 200;
     let masters = own(3);
@@ -224,7 +226,7 @@ async fn waits_dropped_at_any_time_leave_nothing() {
         asleep += u32::from(listens(&two) == 3);
         drop(waiting);
         if round % 6 == 0 {
-            // It is next, and goes, too.
+            // The next waiter gets a poll, and is then dropped too.
             let _ = poll_once(&mut behind).await;
         }
     }
@@ -268,7 +270,7 @@ async fn thousands_of_waits_at_once_leave_nothing() {
     cleaned(&masters, "many-*").await;
 }
 
-/// `REDQUORUM_RESOURCES=100000` for as many.
+/// `REDQUORUM_RESOURCES=100000` sets their number.
 async fn one_after_the_other() {
     const TASKS: usize = 200;
     let many = std::env::var("REDQUORUM_RESOURCES").map_or(2000, |text| text.parse().unwrap());

@@ -1,5 +1,5 @@
-//! Connections that die with commands in them: what a master finds there when it comes to it must
-//! make no key that nobody owns.
+//! Connections that die with commands in them: a master that executes these commands late must not
+//! create a key without an owner.
 
 use redquorum::{AcquireError, Builder, LinkState, Outcome, Redlock};
 use redquorum_rig::{Masters, trials::Case};
@@ -35,7 +35,7 @@ async fn paid(lock: &Redlock) {
     .await;
 }
 
-/// The check of all others: a raw client does as they do, and nobody kills its connections.
+/// Control for all other tests: a raw client does the same without killing its old connections.
 async fn a_client_that_does_not_care_leaves_zombies() {
     let masters = own(3);
     let proxy = Proxy::start(&masters, 1).await;
@@ -67,7 +67,7 @@ async fn a_set_in_the_socket_of_a_stopped_master_makes_no_zombie() {
     let before = proxy.passed();
     let lease = lock.acquire("r").await.unwrap();
     eventually("the SET is in its socket", || proxy.passed() > before).await;
-    // The client is gone, the master does not know it, and the client comes back.
+    // The client's side breaks, the master does not notice it, and the client reconnects.
     proxy.strike(Ill::Cut);
     eventually("it reconnects", || proxy.accepted() >= 2).await;
     assert_eq!(lease.release().await.outcome, Outcome::Released);
@@ -80,8 +80,8 @@ async fn a_set_in_the_socket_of_a_stopped_master_makes_no_zombie() {
     assert_eq!(kills(&masters, 1, &lock), 1);
 }
 
-/// Lets the network hold a `SET` of the library back, cuts the connection, and lets the `SET`
-/// arrive when the library has reconnected and paid what it owes.
+/// Makes the network hold back a `SET` of the library, cuts the connection, and delivers the `SET`
+/// after the library has reconnected and completed its clean-up.
 async fn deliver_a_set_late(masters: &Masters, proxy: &Proxy, lock: &Redlock) {
     let struck = proxy.strike(Ill::Held);
     let before = proxy.passed();
@@ -112,16 +112,17 @@ async fn where_killing_is_forbidden_a_zombie_lives_for_one_ttl_at_most() {
     let struck = proxy.strike(Ill::Held);
     let lease = lock.acquire("r").await.unwrap();
     sleep(10 * MS).await;
-    // Cut between the SET and its clean-up, which would come late with it.
+    // The cut comes between the SET and its clean-up, which would otherwise arrive late with the
+    // SET.
     struck.become_worse(Ill::Cut);
     assert_eq!(lease.release().await.outcome, Outcome::Released);
     paid(&lock).await;
     let late = Instant::now();
     struck.become_worse(Ill::Late);
-    // The documented price, and the proof that these tests would see a zombie.
+    // This is the documented price, and the control of these tests: they see a zombie.
     eventually("a zombie", || holders(&masters, "r") == [1]).await;
     assert!((1..=1000).contains(&pttl(&masters, 1, "r")));
-    // It keeps nobody from the other two, and is not taken for ours.
+    // The zombie blocks no client on the other two masters, and does not count as a vote.
     let lease = lock.try_acquire("r").await.unwrap().expect("two masters are free");
     assert_eq!(lease.release().await.outcome, Outcome::Released);
     eventually("it expires", || keys(&masters, "r").is_empty()).await;
@@ -184,7 +185,7 @@ async fn is_replaced_and_paid(ill: Ill) {
     assert_eq!(lease.release().await.outcome, Outcome::Released);
     assert!(lock.stats().masters[0].owed >= 1);
     assert_eq!(lock.stats().masters[0].connected, 1);
-    // Two node timeouts of silence, and then as long as it takes to connect.
+    // Two node timeouts of silence, plus the time to connect.
     paid(&lock).await;
     let took = struck.elapsed();
     assert!(took >= 190 * MS && took < 200 * MS + AT_ONCE, "{took:?}");
@@ -194,7 +195,7 @@ async fn is_replaced_and_paid(ill: Ill) {
         assert_eq!(calls(&masters, 1, "set"), 2, "there was a key");
     }
     assert_eq!(kills(&masters, 1, &lock), 1);
-    // And it votes again.
+    // The master votes again.
     let lease = lock.acquire("r").await.unwrap();
     eventually("all have it", || holders(&masters, "r").len() == 3).await;
     drop(lease);

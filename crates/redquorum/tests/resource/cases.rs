@@ -1,4 +1,4 @@
-//! Three kinds of resources, and one that is careless.
+//! Three kinds of resources that check tokens, and one that does so carelessly.
 
 use redquorum::resource::{REDIS_PRESENT, REDIS_READ, REDIS_WRITE, Register};
 use redquorum_rig::trials::{Case, plain, with_masters};
@@ -25,7 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What a resource does with a token; `None`: it refuses.
+/// The operations of a resource with a token; it returns `None` to refuse.
 trait Resource {
     fn present(&mut self, token: u64) -> Option<()>;
     fn read(&mut self, token: u64) -> Option<i64>;
@@ -40,7 +40,7 @@ fn obeys(resource: &mut impl Resource) {
     assert_eq!(resource.present(3), Some(()), "again");
     assert_eq!(resource.read(4), None, "larger, and not presented");
     assert_eq!(resource.write(4, 9), None, "larger, and not presented");
-    // Exact at the end of the numbers, where a double would not be.
+    // Exact at the largest tokens, where a double would not be.
     let last = redquorum::MAX_FENCING_TOKEN;
     for token in [1_795_000_000_123_456, last - 1, last] {
         assert_eq!(resource.present(token), Some(()));
@@ -52,8 +52,8 @@ fn obeys(resource: &mut impl Resource) {
     assert_eq!(resource.present(3), None);
 }
 
-/// Two holders increment; the first is paused between its read and its write. What is there in the end
-/// that should be 2.
+/// Two holders increment a value, and the first is paused between its read and its write. Returns
+/// the final value, which should be 2.
 fn lost_update(resource: &mut impl Resource) -> i64 {
     resource.present(1).unwrap();
     let first = resource.read(1).unwrap();
@@ -137,7 +137,7 @@ impl Resource for Hash {
                 [Reply::Integer(1), Reply::Bulk(value)] => {
                     Some(std::str::from_utf8(value).unwrap().parse().unwrap())
                 }
-                // Nothing was written yet.
+                // No value was written yet.
                 [Reply::Integer(1)] | [Reply::Integer(1), Reply::Nil] => Some(0),
                 [Reply::Integer(0)] => None,
                 other => panic!("{other:?}"),
@@ -152,7 +152,7 @@ impl Resource for Hash {
     }
 }
 
-/// Looks at tokens in writes alone, as the literature has it: rising ones are taken.
+/// Checks tokens only in writes and accepts rising ones, as in the literature.
 #[derive(Default)]
 struct Careless {
     largest: u64,

@@ -1,5 +1,6 @@
-//! The three kinds of resources that obey fencing tokens do the same: a register in the process, a hash in
-//! a real Redis, a row in a real SQL database. Without a `redis-server` Redis is reported as ignored.
+//! Three kinds of resources that check fencing tokens behave alike: a register in the process, a
+//! hash in a real Redis, and a row in a real SQL database. Without a `redis-server`, the test on
+//! Redis is reported as ignored.
 
 #[cfg(unix)]
 mod cases;

@@ -12,10 +12,10 @@ use crate::plan::Process;
 use crate::proxy::{Meter, Proxy};
 
 pub(crate) trait Backend: Send + Sync + 'static {
-    /// How much later than in theory things may happen: machines stall in real time.
+    /// How much later than in theory events may come: machines stall in real time.
     fn slack(&self) -> Duration;
     fn node_timeout(&self) -> Duration;
-    /// A lock without masters.
+    /// A builder without masters.
     fn builder(&self) -> Builder;
     /// One master, as this process reaches it. Counted from 1.
     fn node(&self, number: usize, process: &Process) -> Arc<dyn Node>;
@@ -23,10 +23,10 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn publish(&self, bytes: usize);
     /// Sets the key with a foreign value where it is free, until it expires.
     fn occupy(&self, key: &[u8], ttl: Duration);
-    /// The keys that are left on all masters, shortened.
+    /// All keys on all masters, shortened.
     fn keys(&self) -> Vec<String>;
 
-    /// The description of a process's lock.
+    /// The builder of a process's lock.
     fn process(&self, process: &Process, latency: u64, seed: u64) -> Builder {
         let mut builder = self.builder().node_timeout(self.node_timeout()).fair(process.fair);
         for (index, meter) in self.meters().iter().enumerate() {
@@ -194,7 +194,7 @@ impl Backend for Real {
     fn keys(&self) -> Vec<String> {
         let mut keys = Vec::new();
         for number in 1..=self.meters.len() {
-            // Every database at once: a line for each that has keys.
+            // One line for each database that has keys.
             match self.command(number, &[b"INFO", b"keyspace"]) {
                 redquorum_rig::Reply::Bulk(text) => {
                     let text = String::from_utf8_lossy(&text).into_owned();

@@ -68,7 +68,7 @@ fn an_unpolled_waiter_that_is_woken_holds_up_no_other_process() {
     let held = step(0, 0, acquire(1, 0, 1_000, End::Release));
     let waits = step(200, 2, acquire(1, 60_000, 1, End::Release));
     let plan = plan(3, vec![held, step(100, 1, neglect), waits]);
-    // Which of the two waiters wins is left to chance.
+    // Chance decides which of the two waiters wins.
     (0..12).for_each(|_| holds(&plan));
 }
 
@@ -98,7 +98,7 @@ fn clean_ups_that_may_not_read_keys_end() {
     without(&["GET"]);
 }
 
-/// Commands of five masters for each lease of so many processes that all want one name.
+/// The commands of five masters for each lease, while these processes compete for one name.
 async fn commands_per_lease(processes: u64, leases: u64) -> u64 {
     let (backend, granted) = (Memory::new(5), Arc::new(AtomicU64::new(0)));
     for number in 0..processes {

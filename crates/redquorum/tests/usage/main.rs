@@ -1,7 +1,7 @@
-//! Random usage of the library: a search for what it does to programs that no test thought of.
+//! Random usage of the library: a search for faults in programs that no test has thought of.
 //!
-//! A [`plan`] is drawn from a seed, [`run`] plays it on masters in memory or on real ones and checks
-//! what must hold in every run, and a plan that fails is made smaller before it is printed.
+//! A [`plan`] is drawn from a seed. [`run`] plays it on masters in memory or on real ones, and
+//! checks what must hold in every run. A plan that fails is made smaller before it is printed.
 //! More runs, and one run again:
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //! REDQUORUM_USAGE_SEED=17 REDQUORUM_USAGE_RUNS=1 cargo test -p redquorum --test usage memory
 //! ```
 //!
-//! A seed draws the same plan each time. The library draws its tokens and pauses by itself, so that a
-//! rare violation may take several runs of one plan to show again.
+//! A seed draws the same plan each time. The library draws its own tokens and pauses, so a rare
+//! violation may need several runs of one plan to show again.
 
 #[cfg(unix)]
 mod backend;

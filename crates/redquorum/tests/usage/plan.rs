@@ -1,6 +1,6 @@
 //! A plan: what the processes of one run do, drawn from a seed.
 
-/// A small generator (`SplitMix64`): the same seed draws the same plan on every machine.
+/// A small random generator (`SplitMix64`): a seed draws the same plan on every machine.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -37,7 +37,7 @@ impl Rng {
     }
 }
 
-/// What a search draws. Times are in milliseconds here and in plans.
+/// The space of plans of a search. Times are in milliseconds here and in plans.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mix {
     /// Lengths of names in bytes.
@@ -97,15 +97,16 @@ pub(crate) struct Step {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
-    /// So many tasks acquire the name, each for itself, and hold it one after the other.
+    /// This many tasks acquire the name separately, and hold it one after the other.
     Acquire { tasks: u64, wait: u64, hold: u64, end: End },
     /// Polls the future of an acquire for a while, and drops it or the lease that it got.
     Cancel { wait: u64, after: u64 },
-    /// Polls the future for `polled`, leaves it alone for `idle`, and polls it to its end, or drops it.
+    /// Polls the future for `polled`, leaves it unpolled for `idle`, and then polls it to its end
+    /// or drops it.
     Neglect { wait: u64, polled: u64, idle: u64, drops: bool },
-    /// A client that is not part of the run holds the name, and dies: it expires in database 0.
+    /// A client outside of the run holds the name and dies; its key expires in database 0.
     Die,
-    /// Publishes a message of so many bytes to each channel that a lock subscribes to.
+    /// Publishes a message of this many bytes to each channel that a lock subscribes to.
     Publish { bytes: u64 },
 }
 
@@ -114,9 +115,9 @@ pub(crate) enum Action {
 pub(crate) enum End {
     Release,
     Drop,
-    /// It is kept alive while it is held, and then released.
+    /// Kept alive while it is held, and then released.
     KeptAlive,
-    /// It is held until it expires.
+    /// Held until it expires.
     Expire,
 }
 
@@ -192,7 +193,7 @@ impl Action {
             _ => {
                 let end = rng.pick(&[End::Release, End::Drop, End::KeptAlive, End::Expire]);
                 let tasks = if rng.one_in(3) { rng.between(1, mix.crowd) } else { 1 };
-                // A lease that is not kept alive is given back before it expires.
+                // A lease that is not kept alive is released before it expires.
                 let hold = if end == End::KeptAlive { 2 * mix.ttl } else { mix.ttl / 3 };
                 let hold = if tasks > 1 { 10 } else { hold };
                 Self::Acquire { tasks, wait, hold: rng.below(hold), end }

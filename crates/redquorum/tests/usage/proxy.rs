@@ -1,6 +1,7 @@
-//! A node in front of a master: it counts commands, and in memory it also delays, forbids and publishes.
+//! A node in front of a master: it counts commands, and in memory it also delays, forbids and
+//! publishes.
 //!
-//! Masters in memory answer in no time and allow everything. The proxy charges each command to its
+//! Masters in memory reply in no time and allow everything. The proxy charges each command to its
 //! master, which executes one command after the other, as Redis does.
 
 use std::collections::{HashSet, VecDeque};
@@ -17,17 +18,17 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::plan::Rng;
 
-/// A command without a script takes a master this many microseconds.
+/// Microseconds that a master takes for a command without a script.
 const COMMAND_US: u64 = 4;
-/// A script takes this many: none costs more where more wait.
+/// Microseconds that a master takes for a script; the number of waiters does not matter.
 const SCRIPT_US: u64 = 25;
 
-/// One master, as all its proxies see it.
+/// One master, shared by all its proxies.
 pub(crate) struct Meter {
     commands: AtomicU64,
-    /// Whether commands take time. Real masters need no model of that.
+    /// Whether commands take time. Real masters need no such model.
     charged: bool,
-    /// When the master has executed all that it was sent.
+    /// When the master has executed all commands so far.
     done: Mutex<Instant>,
     published: broadcast::Sender<Arc<Vec<u8>>>,
 }
@@ -39,7 +40,6 @@ impl Meter {
         Arc::new(Self { commands: AtomicU64::new(0), charged, done, published })
     }
 
-    /// Commands that clients have sent so far.
     pub(crate) fn commands(&self) -> u64 {
         self.commands.load(Ordering::Relaxed)
     }
@@ -75,7 +75,7 @@ fn script(args: &[&[u8]]) -> Option<&'static str> {
     scripts(true).find(|script| script.sha1.as_bytes() == *sha).map(|script| script.source)
 }
 
-/// The way of one process to one master.
+/// The connection of one process to one master.
 #[derive(Clone)]
 pub(crate) struct Proxy {
     pub(crate) inner: Arc<dyn Node>,
@@ -106,7 +106,7 @@ impl Node for Proxy {
     }
 }
 
-/// What one connection remembers of its commands.
+/// The state of one connection.
 #[derive(Default)]
 struct Dialogue {
     /// Commands without a reply, and whether they were forbidden.
@@ -234,7 +234,7 @@ impl Proxy {
 }
 
 impl Dialogue {
-    /// Remembers to which channels the connection is subscribed.
+    /// Records the channels to which the connection is subscribed.
     fn follow(&self, args: &[&[u8]]) {
         if let [b"SUBSCRIBE", channel] = args {
             self.channels.lock().unwrap().insert(channel.to_vec());

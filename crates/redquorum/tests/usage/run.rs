@@ -35,17 +35,17 @@ pub(crate) enum Property {
 
 pub(crate) type Violation = (Property, String);
 
-/// Between two acquires of a canary.
+/// The pause between two acquires of a canary.
 const CANARY: Duration = Duration::from_millis(500);
 
-/// Most commands of one acquire with its release, for each master.
+/// The most commands of one acquire with its release, for each master.
 const PER_ACQUIRE: u64 = 8;
-/// Most commands of one process in a second, for each master, on top of that.
+/// The most commands of one process in a second, for each master, on top of `PER_ACQUIRE`.
 const PER_SECOND: u64 = 4;
-/// For processes that are not notified, and try again and again.
+/// The most for processes that are not notified, and retry instead.
 const UNNOTIFIED_PER_SECOND: u64 = 24;
 
-/// What all tasks of a run share.
+/// State that all tasks of a run share.
 struct Shared<B> {
     backend: B,
     plan: Plan,
@@ -63,9 +63,9 @@ struct Resource {
     waiting: u32,
     /// Holders; those that cannot delete their key are counted until it expires.
     held: u32,
-    /// Futures that are left unpolled. Each may have got one lease and not use it.
+    /// Futures that are left unpolled. Each may have won one lease that it does not use.
     neglected: u32,
-    /// Since when it is waited for and not held.
+    /// Since when the resource has waiters and no holder.
     free: Option<Instant>,
 }
 
@@ -132,7 +132,7 @@ async fn canary<B: Backend>(
     lock: Redlock,
     permissions: Process,
 ) {
-    // Beside real masters the machine may stall; with permissions missing, the key stays for its TTL.
+    // Beside real masters the machine may stall; without permissions, the key stays for its TTL.
     let wait = shared.backend.slack() - ms(500);
     for number in 0.. {
         let (start, name) = (Instant::now(), format!("canary-{process}-{number}"));
@@ -179,7 +179,7 @@ async fn progress<B: Backend>(shared: Arc<Shared<B>>) {
         sleep(ms(100)).await;
         let mut stuck = None;
         for ((name, _), resource) in shared.resources.lock().unwrap().iter_mut() {
-            // One lease of each neglected future, which is not used; then a place in a fair queue
+            // Each neglected future may hold one lease unused. Then a position in a fair queue
             // lapses within three seconds, and a waiter looks within one.
             let unused = ms(shared.plan.ttl) * resource.neglected;
             let bound = unused + ms(4_000) + shared.backend.slack();
@@ -273,7 +273,7 @@ impl<B: Backend> Shared<B> {
                         self.polled(step, process, future).await
                     }
                 };
-                // It is as late as it is polled late.
+                // The acquire may be as late as it is polled.
                 let excused = matches!(result, Err(AcquireError::TooLate { .. }));
                 let wait = wait + polled + idle;
                 if !excused && let Some(lease) = self.result(step, process, start, wait, result) {
@@ -357,7 +357,7 @@ impl<B: Backend> Shared<B> {
         });
     }
 
-    /// The commands of all processes are within their bound.
+    /// Checks that the commands of all processes are within their bound.
     fn count(&self, locks: &[(Redlock, Process)]) {
         let (commands, acquires) = (self.backend.commands(), *self.acquires.lock().unwrap());
         let seconds = self.started.elapsed().as_secs() + 2;
@@ -372,9 +372,10 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// All is idle: nothing is left, and no command is sent any more.
+    /// Checks that an idle lock leaves nothing behind and sends no more commands.
     async fn rest(&self, locks: &[(Redlock, Process)]) {
-        // Clean-ups that meet errors are tried again every 16 s at last, and given up once their keys have expired.
+        // The link retries clean-ups that meet errors every 16 s in the end, and drops them once
+        // their keys have expired.
         let refused = locks.iter().any(|(_, process)| !process.forbidden.is_empty());
         let retries = if refused { ms(20_000) } else { Duration::ZERO };
         let end = Instant::now() + ms(2 * self.plan.ttl) + ms(4_000) + retries;

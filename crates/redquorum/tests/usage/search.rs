@@ -12,12 +12,12 @@ use crate::backend::{Backend, Memory, Real};
 use crate::plan::{Action, End, Mix, Plan, Process, Step};
 use crate::run::{Property, Violation, run};
 
-/// A test: so many plans of one mix.
+/// A test: this many plans of one mix.
 struct Search {
     name: &'static str,
     mix: Mix,
     runs: u64,
-    /// How many smaller plans are tried when one fails.
+    /// How many smaller plans to try for a plan that fails.
     tries: u64,
     play: fn(&Plan) -> Vec<Violation>,
 }
@@ -44,7 +44,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What programs do every day.
+/// Plans like everyday programs.
 const MEMORY: Mix = Mix {
     names: &[1, 12, 12, 12, 300, 40_000],
     forbidden: &[&["SUBSCRIBE"], &["HELLO"], &["HSET"]],
@@ -66,12 +66,13 @@ const REAL: Mix = Mix {
     ..MEMORY
 };
 
-/// Also those with which a push message is longer than the longest reply.
+/// Includes lengths with which a push message is longer than the longest reply.
 const LONG: &[usize] = &[12, 12, 65_000, 65_600, 70_000, 1 << 20];
 
 const FORBIDDEN: &[&[&str]] = &[&["EVALSHA"], &["GET"], &["SUBSCRIBE"]];
 
-/// A crowd and its names stay below the bytes that a link sends without a reply (32 MiB).
+/// The commands for a crowd and its names stay below the bytes that a link sends without a reply
+/// (32 MiB).
 const ALL: Mix = Mix {
     names: &[12, 12, 300, 65_600, 70_000],
     forbidden: FORBIDDEN,
@@ -153,7 +154,7 @@ fn variable(name: &str) -> Option<u64> {
 
 type Harm = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The checks are not blind: each sees what is broken on purpose.
+/// Control: each check sees a violation made on purpose.
 fn violations_are_seen() {
     let step = |process, at, end| {
         let action = Action::Acquire { tasks: 1, wait: 10_000, hold: 1_000, end };

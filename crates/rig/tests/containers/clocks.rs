@@ -1,5 +1,5 @@
-//! Clocks of masters in containers do what those of processes do; `tests/processes` has the details
-//! of stepping, drifting and strobing, which need no container.
+//! The clocks of masters in containers behave as those of processes. `tests/processes` covers the
+//! details of stepping, drifting and strobing, which need no container.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use redquorum_rig::{
     trials::{Case, plain},
 };
 
-/// For what is not exact: a busy machine between two looks.
+/// An allowance in milliseconds for a busy machine between two readings.
 const SLACK: i64 = 500;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -39,7 +39,7 @@ fn forward(seconds: u64) -> ClockChange {
     ClockChange::forward(Duration::from_secs(seconds))
 }
 
-/// Whether `TIME` of one is so many seconds ahead of the real time.
+/// Checks that a master's `TIME` is about `seconds` ahead of the real time.
 #[track_caller]
 fn ahead(containers: &Containers, node: usize, seconds: i64) {
     let time = containers.ask(node, "TIME").unwrap();

@@ -1,5 +1,5 @@
-//! Nothing is left behind: not by a drop, and after `kill -9` not beyond the next start. And no one
-//! takes away what another process still uses.
+//! Nothing is left behind: not by a drop, and after `kill -9` not beyond the next start. A sweep
+//! removes nothing that another process still uses.
 
 use std::{thread, time::Duration};
 
@@ -29,17 +29,18 @@ fn nothing_is_left_after_a_drop() {
 }
 
 fn nothing_is_left_after_a_failed_start() {
-    // In a process of its own, which looks for its own before it ends: after that others sweep.
+    // The child counts its own containers before it ends, because later another start may sweep
+    // them.
     let left = said("fail", &[]);
     assert!(left.contains("no-such-directive") && left.ends_with("left: 0\n"), "{left}");
-    // Created, and not to be started: there is no server in it.
+    // This image has no server in it, so its container is created, but does not start.
     let empty = EmptyImage::create();
     let left = said("fail", &[(IMAGE_VARIABLE, &empty.name)]);
     assert!(left.contains("could not start master 1: ") && left.ends_with("left: 0\n"), "{left}");
 }
 
 fn what_a_killed_process_left_is_swept_by_the_next_start_and_reported() {
-    // Tests that run beside this one start containers, too: the next start may be one of theirs.
+    // Concurrent tests start containers, too, so the next start may be one of theirs.
     for _ in 0..20 {
         let mut holder = Holder::start();
         holder.kill();
@@ -63,13 +64,14 @@ fn what_a_live_process_uses_is_not_swept() {
 }
 
 fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
-    // Spread over what a start takes: before, between and after creating and starting the five.
+    // The moments cover a start: before, between and after creating and starting the five
+    // containers.
     for moment in 0..6 {
         let mut child = command("five", &[]).spawn().unwrap();
         thread::sleep(Duration::from_millis(moment * 200));
         child.kill().unwrap();
         child.wait().unwrap();
-        // The engine may still be at what it was told last.
+        // The engine may still be carrying out its last request.
         eventually("they are gone, and stay so", || {
             thread::sleep(Duration::from_millis(300));
             Containers::sweep().unwrap();

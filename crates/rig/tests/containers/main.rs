@@ -1,5 +1,5 @@
 //! Masters in containers: what the rig promises of them, and that nothing is left behind. Each file
-//! has the tests of one promise; `support.rs` asks the engine from outside.
+//! tests one promise; `support.rs` queries the engine from outside.
 
 #[macro_use(cases)]
 extern crate redquorum_rig;

@@ -1,4 +1,4 @@
-//! Without an engine or an image the rig says what was tried and what mends it.
+//! Without an engine or an image, the error names the attempts and the remedy.
 
 use std::{env, process::Command, time::Instant};
 
@@ -31,7 +31,7 @@ fn without_an_engine_the_error_says_what_was_tried() {
         assert!(said.contains("set DOCKER_HOST"), "{said}");
         assert!(start.elapsed().as_secs() < 5, "{:?}", start.elapsed());
     }
-    // One that takes connections and says nothing.
+    // An engine that accepts connections and sends nothing.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("tcp://{}", silent.local_addr().unwrap());
     let said = said("engine", &[("DOCKER_HOST", &address)]);
@@ -44,7 +44,7 @@ fn an_engine_of_another_machine_is_refused() {
 }
 
 fn without_an_engine_tests_are_ignored_and_where_it_is_required_they_fail() {
-    // This very program, told to run the tests with this word in their names.
+    // Runs this program as a test harness, with this word as the filter.
     let harness = |required| {
         let mut command = Command::new(env::current_exe().unwrap());
         command.arg("dead_master").env(NO_ENGINE.0, NO_ENGINE.1);
@@ -64,7 +64,7 @@ fn without_an_engine_tests_are_ignored_and_where_it_is_required_they_fail() {
 }
 
 fn a_missing_image_is_an_error_that_names_it_and_what_mends_it() {
-    // A name that no one can pull, on a machine without a network as on one with it.
+    // No machine can pull this name, with or without a network.
     let name = "localhost:1/no-such-image:7";
     let error = Containers::builder().image(name).start().unwrap_err();
     assert!(matches!(error, RigError::NoImage { .. }), "{error}");

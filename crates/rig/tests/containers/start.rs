@@ -1,5 +1,5 @@
-//! Containers start, all at the same time, from the image and with the options that were asked for,
-//! or say why they do not.
+//! Containers start at the same time, from the requested image and with the requested options, or
+//! return an error with the reason.
 
 use std::{net::TcpStream, time::Duration};
 
@@ -24,7 +24,7 @@ fn five_containers_start_and_all_answer() {
         assert_eq!(containers.ask(node, "PING").unwrap(), Reply::Status("PONG".into()));
         assert_eq!(containers.ask(node, "DBSIZE").unwrap(), Reply::Integer(0));
     }
-    // Independent: what one knows the others do not.
+    // The masters are independent: each has its own keys.
     containers.command(1, &[b"SET", b"key", b"two words"]).unwrap();
     assert_eq!(containers.ask(1, "GET key").unwrap(), Reply::Bulk(b"two words".into()));
     assert_eq!(containers.ask(2, "GET key").unwrap(), Reply::Nil);
@@ -57,7 +57,7 @@ fn they_listen_on_loopback_only() {
     let containers = Containers::start(1).unwrap();
     let address = containers.address(1);
     assert!(address.ip().is_loopback());
-    // All of 127/8 is loopback, and only one address of it was asked for.
+    // All of 127/8 is loopback, but only one address of it was requested.
     let other = ([127, 0, 0, 2], address.port()).into();
     let error = TcpStream::connect_timeout(&other, Duration::from_secs(1)).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused);
@@ -73,7 +73,7 @@ fn a_bad_directive_fails_at_once_and_shows_the_log() {
 
 fn a_server_that_is_never_ready_is_given_up_in_time() {
     let builder = Containers::builder().count(1).within(Duration::from_secs(3));
-    // It answers, but never with anything but an error.
+    // The server replies, but only with errors.
     let error = builder.config("requirepass", "secret").start().unwrap_err();
     assert!(error.to_string().contains("NOAUTH"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Children of the tests: this very program, with an environment of its own and something to do.
-//! And a look at the engine's containers from outside.
+//! Children of the tests: this program with its own environment and a task. Also queries of the
+//! engine's containers from outside.
 
 use std::{
     env,
@@ -12,10 +12,9 @@ use std::{
 
 use redquorum_rig::{Containers, clocks_supported, engine};
 
-/// Set for a child, which then does what it says.
+/// Set for a child: the name of its task.
 pub(crate) const CHILD: &str = "RIG_TEST_CHILD";
 
-/// What a child does.
 pub(crate) fn child(part: &str) -> ExitCode {
     match part {
         "hold" => {
@@ -55,14 +54,14 @@ pub(crate) fn child(part: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A child with this part, and these variables.
+/// The command of a child with this task and these variables.
 pub(crate) fn command(part: &str, variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.env(CHILD, part).envs(variables.iter().copied()).stdout(Stdio::piped());
     command
 }
 
-/// What a child says until it ends.
+/// The output of a child until it ends.
 pub(crate) fn said(part: &str, variables: &[(&str, &str)]) -> String {
     let Output { stdout, status, .. } = command(part, variables).output().unwrap();
     let text = String::from_utf8(stdout).unwrap();
@@ -94,7 +93,6 @@ impl Holder {
         format!("-{}-", self.child.id())
     }
 
-    /// SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -115,20 +113,20 @@ pub(crate) fn exists(id: &str) -> bool {
     !docker(&["ps", "--all", "--quiet", "--no-trunc", "--filter", &filter]).is_empty()
 }
 
-/// How many containers the engine has of this process.
+/// The number of containers that belong to this process.
 pub(crate) fn of_process(pid: u32) -> usize {
     let filter = format!("name=-{pid}-");
     docker(&["ps", "--all", "--quiet", "--filter", &filter]).lines().count()
 }
 
-/// Asks the engine with the command of Docker: past everything that is tested.
+/// Queries the engine with the `docker` command, which is independent of the tested code.
 fn docker(arguments: &[&str]) -> String {
     let output = Command::new("docker").args(arguments).stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// An image with nothing in it. It is removed at the end.
+/// An empty image. It is removed on drop.
 pub(crate) struct EmptyImage {
     pub(crate) name: String,
 }
@@ -152,7 +150,7 @@ impl Drop for EmptyImage {
     }
 }
 
-/// Waits until something is true. The bound is for a machine that is busy with other things.
+/// Waits until `is_true` returns true. The bound allows for a busy machine.
 pub(crate) fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !is_true() {

@@ -1,4 +1,4 @@
-//! Kill, stop, restart, pause and resume do what they say, to the master that was named.
+//! Kill, stop, restart, pause and resume act on the master that is named.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn a_power_loss_takes_what_was_not_synced() {
     }
     let builder = Containers::builder().count(1).persistence(Persistence::AofEverysec);
     let containers = builder.syncs().start().unwrap();
-    // From now on it syncs nothing for an hour.
+    // From now on the server syncs nothing for an hour.
     containers.set_clock(1, ClockChange::back(Duration::from_secs(3600))).unwrap();
     set(&containers, 1);
     containers.power_loss(1).unwrap();
@@ -76,7 +76,7 @@ fn a_replica_that_lags_takes_over_without_what_it_did_not_get() {
     let again = containers.fail_over(1).unwrap_err();
     assert!(matches!(again, RigError::Replica { node: 1, .. }), "{again}");
     containers.catch_up(1).unwrap();
-    // One that does not lag has everything.
+    // A replica that does not lag has all keys.
     set(&containers, 2);
     containers.fail_over(2).unwrap();
     assert_eq!(containers.ask(2, "GET key").unwrap().text().unwrap(), "value");
@@ -100,7 +100,7 @@ fn after_a_restart_the_address_is_the_new_one() {
     for _ in 0..3 {
         let id = |node| containers.ask(node, "CLIENT ID").unwrap();
         set(&containers, 1);
-        // It runs: so it is killed first.
+        // The master runs, so `restart` kills it first.
         containers.restart(1).unwrap();
         assert_ne!(containers.address(1), containers.address(2));
         assert_eq!(containers.ask(1, "GET key").unwrap(), Reply::Nil, "the server is a new one");
@@ -129,7 +129,7 @@ fn a_paused_master_is_silent_and_later_does_what_it_was_told() {
     eventually("the command of the client that gave up is executed", || {
         containers.ask(1, "GET key").unwrap() != Reply::Nil
     });
-    // Resuming one that runs is allowed, so that a test may end with it in any case.
+    // Resuming a running master is allowed, so that a test may always end with it.
     containers.resume(1).unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Which messages a rule strikes, and in which order rules are asked.
+//! The messages that a rule strikes, and the order in which rules apply.
 
 use std::{
     net::TcpStream,
@@ -36,9 +36,9 @@ fn a_rule_counts_over_all_its_links() {
     one_master.gets(PING);
     two.send(&request("GET k")); // It does not match.
     two_master.gets(&request("GET k"));
-    two.send(PING); // The second waits,
+    two.send(PING); // The second waits.
     two_master.gets_nothing();
-    one.send(PING); // and the third.
+    one.send(PING); // The third waits.
     one_master.gets_nothing();
     let (mut three, mut three_master) = wire.pair();
     three.send(PING); // The fourth passes.
@@ -94,7 +94,7 @@ fn a_rule_sees_the_message_the_command_and_the_reply() {
 }
 
 fn a_reply_is_a_gate_for_a_fault() {
-    // "Before c1's third reply, reset all": the reply waits while that is done.
+    // "Before c1's third reply, reset all": the reply waits until the reset is done.
     let wire = Wire::new();
     let (mut client, mut master) = wire.pair();
     let (mut other, _other_master) = wire.pair();
@@ -145,7 +145,7 @@ fn the_observer_may_not_call_the_network() {
     let (told, result) = std::sync::mpsc::channel();
     let inner = Arc::clone(&slot);
     let network = Network::start(move |_| {
-        // It is gone when the end of the connection is told.
+        // The slot is empty when the network reports the end of the connection.
         let Some(network) = &*inner.lock().unwrap() else { return };
         let call = std::panic::AssertUnwindSafe(|| network.upstream(1, None));
         told.send(std::panic::catch_unwind(call).is_err()).unwrap();

@@ -1,4 +1,4 @@
-//! Where connections begin and end: closes, resets, masters that are not there.
+//! How connections begin and end: closes, resets, masters that are not there.
 
 use redquorum_rig::trials::Case;
 
@@ -25,7 +25,7 @@ fn replies_to_a_client_that_closed_reset_the_master() {
     master.is_finished();
     master.send(PONG);
     wire.seen.wait_for("closed Client", 1);
-    // Reading does not tell: it has been at its end since the client closed.
+    // Reading shows nothing: the stream has been at its end since the client closed.
     let error = std::io::Write::write_all(&mut master.0, PONG).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
 }

@@ -1,4 +1,4 @@
-//! Harms that lose something: drop, reset, half-open.
+//! Faults that lose messages or connections: drop, reset, half-open.
 
 use redquorum_rig::{
     network::{End, Harm, Rule, Side},

@@ -1,5 +1,5 @@
-//! The network of faults: each harm, seen from both ends of a connection and by the observer. Tests
-//! of `real.rs` need real masters; the others are both ends themselves.
+//! The network of faults: each fault, as both ends of a connection and the observer see it. Tests
+//! of `real.rs` need real masters. The other tests play both ends themselves.
 
 #[macro_use(cases)]
 extern crate redquorum_rig;

@@ -1,4 +1,4 @@
-//! Without a rule: everything passes, in order, and is told of.
+//! Without a rule, every message passes, in order, and the observer receives it.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn pipelined_messages_pass_wherever_they_are_cut() {
         let (mut client, mut master) = wire.pair();
         for part in [&requests[..cut.min(requests.len())], &requests[cut.min(requests.len())..]] {
             client.send(part);
-            // So that the parts are read apart, most of the time.
+            // With this pause, the network reads the parts separately most of the time.
             std::thread::sleep(Duration::from_micros(300));
         }
         master.gets(&requests);

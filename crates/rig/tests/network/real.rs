@@ -1,4 +1,4 @@
-//! With real masters: what only a server can show.
+//! With real masters: behaviour that only a server can show.
 
 use std::{net::TcpStream, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Both ends of connections through a network, and what its observer was told.
+//! Both ends of connections through a network, and the events that its observer received.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -9,23 +9,21 @@ use std::{
 
 use redquorum_rig::network::{Harm, Message, Network, Rule, Side, Traffic};
 
-/// For a machine that is busy with other things.
+/// A limit that allows for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// So long nothing may come, where nothing is to come.
+/// How long a test waits before it concludes that nothing arrives.
 const SILENCE: Duration = Duration::from_millis(40);
 
 pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 pub(crate) const PONG: &[u8] = b"+PONG\r\n";
 
-/// A request.
 pub(crate) fn request(words: &str) -> Vec<u8> {
     let words: Vec<&str> = words.split(' ').collect();
     let body: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
     format!("*{}\r\n{body}", words.len()).into_bytes()
 }
 
-/// A rule for one side.
 pub(crate) fn on(side: Side, harm: Harm) -> Rule {
     Rule { side, ..Rule::all(harm) }
 }
@@ -38,7 +36,7 @@ pub(crate) fn about(name: &'static str, side: Side, harm: Harm) -> Rule {
     Rule { matches: Some(Arc::new(matches)), ..on(side, harm) }
 }
 
-/// What the observer was told.
+/// The events that the observer received.
 #[derive(Clone, Default)]
 pub(crate) struct Seen(Arc<(Mutex<Vec<Traffic>>, Condvar)>);
 
@@ -55,12 +53,12 @@ impl Seen {
         self.0.0.lock().unwrap().clone()
     }
 
-    /// Everything, as short lines without times: `forwarded 1 PING`.
+    /// All events, as short lines without times: `forwarded 1 PING`.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.all().iter().map(line).collect()
     }
 
-    /// Waits until this line was told so many times.
+    /// Waits until this line was reported `times` times.
     pub(crate) fn wait_for(&self, wanted: &str, times: usize) {
         let until = Instant::now() + PATIENCE;
         let mut seen = self.0.0.lock().unwrap();
@@ -104,7 +102,7 @@ fn line(traffic: &Traffic) -> String {
     }
 }
 
-/// A network between one client `c1` and one master, 1, of which the test is both ends.
+/// A network between one client, `c1`, and one master, 1. The test plays both.
 pub(crate) struct Wire {
     pub(crate) network: Network,
     pub(crate) master: TcpListener,
@@ -119,7 +117,7 @@ impl Wire {
         Self { seen, ..Self::observed_by(observer) }
     }
 
-    /// `seen` stays empty.
+    /// A network with this observer; `seen` stays empty.
     pub(crate) fn observed_by(observer: impl FnMut(Traffic) + Send + 'static) -> Self {
         let network = Network::start(observer).unwrap();
         let master = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -151,7 +149,6 @@ impl Wire {
     }
 }
 
-/// One end of a connection.
 pub(crate) struct Half(pub(crate) TcpStream);
 
 impl Half {
@@ -165,7 +162,6 @@ impl Half {
         self.0.write_all(bytes).unwrap();
     }
 
-    /// Reads exactly this.
     #[track_caller]
     pub(crate) fn gets(&mut self, bytes: &[u8]) {
         let mut got = vec![0; bytes.len()];
@@ -194,7 +190,7 @@ impl Half {
         assert_eq!(self.0.read(&mut [0]).unwrap(), 0);
     }
 
-    /// Closes it with RST.
+    /// Closes the connection with RST.
     pub(crate) fn reset(self) {
         socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
     }

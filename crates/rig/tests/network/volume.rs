@@ -1,4 +1,4 @@
-//! Much of everything: large messages, many of them, and rules that come and go meanwhile.
+//! High volume: large messages, many messages, and rules that come and go meanwhile.
 
 use std::{
     io::{Read, Write},
@@ -67,7 +67,7 @@ fn held_messages_are_bounded_by_back_pressure() {
                 Err(_) => std::thread::sleep(Duration::from_millis(1)),
             }
         }
-        // What the network keeps, and what the system keeps in the sockets on both sides.
+        // The limit covers the buffers of the network, and those of the sockets on both sides.
         assert!(sent < 48 * 1024 * 1024, "{sent} bytes went in");
         wire.network.heal(rule);
         client.0.set_nonblocking(false).unwrap();
@@ -105,7 +105,7 @@ fn garbage_passes_as_it_is() {
         .unwrap();
 }
 
-/// The source file, next to which failures would be kept, is not known here.
+/// A runner that stores no failures, because it has no path of the source file.
 fn runner() -> TestRunner {
     TestRunner::new(Config { failure_persistence: None, ..Config::default() })
 }

@@ -1,4 +1,4 @@
-//! Harms that make messages wait: hold, delay, trickle.
+//! Faults that make messages wait: hold, delay, trickle.
 
 use std::time::{Duration, Instant};
 
@@ -85,7 +85,7 @@ fn held_requests_of_a_client_that_reset_arrive() {
     wire.seen.wait_for("struck request 1 SET k v", 1);
     client.reset();
     master.gets_nothing();
-    // Its replies find nobody.
+    // The replies are lost, as the client is gone.
     master.send(PONG);
     wire.seen.wait_for("lost reply 1 SET k v by end", 1);
     wire.network.heal(rule);
@@ -232,7 +232,7 @@ fn a_trickle_is_slow_and_cuts_messages() {
     assert!(!wire.seen.lines().contains(&"forwarded 1 PING".to_owned()), "it is not there in full");
     master.gets(&PING[3..]);
     master.gets(PING);
-    // The first byte goes at once, and the others 5 ms apart.
+    // The first byte is sent at once, and the others 5 ms apart.
     assert!(sent.elapsed() >= Duration::from_millis(5 * (2 * PING.len() as u64 - 1) - 10));
     master.send(PONG);
     client.gets(PONG);

@@ -30,7 +30,7 @@ fn ctrl_c_ends_the_binary_with_130_and_nothing_is_left() {
     assert_eq!(urls.len(), 2);
     assert_eq!(lines.last().unwrap(), urls[0]);
     assert_eq!(owner.read_until("redis://"), [urls[1]]);
-    // Its standard input is at its end from the start, and still it waits.
+    // The standard input of the binary is at its end from the start. The binary still runs.
     for url in urls {
         let mut stream = TcpStream::connect(url.strip_prefix("redis://").unwrap()).unwrap();
         stream.write_all(b"PING\r\n").unwrap();
@@ -93,7 +93,7 @@ fn a_missing_server_is_answered_with_3_and_what_to_install() {
 }
 
 fn without_a_server_tests_are_ignored_and_where_it_is_required_they_fail() {
-    // This very program, told to run the tests with this word in their names.
+    // Runs this program as a test harness, with this word as the filter.
     let harness = |required| {
         let mut command = Command::new(env::current_exe().unwrap());
         command.arg("answer").env(SERVER_VARIABLE, "/nowhere/redis-server");

@@ -1,5 +1,5 @@
-//! A clock works for any process that reads the time through the C library: a program of the system,
-//! what that starts, and a Rust program, here this one.
+//! A clock works for any process that reads the time through the C library: a program of the
+//! system, its children, and a Rust program, here this one.
 
 use std::{
     env, fs,
@@ -13,15 +13,15 @@ use std::{
 
 use redquorum_rig::{Clock, ClockChange, ClockSetting, clocks_supported, trials::Case};
 
-/// Set for a child of the tests, which then reads the clock as fast as it can.
+/// Set for a child of the tests. Its value is the task of the child.
 pub(crate) const CHILD: &str = "RIG_TEST_CHILD_READS_THE_CLOCK";
 
 const READERS: usize = 4;
 
-/// Between the two times that [`no_reader_ever_sees_half_a_change`] shows, in seconds.
+/// The distance between the two times in [`no_reader_ever_sees_half_a_change`], in seconds.
 const FAR: u64 = 500_000;
 
-/// How far off a time may be that was shown: a writer that did not get its turn.
+/// The tolerance for a reading, in seconds: a writer may be delayed.
 const SLACK: i64 = 60;
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -38,7 +38,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A clock in a directory of its own, which goes with it.
+/// A clock in a directory of its own, which is removed with it.
 struct Owned {
     clock: Clock,
     dir: PathBuf,
@@ -49,7 +49,7 @@ fn clock(name: &str) -> Owned {
     Owned { clock: Clock::create(&dir).unwrap(), dir }
 }
 
-/// Empty.
+/// Creates an empty directory.
 fn directory(name: &str) -> PathBuf {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _not_there = fs::remove_dir_all(&dir);
@@ -69,7 +69,7 @@ fn date() -> Command {
     command
 }
 
-/// How many seconds the clock of a program is ahead.
+/// How far the clock of a program is ahead, in seconds.
 fn ahead(command: &mut Command) -> i64 {
     let output = command.output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -77,7 +77,6 @@ fn ahead(command: &mut Command) -> i64 {
     shown - now()
 }
 
-/// In seconds.
 fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap()
@@ -88,7 +87,7 @@ fn about(value: i64, expected: i64) {
     assert!((value - expected).abs() <= 5, "{value} is not about {expected}");
 }
 
-/// Starts a program that one can talk to.
+/// Starts a program, with pipes to its input and output.
 fn talk(command: &mut Command) -> (Child, Lines<BufReader<ChildStdout>>) {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -108,7 +107,7 @@ fn a_program_sees_its_clock_and_so_does_what_it_starts() {
 fn a_running_program_sees_each_change() {
     let owned = clock("clock_of_a_running_program");
     let clock = &owned.clock;
-    // This program, which answers each line with the time.
+    // This program, which replies to each line with the time.
     let (mut child, mut lines) =
         talk(Command::new(env::current_exe().unwrap()).env(CHILD, "tell").envs(clock.env()));
     let mut look = || {
@@ -121,7 +120,7 @@ fn a_running_program_sees_each_change() {
     about(look(), -1000);
     clock.change(ClockChange::forward(Duration::from_secs(3000))).unwrap();
     about(look(), 2000);
-    // A million seconds a second, for at least a millisecond.
+    // The rate is a million seconds per second, for at least a millisecond.
     clock.change(ClockChange::Rate(1e6)).unwrap();
     thread::sleep(Duration::from_millis(1));
     assert!(look() >= 2990);
@@ -137,16 +136,16 @@ fn without_a_page_the_shim_shows_the_real_time() {
     owned.clock.change(ClockChange::forward(Duration::from_secs(3600))).unwrap();
     let [(preload, shim), (variable, page)] = owned.clock.env();
     about(ahead(date().env(preload, &shim).env_remove(variable)), 0);
-    // What is no page is not read as one, whatever else it is.
+    // A file that is not a page is ignored.
     fs::write(owned.dir.join("empty"), "").unwrap();
     fs::write(owned.dir.join("other"), [b'x'; 8192]).unwrap();
     for name in ["missing", "", "empty", "other", "clock.so"] {
         about(ahead(date().env(preload, &shim).env(variable, owned.dir.join(name))), 0);
     }
-    // A variable whose name only ends or begins so is another one.
+    // A variable whose name only begins or ends like this one is ignored.
     let others = [format!("X{variable}"), format!("{variable}S")];
     about(ahead(date().env(preload, &shim).envs(others.map(|name| (name, &page)))), 0);
-    // It is found behind one that is longer than what is read at once.
+    // The variable is found behind another one that is longer than the read buffer.
     let mut long = date();
     long.env("A", "x".repeat(5000)).env(preload, &shim).env(variable, &page);
     about(ahead(&mut long), 3600);
@@ -176,8 +175,8 @@ fn no_reader_ever_sees_half_a_change() {
     let until = Instant::now() + Duration::from_millis(1500);
     let mut writes = 0_u64;
     while Instant::now() < until {
-        // Far ahead, standing still there, real. Every field differs in one of these steps: the
-        // second rate with the anchor of another shows 1970.
+        // Far ahead, stopped there, real. Every field differs in one of these steps. The rate of
+        // the second with the anchor of another would show 1970.
         for change in [
             ClockChange::forward(Duration::from_secs(FAR)),
             ClockChange::Rate(0.0),
@@ -195,7 +194,7 @@ fn no_reader_ever_sees_half_a_change() {
     assert!(counts[0] > 1000 && counts[1] > 1000 && writes > 1000, "{counts:?}, {writes}");
 }
 
-/// The other side of the tests with a running program.
+/// The child's side of the tests with a running program.
 pub(crate) fn child(task: &str) -> ExitCode {
     if task == "tell" {
         for _ in std::io::stdin().lines() {
@@ -203,7 +202,7 @@ pub(crate) fn child(task: &str) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    // How often each of the two times was read that are set, and how often another.
+    // The number of readings of each of the two valid times, and of any other time.
     let (began, real) = (Instant::now(), now());
     println!("ready");
     let stop = AtomicBool::new(false);

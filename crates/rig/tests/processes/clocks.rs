@@ -1,4 +1,4 @@
-//! The wall clock of a master steps, drifts and strobes as it was told, and no other clock does.
+//! The wall clock of a master steps, drifts and strobes as requested, and no other clock does.
 
 use std::{
     io::Read,
@@ -13,12 +13,12 @@ use redquorum_rig::{
     trials::{Case, plain},
 };
 
-/// For what is not exact: a busy machine between two looks.
+/// An allowance in milliseconds for a busy machine between two readings.
 const SLACK: i64 = 500;
 
 pub(crate) fn cases() -> Vec<Case> {
     if let Err(why) = clocks_supported() {
-        // Not one test that passes without a look.
+        // Tests that check nothing must not pass.
         return vec![plain("clocks_are_refused_with_a_reason", move || {
             let error = Masters::builder().count(1).clocks().start().unwrap_err();
             assert_eq!(error.to_string(), why.to_string());
@@ -67,7 +67,7 @@ fn pttl(masters: &Masters, key: &str) -> i64 {
     }
 }
 
-/// How far `TIME` of one is ahead of the real time, in milliseconds.
+/// How far a master's `TIME` is ahead of the real time, in milliseconds.
 fn ahead(masters: &Masters, node: usize) -> i64 {
     millis_ahead(&masters.ask(node, "TIME").unwrap())
 }
@@ -125,7 +125,7 @@ fn a_fast_clock_and_a_slow_one_run_at_their_rates() {
     about(fast, 19 * real);
     assert!((slow + real / 2).abs() <= 100, "{slow} after {real}");
     about(left, 100_000 - 20 * real);
-    // From twice the real rate to the real one: what is gained stays.
+    // From twice the real rate to the real one: the gain stays.
     masters.set_clock(1, ClockChange::Rate(1.0)).unwrap();
     let gained = ahead(&masters, 1);
     thread::sleep(Duration::from_millis(100));
@@ -158,13 +158,13 @@ fn no_other_master_sees_a_step_and_the_event_loop_does_not() {
     for (seen, expected) in seen.into_iter().zip([0, 3_600_000, 0]) {
         about(seen, expected);
     }
-    // A blocked client waits as long as it said.
+    // A blocked client waits as long as it requested.
     let began = Instant::now();
     masters.set_clock(2, back(7200)).unwrap();
     assert_eq!(masters.ask(2, "BLPOP nothing 0.3").unwrap(), Reply::Nil);
     let waited = began.elapsed();
     assert!(waited >= Duration::from_millis(290) && waited < Duration::from_millis(900));
-    // A connection that was there before is still served.
+    // The master still serves a connection that existed before the step.
     let mut stream = TcpStream::connect(masters.address(2)).unwrap();
     masters.set_clock(2, forward(1_000_000)).unwrap();
     std::io::Write::write_all(&mut stream, b"PING\r\n").unwrap();
@@ -209,7 +209,7 @@ fn each_of_many_steps_is_obeyed() {
 
 fn a_clock_that_is_not_obeyed_is_an_error() {
     let masters = masters(1);
-    // Its page is taken away before it starts again: it shows the real time.
+    // The page is removed before the master restarts, so the master shows the real time.
     std::fs::remove_file(masters.dir(1).join("clock.page")).unwrap();
     masters.kill(1).unwrap();
     masters.set_clock(1, forward(10)).unwrap();
@@ -218,7 +218,7 @@ fn a_clock_that_is_not_obeyed_is_an_error() {
     assert!(matches!(error, RigError::Clock { node: 1, .. }), "{text}");
     assert!(text.contains("TIME says ") && text.contains("should be between"), "{text}");
     assert!(matches!(masters.set_clock(1, forward(1)), Err(RigError::Clock { .. })));
-    // It is up all the same, and a clock that shows what it should is no error.
+    // The master is up nevertheless, and a clock that shows the right time is no error.
     masters.set_clock(1, ClockChange::Cure).unwrap();
 }
 
@@ -248,7 +248,7 @@ fn no_client_ever_sees_half_a_change() {
     let masters = masters(1);
     let clock = masters.clock(1).unwrap();
     let stop = AtomicBool::new(false);
-    // How often each of the two times was seen that are ever set.
+    // The number of readings of each of the two valid times.
     let read = || {
         let mut seen = [0_u64; 2];
         while !stop.load(Relaxed) {

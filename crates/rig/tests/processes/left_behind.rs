@@ -1,4 +1,4 @@
-//! Nothing is left behind, whatever ends the process that owns the masters.
+//! Nothing is left behind, however the process that owns the masters ends.
 
 use std::{
     env,
@@ -15,7 +15,7 @@ use redquorum_rig::{Builder, Masters, Persistence, clocks_supported, trials::Cas
 
 use crate::support::{Owner, exists};
 
-/// Set for a child of the tests, which then starts masters and ends in the way that it names.
+/// Set for a child of the tests, which then starts masters. The value is the way in which it ends.
 pub(crate) const CHILD: &str = "RIG_TEST_CHILD_ENDS_BY";
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -32,7 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The other side of [`owner`].
+/// The child's side of [`owner`].
 pub(crate) fn child(end: &OsStr) -> ExitCode {
     if end == "failed start" {
         let builder = Masters::builder().count(3).args(["--rename-command", "PING", ""]);
@@ -52,13 +52,13 @@ pub(crate) fn child(end: &OsStr) -> ExitCode {
     }
 }
 
-/// Masters with whatever can lie in their directories.
+/// Masters with all kinds of files in their directories.
 fn with_files() -> Builder {
     let builder = Masters::builder().unix_socket().persistence(Persistence::AofEverysec);
     if clocks_supported().is_ok() { builder.clocks() } else { builder }
 }
 
-/// A process that owns two masters, of which the second is paused.
+/// A process that owns two masters, the second of which is paused.
 fn owner(end: &str, name: &str) -> Owner {
     let mut command = interruptible(env::current_exe().unwrap());
     command.env(CHILD, end);
@@ -67,7 +67,8 @@ fn owner(end: &str, name: &str) -> Owner {
     owner
 }
 
-/// A program that ends at Ctrl-C, also where these tests run in the background of a shell that ignores it.
+/// The command of a program that ends at Ctrl-C, even if these tests run in the background of a
+/// shell that ignores it.
 fn interruptible(program: PathBuf) -> Command {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -95,7 +96,7 @@ fn nothing_is_left_after_a_drop() {
 fn nothing_is_left_after_a_panic() {
     let panic = catch_unwind(|| {
         let masters = Masters::start(2).unwrap();
-        // Like a panic, but without its message in the middle of the test's output.
+        // A panic without the message, which would disturb the output of the tests.
         resume_unwind(Box::new((masters.pid(1).unwrap(), masters.dir(2).to_owned())));
     })
     .unwrap_err();
@@ -137,14 +138,14 @@ fn nothing_is_left_after_kill_9() {
 }
 
 fn nothing_is_left_after_kill_9_at_any_moment_of_the_start() {
-    // Spread over what a start takes: before, between and after the five spawns.
+    // The moments cover a start: before, between and after the five spawns.
     for moment in 0..16 {
         let mut owner = Owner::binary("5", "kill_9_in_start");
         thread::sleep(Duration::from_micros(moment * 2500));
         owner.child.kill().unwrap();
         owner.child.wait().unwrap();
         owner.nothing_is_left();
-        // The same with files that are written between the directory and the server.
+        // With clocks, more files are written between the directory and the server.
         let mut command = Command::new(env::current_exe().unwrap());
         command.env(CHILD, "signal");
         let mut owner = Owner::spawn(command, "kill_9_in_start_with_clocks");

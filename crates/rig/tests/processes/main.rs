@@ -1,5 +1,5 @@
-//! The rig, tested with real `redis-server` processes: what it promises, and that nothing is left
-//! behind. Each file has the tests of one promise; `support.rs` looks at processes from outside.
+//! The rig with real `redis-server` processes: what it promises, and that nothing is left behind.
+//! Each file tests one promise; `support.rs` inspects processes from outside.
 
 #[cfg(unix)]
 #[macro_use(cases)]

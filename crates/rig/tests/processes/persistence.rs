@@ -1,4 +1,4 @@
-//! What a master has on disk it has again after a kill or a stop, and its keys did not stop ageing.
+//! After a kill or a stop, a master has what was on its disk, and its keys did not stop ageing.
 
 use std::{os::unix::fs::MetadataExt, thread, time::Duration};
 
@@ -68,7 +68,7 @@ fn a_power_loss_takes_what_was_not_synced_and_no_more() {
     }
     let builder = Masters::builder().count(1).persistence(Persistence::AofEverysec);
     let masters = builder.syncs().start().unwrap();
-    // Set back an hour its clock shows no later second than that of its latest sync for an hour.
+    // The clock goes back by an hour, so for an hour it shows no second later than the latest sync.
     set(&masters, "SET first value");
     synced(&masters);
     masters.set_clock(1, ClockChange::back(Duration::from_secs(3600))).unwrap();
@@ -78,7 +78,7 @@ fn a_power_loss_takes_what_was_not_synced_and_no_more() {
     masters.restart(1).unwrap();
     assert_eq!(masters.ask(1, "GET first").unwrap().text().unwrap(), "value");
     assert_eq!(masters.ask(1, "GET second").unwrap(), Reply::Nil);
-    // What a kill leaves, a loss of power later takes all the same.
+    // A power loss also takes the data that a kill leaves.
     set(&masters, "SET second value");
     masters.kill(1).unwrap();
     masters.power_loss(1).unwrap();
@@ -86,7 +86,7 @@ fn a_power_loss_takes_what_was_not_synced_and_no_more() {
     assert_eq!(masters.ask(1, "KEYS *").unwrap(), Reply::Array(vec![Reply::Bulk("first".into())]));
 }
 
-/// Waits until all that was written is synced, by the notes: of which file, and how long it was.
+/// Waits until all writes are synced, according to the notes: file and length.
 fn synced(masters: &Masters) {
     let file = masters.dir(1).join("appendonlydir/appendonly.aof.1.incr.aof");
     let file = if file.exists() { file } else { masters.dir(1).join("appendonly.aof") };
@@ -130,7 +130,7 @@ fn the_directives_are_those_of_the_persistence() {
         (Persistence::AofEverysec, "yes", "everysec"),
         (Persistence::AofAlways, "yes", "always"),
     ] {
-        // The last call counts.
+        // The last call decides.
         let builder = Masters::builder().count(1).persistence(Persistence::AofAlways);
         let masters = builder.persistence(persistence).start().unwrap();
         for (directive, value) in [("appendonly", append), ("appendfsync", sync)] {

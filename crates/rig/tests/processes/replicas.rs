@@ -1,4 +1,4 @@
-//! A replica has what its master had, or what it had when it was cut off, and takes its place.
+//! A replica has the data of its master, or of the time when it was cut off, and takes over.
 
 use redquorum_rig::{Masters, Reply, RigError, trials::Case};
 
@@ -37,7 +37,7 @@ fn a_replica_in_step_takes_over_with_everything() {
     assert_ne!((masters.port(1), masters.pid(1)), (port, pid));
     assert_eq!(masters.ask(1, "DBSIZE").unwrap(), Reply::Integer(200));
     set(&masters, "another");
-    // It is a master like any other now, also after a restart.
+    // The replica is now an ordinary master, even after a restart.
     masters.restart(1).unwrap();
     set(&masters, "key");
 }

@@ -1,5 +1,4 @@
-//! Masters start, with the options that were asked for, on ports that no one else has, or say why
-//! they do not.
+//! Masters start with the requested options, on free ports, or return an error with the reason.
 
 use std::{
     io::{Read, Write},
@@ -34,7 +33,7 @@ fn five_masters_start_and_all_answer() {
         assert_eq!(masters.ask(node, "PING").unwrap(), Reply::Status("PONG".into()));
         assert_eq!(masters.ask(node, "DBSIZE").unwrap(), Reply::Integer(0));
     }
-    // Independent: what one knows the others do not.
+    // The masters are independent: each has its own keys.
     masters.command(1, &[b"SET", b"key", b"two words"]).unwrap();
     assert_eq!(masters.ask(1, "GET key").unwrap(), Reply::Bulk(b"two words".into()));
     assert_eq!(masters.ask(2, "GET key").unwrap(), Reply::Nil);
@@ -63,7 +62,7 @@ fn directives_and_arguments_reach_the_server() {
         .unwrap();
     let Reply::Array(value) = masters.ask(1, "CONFIG GET maxmemory").unwrap() else { panic!() };
     assert_eq!(value[1], Reply::Bulk(b"1048576".into()));
-    // An error of the server is a reply, and no text that could be taken for a value.
+    // An error of the server is a reply, and not text that could be taken for a value.
     let reply = masters.ask(1, "FLUSHALL").unwrap();
     assert!(matches!(&reply, Reply::Error(why) if why.starts_with("ERR unknown command")));
     assert_eq!(reply.text(), None);
@@ -102,7 +101,7 @@ fn a_server_that_is_never_ready_is_given_up_in_time() {
 fn a_taken_port_is_passed_over() {
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().port();
-    // The server is started on that port without a look first: as if it was lost in between.
+    // The rig starts the server on that port without a check, as if the port was lost in between.
     let masters = Masters::builder().count(2).ports([taken]).start().unwrap();
     assert!((1..=2).all(|node| masters.port(node) != taken));
     assert!((1..=2).all(|node| masters.ask(node, "PING").is_ok()));
@@ -118,7 +117,7 @@ fn the_port_of_a_killed_master_is_not_given_away() {
 }
 
 fn the_server_of_someone_else_is_not_taken_for_ours() {
-    // Its directory of temporary files is another one, so it claims no port of ours.
+    // This owner uses another temporary directory, so it does not claim the port there.
     let mut owner = Owner::binary("1", "someone_else");
     let url = owner.read_until("redis://").pop().unwrap();
     let port = url.rsplit(':').next().unwrap().parse().unwrap();

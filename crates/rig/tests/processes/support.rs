@@ -1,4 +1,4 @@
-//! Looks at processes and directories from outside. Used by the tests that end a whole process.
+//! Inspects processes and directories from outside, for the tests that end a whole process.
 
 use std::{
     fs,
@@ -16,8 +16,8 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Starts it in a process group of its own, as a shell with job control would, with nothing to
-    /// read. `name` tells the directories of tests apart.
+    /// Starts the command without input, in a process group of its own, as a shell with job control
+    /// does. `name` distinguishes the directories of tests.
     pub(crate) fn spawn(mut command: Command, name: &str) -> Self {
         let temp = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let _not_there = fs::remove_dir_all(&temp);
@@ -27,16 +27,16 @@ impl Owner {
         Self { child: command.spawn().unwrap(), temp }
     }
 
-    /// The binary, told to start this many.
+    /// Starts the binary with this number of masters.
     pub(crate) fn binary(count: &str, name: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_masters"));
         command.arg(count);
         Self::spawn(command, name)
     }
 
-    /// Reads what it prints until a line begins so. Returns all lines up to this one.
+    /// Reads the output until a line begins with `start`. Returns all lines up to this one.
     pub(crate) fn read_until(&mut self, start: &str) -> Vec<String> {
-        // Byte by byte, so that nothing behind that line is lost in a buffer.
+        // Byte by byte, so that no later line is lost in a buffer.
         let mut out = BufReader::with_capacity(1, self.child.stdout.as_mut().unwrap());
         let mut lines = Vec::new();
         loop {
@@ -49,29 +49,28 @@ impl Owner {
         }
     }
 
-    /// Reads the rest of what it prints.
     pub(crate) fn read_rest(&mut self) -> String {
         let mut text = String::new();
         self.child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
         text
     }
 
-    /// Sends a signal to it and to whatever else is in its process group: what Ctrl-C does.
+    /// Sends a signal to the whole process group, as Ctrl-C does.
     pub(crate) fn signal_group(&self, signal: &str) {
         send(signal, &format!("-{}", self.child.id()));
     }
 
-    /// Waits until no process is there, neither itself nor a keeper nor a server, and no file.
+    /// Waits until no process of the owner, no keeper, no server and no file is left.
     pub(crate) fn nothing_is_left(&self) {
         eventually("its processes and files are gone", || self.processes() + self.files() == 0);
     }
 
-    /// How many processes it is at the moment, itself included.
+    /// The number of its processes, itself included.
     pub(crate) fn processes(&self) -> usize {
         processes_of(&self.temp).len()
     }
 
-    /// How many directories of masters there are.
+    /// The number of masters' directories.
     pub(crate) fn files(&self) -> usize {
         fs::read_dir(&self.temp).unwrap().count()
     }
@@ -85,8 +84,8 @@ impl Drop for Owner {
 }
 
 /// The processes that have this directory in their environment, in their arguments, or as their
-/// working directory: servers overwrite the first two. Without `/proc` only keepers are seen, and
-/// these are the last to go.
+/// working directory. Servers overwrite the first two. Without `/proc` only keepers are visible,
+/// and these end last.
 fn processes_of(temp: &Path) -> Vec<String> {
     let text = temp.to_str().unwrap();
     if !Path::new("/proc/self/cwd").exists() {
@@ -108,18 +107,17 @@ fn processes_of(temp: &Path) -> Vec<String> {
     found
 }
 
-/// Whether a process with this id exists.
 pub(crate) fn exists(pid: u32) -> bool {
     send("0", &pid.to_string())
 }
 
-/// Sends a signal by the shell's `kill`: the separate program is not on every system.
+/// Sends a signal with the shell's `kill`: the separate program is not on every system.
 fn send(signal: &str, to: &str) -> bool {
     let script = format!("kill -{signal} {to} 2>/dev/null");
     Command::new("/bin/sh").args(["-c", &script]).status().unwrap().success()
 }
 
-/// Waits until something is true. The bound is for a machine that is busy with other things.
+/// Waits until `is_true` returns true. The bound allows for a busy machine.
 pub(crate) fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(10);
     while !is_true() {

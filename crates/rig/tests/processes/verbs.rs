@@ -1,4 +1,4 @@
-//! Kill, stop, restart, pause and resume do what they say, to the master that was named.
+//! Kill, stop, restart, pause and resume act on the master that is named.
 
 use std::{
     fs,
@@ -67,7 +67,7 @@ fn a_paused_master_is_silent_and_later_does_what_it_was_told() {
     eventually("the command of the client that gave up is executed", || {
         masters.ask(1, "GET key").unwrap() != Reply::Nil
     });
-    // Resuming one that runs is allowed, so that a test may end with it in any case.
+    // Resuming a running master is allowed, so that a test may always end with it.
     masters.resume(1).unwrap();
 }
 
@@ -107,7 +107,7 @@ fn a_paused_master_can_be_stopped() {
 fn a_master_that_does_not_end_is_given_up_in_time() {
     let within = Duration::from_secs(2);
     let masters = Masters::builder().count(1).within(within).start().unwrap();
-    // A script is not interrupted, not even by SIGTERM.
+    // Nothing interrupts a script, not even SIGTERM.
     masters.command(1, &[b"EVAL", b"while true do end", b"0"]).unwrap_err();
     let began = Instant::now();
     let error = masters.stop(1).unwrap_err();

@@ -1,4 +1,5 @@
-//! Asking: what is granted, what is refused, and that nothing is left of what is refused.
+//! Acquiring several resources: which requests are granted or refused, and that a refused request
+//! leaves no key.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ async fn all_are_granted_in_one_round_trip_and_each_has_its_own_key() {
     for resource in ["a", "b", "c"] {
         assert_eq!(holding(&masters, 5, resource).len(), 5);
     }
-    // As they were named.
+    // In the order of the request.
     let names: Vec<&[u8]> = leases.iter().map(redquorum::Lease::resource).collect();
     assert_eq!(names, [b"b", b"a", b"c"]);
     let values: Vec<_> = ["a", "b", "c"].map(|resource| masters.value(1, resource)).into();
@@ -59,7 +60,7 @@ async fn if_one_is_taken_nothing_of_the_others_is_kept_and_the_error_says_which_
     );
     settle().await;
     assert_eq!(keys(&masters, 5), 5);
-    // Others get those at once.
+    // The other resources are free at once.
     let rest = lock.acquire_all(["a", "c"]).wait(Duration::ZERO).await.unwrap();
     assert_eq!(lock.stats().taken, 1);
     drop((held, rest));
@@ -79,7 +80,7 @@ async fn while_it_waits_it_holds_nothing() {
     let released = Instant::now();
     let leases = waiting.await.unwrap().unwrap();
     assert!(released.elapsed() <= 251 * MS, "{:?}", released.elapsed());
-    // The lease is as long as any: it does not grow with the rounds.
+    // The lease has the usual length: it does not grow with the rounds.
     assert!(leases.validity() <= VALIDITY && leases.validity() > VALIDITY - 5 * MS);
 }
 
@@ -114,7 +115,7 @@ async fn whoever_is_paused_past_the_deadline_gets_nothing() {
     assert!(crate::support::poll_once(acquiring.as_mut()).await.is_pending());
     settle().await;
     assert_eq!(keys(&masters, 3), 6);
-    // Nobody polls it for longer than the leases last.
+    // The caller does not poll for longer than the leases last.
     tokio::time::advance(2 * S).await;
     let error = acquiring.await.unwrap_err();
     assert!(matches!(error, AcquireAllError::TooLate { .. }), "{error}");
@@ -189,7 +190,7 @@ async fn a_grace_is_not_due_for_what_was_never_handed_out() {
     lock.acquire_all(["a", "b", "c"]).wait(Duration::ZERO).await.unwrap_err();
     settle().await;
     assert_eq!(keys(&masters, 3), 3);
-    // Who is paused between the votes and the collecting was never handed anything, either.
+    // A request that won the votes but was dropped before it returned leases has no grace either.
     held.release().await;
     let mut acquiring = std::pin::pin!(lock.acquire_all(["a", "b"]).into_future());
     assert!(crate::support::poll_once(acquiring.as_mut()).await.is_pending());

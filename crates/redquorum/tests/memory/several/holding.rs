@@ -1,4 +1,4 @@
-//! Holding: the earliest deadline, extending all, the loss of one.
+//! Holding several resources: the earliest deadline, extending all, the loss of one.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn the_loss_of_one_is_told_with_its_name_and_ends_the_work() {
     assert_eq!(leases.lost().await, error);
     assert_eq!(leases.is_lost(), Some(error));
     assert_eq!(leases.validity(), Duration::ZERO);
-    // The other is held all the same.
+    // The other lease is still held.
     assert!(leases.get("a").unwrap().is_lost().is_none());
     let error = leases.extend().await.unwrap_err();
     assert!(matches!(error.error, ExtendError::Lost(_)), "{error}");
@@ -100,11 +100,11 @@ async fn what_is_dropped_is_given_back() {
     drop(lock.acquire_all(["a", "b"]).await.unwrap());
     settle().await;
     assert_eq!(keys(&masters, 3), 0);
-    // A release that nobody polls.
+    // A release that is never polled.
     drop(lock.acquire_all(["a", "b"]).await.unwrap().release());
     settle().await;
     assert_eq!(keys(&masters, 3), 0);
-    // One by one.
+    // Each lease is released separately.
     let mut each = lock.acquire_all(["a", "b"]).await.unwrap().into_iter();
     let first = each.next().unwrap();
     first.release().await;
@@ -122,7 +122,7 @@ async fn each_resource_has_a_fencing_token_of_its_own() {
         assert!(tokens[0] > last[0] && tokens[1] > last[1], "{last:?} {tokens:?}");
         last = tokens;
         leases.release().await;
-        // Those who want one of them count on.
+        // A client that acquires one of them continues its counter.
         let single = lock.acquire("b").fenced().await.unwrap();
         assert!(single.fencing_token() > last[1]);
         last[1] = single.fencing_token();
@@ -143,7 +143,7 @@ async fn resources_on_different_masters_are_held_together() {
     assert!(leases.validity() < 4 * S && leases.validity() > 3 * S, "{:?}", leases.validity());
     leases.release().await;
     assert_eq!((keys(&one, 3), keys(&other, 5)), (0, 0));
-    // One that is taken there frees what was taken here.
+    // A taken resource on the second set of masters frees the one acquired on the first.
     let held = second.acquire("c").await.unwrap();
     let error = first.acquire_all(["a"]).and(&second, ["c"]).wait(S).await.unwrap_err();
     assert_eq!(error.resource(), Some(&b"c"[..]));

@@ -1,4 +1,5 @@
-//! Beside others: who wants the same in another order, and who wants one of them.
+//! Competition: clients that acquire the same resources in another order, and clients that acquire
+//! only one of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -11,10 +12,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{MS, S, bed, keys, settle, take};
 
-/// Whose each resource is, and until when.
+/// The holder of each resource, and its deadline.
 type Held = HashMap<Vec<u8>, (u64, Deadline)>;
 
-/// Who believes to hold what.
+/// The resources that clients believe to hold.
 #[derive(Clone, Default)]
 struct Believers(Arc<Mutex<Held>>);
 
@@ -63,7 +64,7 @@ async fn callers_that_name_them_in_any_order_all_get_through() {
     let mut tasks = JoinSet::new();
     let names = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "d"], ["d", "a", "b"]];
     for (id, names) in names.into_iter().enumerate() {
-        // Each in a process of its own, as it were.
+        // Each task has a lock of its own, like a process.
         let lock = masters.builder().build().await.unwrap();
         tasks.spawn(work(lock, id as u64, names.to_vec(), 10, seen.clone()));
     }
@@ -104,8 +105,8 @@ async fn two_who_hold_one_resource_would_be_seen() {
     assert!(std::panic::catch_unwind(enters).is_err());
 }
 
-/// A dead holder's keys, and those of one that wanted several: they are in nobody's way for longer than a
-/// TTL.
+/// The keys of a dead holder, and of a waiting request for several resources, block no client for
+/// longer than a TTL.
 #[tokio::test(start_paused = true)]
 async fn who_waits_gets_all_when_the_holder_of_one_is_gone_for_good() {
     let (_masters, lock) = bed(3).await;
@@ -135,7 +136,7 @@ async fn callers_of_one_process_take_their_turns_in_its_queues() {
 #[tokio::test(start_paused = true)]
 async fn who_gives_up_in_a_queue_leaves_its_place_to_the_next() {
     let (masters, lock) = bed(3).await;
-    // Before its turn came, and after.
+    // Before it reaches the head of the queue, and after.
     for before in [false, true] {
         let held = take(&lock, "b").await;
         let ahead = lock.acquire("b").wait(60 * S).into_future();

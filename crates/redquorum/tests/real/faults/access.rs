@@ -1,4 +1,5 @@
-//! Passwords and ACLs: what is needed, what is said when it is missing, and what is never said.
+//! Passwords and ACLs: which permissions are needed, which error names a missing one, and that no
+//! message contains a secret.
 
 use std::fmt::{Debug, Display};
 use std::future::IntoFuture;
@@ -22,24 +23,24 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What a user needs at least, with the keys of the lock's prefix.
+/// The least permissions of a lock, with the keys of its prefix.
 pub(super) const MINIMAL_ACL: &str =
     "resetkeys ~lock:* -@all +set +get +del +pttl +pexpire +evalsha +script|load";
 
-/// What it needs for all that `health()` tells, for telling two addresses of one server, for
-/// killing its old connections, and for a database other than 0.
+/// Also needed: for all results of `health()`, to detect two addresses of one server, to kill its
+/// old connections, and for a database other than 0.
 const FULL_ACL: &str = "~redquorum:probe +info +client|id +client|kill +select";
 
 const PASSWORD: &str = "hunter2 & more";
 
-/// The same in a URL.
+/// The password as in a URL.
 const ENCODED: &str = "hunter2%20%26%20more";
 
 fn guarded() -> Masters {
     Masters::builder().count(3).password(PASSWORD).start().unwrap()
 }
 
-/// Why master 1 is not connected.
+/// The reason why master 1 is not connected.
 fn why_down(lock: &Redlock) -> String {
     match &lock.stats().masters[0].state {
         LinkState::Down(why) => why.to_string(),
@@ -86,7 +87,7 @@ async fn a_wrong_password_is_told_by_every_master() {
     assert!(error.starts_with("no quorum of masters is reachable: "), "{error}");
 }
 
-/// All that was told.
+/// All messages of the library.
 #[derive(Default)]
 struct Told(Vec<String>);
 
@@ -104,7 +105,7 @@ impl Told {
 async fn a_planted_password_is_told_nowhere() {
     let masters = guarded();
     let mut told = Told::default();
-    // Right, but of another user; wrong; and with a secret where none belongs.
+    // The right password for another user, a wrong password, and a secret in the wrong place.
     let twisted = [
         masters.url(1),
         masters.url(2).replace("://:", "://nobody:"),
@@ -148,7 +149,7 @@ async fn a_planted_password_is_told_nowhere() {
     }
 }
 
-/// Masters with a user who may do this, and a lock that is that user, in this database.
+/// Masters with a user that has these permissions, and a lock that logs in as that user.
 pub(super) async fn with_user(acl: &str, database: u32) -> (Masters, Redlock) {
     let masters = own(3);
     all(&masters)
@@ -160,7 +161,7 @@ pub(super) async fn with_user(acl: &str, database: u32) -> (Masters, Redlock) {
     (masters, lock)
 }
 
-/// All that a lock does with its keys, and whether it could.
+/// Uses every kind of command on keys, and returns whether all of them worked.
 pub(super) async fn works(lock: &Redlock) -> Result<(), String> {
     let lease = lock.acquire("r").wait(Duration::ZERO).await.map_err(|error| error.to_string())?;
     let rival = lock.try_acquire("r").await.map_err(|error| error.to_string())?;
@@ -186,13 +187,13 @@ async fn the_minimal_acl_is_enough_for_everything() {
 }
 
 async fn a_command_that_is_forbidden_is_told_by_its_master() {
-    // Which also shows that the minimal line is minimal.
+    // Each permission is needed, so the minimal list is minimal.
     let needed = MINIMAL_ACL.split(' ').filter(|word| word.starts_with('+'));
     for word in needed {
         let acl = MINIMAL_ACL.replace(&format!(" {word}"), "");
         let (masters, lock) = with_user(&acl, 0).await;
         let error = works(&lock).await.expect_err(word);
-        // The wordings of the servers: `KNOWN_ERRORS` of the protocol.
+        // The texts of the servers: `KNOWN_ERRORS` of the protocol.
         let wordings = ["no permissions to run", "can't run this command"];
         assert!(wordings.iter().any(|wording| error.contains(wording)), "{word}: {error}");
         drop(masters);
@@ -209,7 +210,7 @@ async fn the_optional_permissions_are_optional() {
 }
 
 async fn where_queues_are_forbidden_leases_are_granted_and_given_back_all_the_same() {
-    // The key of the line; then the commands of the script.
+    // Without the keys of the queue; then with its keys, but without the commands of its script.
     for acl in [MINIMAL_ACL, &format!("{MINIMAL_ACL} ~redquorum:line:*")] {
         leases_are_granted_without_a_line(acl).await;
     }

@@ -1,5 +1,5 @@
-//! Users who lack what queues and wake-ups need: a waiter tries again and again, and nothing else
-//! suffers.
+//! Users without the permissions for queues and wake-ups: a waiter retries, and nothing else is
+//! affected.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -19,19 +19,19 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What wake-ups need besides.
+/// The permissions that wake-ups need in addition.
 const WAKE_UPS: &str = "+hello +subscribe +publish &redquorum:wake:*";
 
-/// What queues need besides.
+/// The permissions that queues need in addition.
 const QUEUES: &str = "+zadd +zrem +zrange +zrevrange +zrangebyscore +zrank +zscore +zcard +exists +time \
                       ~redquorum:queue:lock:* ~redquorum:lapse:lock:*";
 
-/// `resetchannels`: before 7.0 a new user may subscribe to all.
+/// `resetchannels`: before Redis 7.0 a new user may subscribe to all channels.
 fn acl(without: &str) -> String {
     format!("{MINIMAL_ACL} +info +client|id resetchannels {WAKE_UPS} {QUEUES}").replace(without, "")
 }
 
-/// One holds, one waits and gets it. How long that took from the release.
+/// The time from the release of one client until a waiting client has its lease.
 async fn hand_over(masters: &Masters, lock: &Redlock) -> Duration {
     let url = |node| format!("redis://locker:pw@127.0.0.1:{}", masters.port(node));
     let other = Redlock::builder().urls(all(masters).map(url)).prefix("lock:").node_timeout(CALM);

@@ -1,4 +1,4 @@
-//! Error replies of the server at hand, and what the library makes of them.
+//! Error replies of the installed server, and how the library classifies them.
 
 use redquorum_protocol::wire::{ErrorKind, KNOWN_ERRORS, KNOWN_VERSIONS, KnownError};
 use redquorum_rig::{Masters, find_server, trials::Case};
@@ -10,7 +10,7 @@ pub(crate) fn cases() -> Vec<Case> {
     cases![errors_are_worded_as_in_the_table]
 }
 
-/// What brings a master into the state in which a command provokes its error, and what ends that.
+/// The commands that put a master into the state for an error, and that end this state.
 fn state(known: &KnownError) -> (&'static str, &'static str) {
     let states = [
         ("'read-only'", ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE")),
@@ -46,7 +46,7 @@ async fn provoked(masters: &Masters, locker: &mut Raw, known: &KnownError) -> St
     error
 }
 
-/// With the names of scripts and the numbers of lines as in the table.
+/// Replaces the names of scripts as in the table.
 fn without_names(error: &str) -> String {
     let is_sha1 =
         |word: &str| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -72,7 +72,7 @@ async fn errors_are_worded_as_in_the_table() {
         assert_eq!(ErrorKind::of(error.as_bytes()), known.kind, "{}: {error}", known.command);
         let mut texts = known.texts.iter();
         let text = texts.find(|(versions, _)| versions.split(' ').any(|known| known == version));
-        // Of a version that is not in the table only the kinds are known.
+        // For a version that is not in the table, only the kinds are known.
         assert_eq!(text.is_some(), KNOWN_VERSIONS.contains(&&*version), "{version}");
         if let Some((_, text)) = text {
             assert_eq!(without_names(error), text.trim_end(), "{}", known.command);

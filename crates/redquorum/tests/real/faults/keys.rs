@@ -1,5 +1,5 @@
-//! What else can stand under a key, and what can happen to it: other types, other programs, no
-//! TTL, flushed scripts, flushed masters, resources of any bytes.
+//! Keys that are no locks, and changes to keys: other types, other programs, no TTL, flushed
+//! scripts, flushed masters, resources of any bytes.
 
 use redquorum::{AcquireError, Answer, BadOption, Cause, ExtendError, Holder, Lease, Outcome};
 use redquorum_rig::{Masters, Reply, trials::Case};
@@ -20,7 +20,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What each master says of the holder, after an attempt that is refused.
+/// The holder as each master reports it after a refused attempt.
 async fn holder_of(masters: &Masters, r: &str) -> (Vec<Option<Answer>>, String) {
     let lock = built(calm(masters)).await;
     let (took, result) = timed(lock.acquire(r).wait(MS)).await;
@@ -41,7 +41,7 @@ async fn a_key_of_another_type_is_an_outcome_that_says_so() {
     let element = masters.ask(1, &format!("LINDEX {r} 0")).unwrap();
     assert_eq!(element.text().unwrap(), "element", "it was touched");
     delete(masters, all(masters), &r);
-    // And where it takes the place of a lease's key, extend and release say so.
+    // If such a key replaces the key of a lease, extend and release report it.
     let lock = built(calm(masters)).await;
     let lease = lock.acquire(&r).await.unwrap();
     answered(&lock).await;
@@ -82,7 +82,7 @@ async fn a_lease_whose_keys_were_replaced_deletes_none_of_them() {
     delete(masters, all(masters), &r);
 }
 
-/// A lease that all masters have the key of, and all masters without their scripts.
+/// A lease with its key on all masters, and all masters without their scripts.
 async fn without_scripts(masters: &Masters, lock: &redquorum::Redlock) -> Lease {
     let lease = lock.acquire("r").await.unwrap();
     answered(lock).await;
@@ -101,7 +101,7 @@ async fn flushed_scripts_are_loaded_again_and_what_is_owed_is_paid() {
     cleaned(&masters, "r").await;
     answered(&lock).await;
     assert_eq!(lock.stats().masters.iter().map(|master| master.owed).sum::<usize>(), 0);
-    // Nothing that creates a key was sent twice.
+    // No command that creates a key was sent twice.
     assert_eq!(calls(&masters, 1, "set"), 1);
     let lease = without_scripts(&masters, &lock).await;
     drop(lease);
@@ -138,7 +138,7 @@ async fn a_flushed_master_costs_its_vote_and_not_the_lease() {
     answered(&lock).await;
     assert_eq!(holders(&masters, "r"), [1, 2, 3, 4, 5], "they got it back");
     assert!(lock.try_acquire("r").await.unwrap().is_none());
-    // More than a minority at once is beyond what a quorum can bear, and is told.
+    // A quorum does not survive the loss of a majority of keys, and the error reports it.
     answered(&lock).await;
     all(&masters).for_each(|node| done(&masters, node, "FLUSHALL"));
     let error = lease.extend().await.unwrap_err();

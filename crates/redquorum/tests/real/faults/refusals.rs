@@ -1,4 +1,4 @@
-//! Masters that answer with an error: each is one unknown vote that says why.
+//! Masters that reply with an error: each is one unknown vote with its reason.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// The masters that said an error of this kind.
+/// The masters that replied with an error of this kind.
 fn said(report: &Report, error: &str) -> Vec<usize> {
     let is_error = |answer: &Option<Answer>| match answer {
         Some(Answer::Unknown(Cause::Error(text))) => text.starts_with(error),
@@ -31,16 +31,16 @@ fn said(report: &Report, error: &str) -> Vec<usize> {
     report.masters().iter().filter(|m| is_error(&m.answer)).map(|m| m.number).collect()
 }
 
-/// What must be true of every error: `harm` makes one master answer it, `heal` ends that.
+/// Checks what must hold for every error. `harm` makes a master reply with it, `heal` ends that.
 async fn are_unknown_votes(masters: &Masters, lock: &Redlock, error: &str, harm: &str, heal: &str) {
     let before: Lease = lock.acquire("before").await.unwrap();
     eventually("all have it", || holders(masters, "before").len() == 5).await;
-    // A minority does no harm.
+    // Errors of a minority have no effect.
     [2, 4].into_iter().for_each(|node| done(masters, node, harm));
     let lease = lock.acquire("r").await.unwrap();
     lease.extend().await.unwrap();
     assert_eq!(lease.release().await.outcome, Outcome::Released);
-    // A majority is no quorum, at once, and the report tells why.
+    // With a majority of errors there is no quorum, at once, and the report has the reason.
     done(masters, 5, harm);
     let (took, result) = timed(lock.acquire("r").wait(Duration::ZERO)).await;
     let failed = result.unwrap_err();
@@ -50,12 +50,12 @@ async fn are_unknown_votes(masters: &Masters, lock: &Redlock, error: &str, harm:
     let deadline = before.deadline();
     match before.extend().await {
         Err(ExtendError::NoQuorum(report)) => assert_eq!(said(&report, error), [2, 4, 5]),
-        // Where scripts may still lengthen a key's life, the lease is extended indeed.
+        // Masters out of memory still run scripts that only set a TTL, so the lease is extended.
         Ok(extended) => assert!(error == "OOM" && extended > deadline),
         Err(other) => panic!("{other}"),
     }
     assert!(before.is_lost().is_none() && before.deadline() >= deadline);
-    // What cannot be deleted now is deleted when that has passed.
+    // The link deletes the keys when the masters accept commands again.
     before.release().await;
     [2, 4, 5].into_iter().for_each(|node| done(masters, node, heal));
     eventually("all is paid", || lock.stats().masters.iter().all(|master| master.owed == 0)).await;
@@ -64,8 +64,8 @@ async fn are_unknown_votes(masters: &Masters, lock: &Redlock, error: &str, harm:
     assert_eq!(lock.acquire("r").await.unwrap().release().await.outcome, Outcome::Released);
 }
 
-/// What is wrong with masters, what ends that, what errors call it, and what they say to do about
-/// it.
+/// For each refusal: the commands that cause it and end it, its error code, and the advice in the
+/// message.
 const REFUSALS: [(&str, &str, &str, &str); 3] = [
     ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "READONLY", "give the addresses of masters"),
     ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM", "raise their maxmemory"),
@@ -97,7 +97,7 @@ async fn health_tells_masters_that_refuse_writes_from_those_that_are_down() {
         [1, 2].into_iter().for_each(|node| done(&masters, node, heal));
         assert!(lock.health().await.has_quorum());
     }
-    // One that is down is neither.
+    // A master that is down is not counted as alive.
     masters.kill(1).unwrap();
     let down = |state: &LinkState| matches!(state, LinkState::Down(_));
     eventually("it is noticed", || down(&lock.stats().masters[0].state)).await;
@@ -119,7 +119,7 @@ async fn health_writes_nothing() {
     let before = changes();
     assert_eq!(lock.health().await.usable, 1);
     assert_eq!((changes(), keys(&masters, "*")), (before.clone(), vec![]));
-    // The check would see a write.
+    // Control: the check sees a write.
     put(&masters, 1, "x", 60_000);
     assert_ne!(changes(), before);
 }
@@ -136,7 +136,7 @@ async fn nodes_of_a_cluster_are_alive_and_not_usable() {
 async fn masters_that_are_read_only_are_unknown_votes() {
     let masters = own(5);
     let lock = built(calm(&masters).ttl(60 * CALM)).await;
-    // Of a master at an address where nobody answers.
+    // A replica of an address without a server.
     let harm = "REPLICAOF 127.0.0.1 1";
     are_unknown_votes(&masters, &lock, "READONLY", harm, "REPLICAOF NO ONE").await;
 }
@@ -156,9 +156,9 @@ async fn masters_out_of_memory_are_unknown_votes() {
 }
 
 async fn masters_that_are_loading_are_unknown_votes() {
-    // A dump is loaded key by key with a pause at each, and the master looks up every 2 MiB.
+    // A load pauses at each key, and the master handles events every 2 MiB.
     let builder = Masters::builder().count(3).config("rdbcompression", "no");
-    // Before 7.0 `DEBUG` needs no permission.
+    // Before Redis 7.0 `DEBUG` needs no permission.
     let is_old = find_server().unwrap().version().starts_with("6.");
     let builder = if is_old { builder } else { builder.config("enable-debug-command", "yes") };
     let masters = builder.start().unwrap();
@@ -171,7 +171,7 @@ async fn masters_that_are_loading_are_unknown_votes() {
     let masters = std::sync::Arc::new(masters);
     let reloads = [1, 2].map(|node| {
         let masters = masters.clone();
-        // Its answer may take longer than the rig has patience.
+        // The reply may take longer than the rig waits.
         tokio::task::spawn_blocking(move || drop(masters.ask(node, "DEBUG RELOAD")))
     });
     let start = tokio::time::Instant::now();
@@ -183,7 +183,7 @@ async fn masters_that_are_loading_are_unknown_votes() {
         }
     };
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-    // The held key is in the dump, and comes back.
+    // The held key is in the dump, so it exists again after the load.
     let released = held.release().await;
     assert_eq!(released.outcome, Outcome::Unknown, "{}", released.report);
     assert_eq!(said(&released.report, "LOADING"), [1, 2], "{}", released.report);
@@ -199,10 +199,10 @@ async fn masters_that_are_loading_are_unknown_votes() {
 async fn a_master_that_takes_no_more_clients_says_so() {
     let masters = own(1);
     let first = built(calm(&masters)).await;
-    // The first lock has the one connection that there may be.
+    // The first lock uses the only connection that the master allows.
     done(&masters, 1, "CONFIG SET maxclients 1");
     let second = built(calm(&masters)).await;
-    // What it says may be lost in the reset behind it, but not for ever: it is tried again.
+    // The reset behind the error may discard it, but the link retries until it reads the error.
     eventually("it is told", || match &second.stats().masters[0].state {
         LinkState::Down(why) => why.contains("max number of clients reached"),
         _ => false,
@@ -211,6 +211,6 @@ async fn a_master_that_takes_no_more_clients_says_so() {
     let error = second.try_acquire("r").await.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
     drop(first);
-    // And as soon as there is room, it is let in.
+    // The second lock connects as soon as there is room.
     assert_eq!(second.acquire("r").await.unwrap().release().await.outcome, Outcome::Released);
 }

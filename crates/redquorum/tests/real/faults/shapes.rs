@@ -1,5 +1,5 @@
-//! Every shape that a lock can have: one to five masters, Unix sockets, other databases, the
-//! `redis` crate's clients; and what it says of itself.
+//! Every shape of a lock: one to five masters, Unix sockets, other databases, clients of the
+//! `redis` crate; and its statistics.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn unix_sockets_work() {
     eventually("it is reconnected", || lock.stats().masters[1].connected == 2).await;
     assert_eq!(lease.release().await.outcome, Outcome::Released);
     cleaned(&masters, "r").await;
-    // The same server by its port is the same server.
+    // The same server by another address is still the same server.
     let both = [masters.socket_url(1).unwrap(), masters.url(1), masters.url(3)];
     let lock = built(Redlock::builder().urls(both).node_timeout(CALM)).await;
     let down = |state: &LinkState| matches!(state, LinkState::Down(_));
@@ -163,7 +163,7 @@ async fn a_lock_leaves_no_connection_open() {
         let list = masters.ask(1, "CLIENT LIST").unwrap();
         list.text().unwrap().lines().count()
     };
-    // The one that asks.
+    // The connection of the check itself.
     assert_eq!(clients(), 1);
     for _ in 0..5 {
         let lock = built(calm(&masters)).await;

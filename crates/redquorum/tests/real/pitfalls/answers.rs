@@ -1,5 +1,5 @@
-//! What is answered is told apart, and told quickly: taken, no quorum, already gone, one server
-//! given twice.
+//! Different outcomes are different results, and quick ones: taken, no quorum, already gone,
+//! duplicate server.
 
 use redquorum::{AcquireError, Answer, BuildError, Cause, Holder, LinkState, Outcome, Redlock};
 use redquorum_rig::trials::Case;
@@ -69,7 +69,7 @@ async fn releasing_an_expired_lease_is_a_quick_answer_and_no_error() {
     let masters = shared();
     let lock = built(calm(masters).ttl(3 * CALM / 2)).await;
     let lease = lock.acquire(unique("expired")).await.unwrap();
-    // Long enough for the masters, too.
+    // The keys have expired on the masters too.
     lease.lost().await;
     sleep(100 * MS).await;
     let (took, released) = timed(lease.release()).await;

@@ -1,5 +1,5 @@
-//! No way out of an attempt or a lease leaves a key behind, also where nobody acknowledged the
-//! `SET`, and no clean-up of one attempt touches the next one's keys.
+//! No end of an attempt or a lease leaves a key behind, even where the `SET` was never
+//! acknowledged. No clean-up of one attempt touches the keys of the next one.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn an_attempt_that_meets_an_error_leaves_no_key_where_it_was_granted() {
     assert!(calls(&masters, 4, "set") > 0 && calls(&masters, 5, "set") > 0);
 }
 
-/// As [`cleaned`], where some masters take no key to be planted.
+/// Like [`cleaned`], where some masters refuse the key that the check plants.
 async fn cleaned_but(masters: &redquorum_rig::Masters, key: &str, refusing: &[usize]) {
     cleaned(masters, key).await;
     assert_eq!(keys_on(masters, refusing.iter().copied(), key), []);
@@ -96,7 +96,7 @@ async fn no_two_attempts_share_a_token() {
     let lock = built(calm(masters).retry(pauses).wake_ups(false)).await;
     let r = unique("tokens");
     (1..=3).for_each(|node| put(masters, node, &r, 60_000));
-    // The first is asked in every attempt, the others only in some.
+    // Every attempt asks master 1, and only some attempts ask the others.
     let mut monitor = Monitor::start(masters, 1);
     let error = lock.acquire(&r).wait(150 * MS).await.unwrap_err();
     let AcquireError::Taken { attempts, .. } = error else { panic!("{error}") };
@@ -109,18 +109,18 @@ async fn no_two_attempts_share_a_token() {
 
 async fn a_late_clean_up_does_not_delete_the_key_of_the_next_attempt() {
     let masters = own(5);
-    // No connection is taken for dead before the masters go on.
+    // The node timeout is so long that no connection counts as dead before the masters go on.
     let lock = built(calm(&masters).retry(Backoff::Fixed(100 * MS))).await;
     put(&masters, 3, "r", 60_000);
     masters.pause(1).unwrap();
     masters.pause(2).unwrap();
     let waiting = tokio::spawn(async move { (lock.acquire("r").await, lock) });
-    // The first attempt has two votes, waits in vain for two more, and fails.
+    // The first attempt has two votes, waits for two more in vain, and fails.
     eventually("the first attempt was cleaned up", || calls(&masters, 4, "del") == 1).await;
     delete(&masters, [3], "r");
     let (lease, lock) = waiting.await.unwrap();
     let lease = lease.unwrap();
-    // SET, its clean-up and the next SET lie in the sockets of both, in this order.
+    // The sockets of both contain the SET, its clean-up and the next SET, in this order.
     masters.resume(1).unwrap();
     masters.resume(2).unwrap();
     answered(&lock).await;
@@ -163,7 +163,7 @@ async fn a_hung_master_does_not_pile_up_commands_without_end() {
         let hung = &lock.stats().masters[0];
         piled.push((hung.unanswered, hung.owed, hung.unknown));
     }
-    // After two node timeouts of silence it gets no more, and what it got is not forgotten.
+    // After two node timeouts of silence the link sends no more commands, but keeps its clean-ups.
     let (unanswered, owed, unknown) = piled[30];
     assert!(unanswered > 2 && owed > 1, "{piled:?}");
     assert_eq!((piled[59].0, piled[59].1), (unanswered, owed), "{piled:?}");

@@ -1,5 +1,5 @@
-//! No lease is returned that is not one: the deadline counts from before the first byte was sent,
-//! whatever the TTL is and however long the answers or the caller take.
+//! Every lease that is returned is valid: its deadline counts from before the first byte was sent,
+//! for every TTL, and however slow the replies or the caller are.
 
 use std::future::IntoFuture;
 use std::task::Poll;
@@ -23,18 +23,18 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// What is left of a TTL after the default drift allowance.
+/// The validity of a TTL after the default drift allowance.
 fn validity(ttl: Duration) -> Duration {
     ttl - ttl / 100 - 2 * MS
 }
 
 async fn no_ttl_however_short_makes_a_lease_that_has_expired() {
     let masters = shared();
-    // Longer than drift plus node timeout, and not by much.
+    // Slightly longer than the drift plus the node timeout.
     let lock = built(Redlock::builder().urls(masters.urls()).node_timeout(MS).ttl(4 * MS)).await;
     let name = unique("short");
     let mut granted = 0;
-    // On a busy machine few are granted in time.
+    // On a busy machine few attempts are granted in time.
     for round in 0.. {
         if round >= 200 && granted > 0 {
             break;
@@ -45,7 +45,8 @@ async fn no_ttl_however_short_makes_a_lease_that_has_expired() {
                 granted += 1;
                 let left = lease.validity();
                 assert!(left <= validity(4 * MS), "round {round}: {left:?} are left");
-                // It counts from the call or later, and has ended a TTL after the answer.
+                // The validity counts from the call or later, and ends within a TTL after the
+                // reply.
                 assert!(lease.is_lost().is_some() || asked.elapsed() + left >= validity(4 * MS));
                 lease.lost().await;
                 assert_eq!(lease.validity(), Duration::ZERO);
@@ -101,7 +102,7 @@ async fn time_that_the_votes_took_is_taken_off_the_lease() {
     sleep(100 * MS).await;
     masters.resume(1).unwrap();
     let lease = acquiring.await.unwrap();
-    // No allowance: its time ran from before `sent`.
+    // No tolerance is needed: the time of the lease began before `sent`.
     let left = lease.validity();
     let ran = sent.elapsed();
     assert!(ran >= 100 * MS);
@@ -119,12 +120,12 @@ async fn a_lease_that_is_collected_after_its_deadline_is_too_late_and_leaves_no_
     let sent = Instant::now();
     masters.resume(1).unwrap();
     masters.resume(2).unwrap();
-    // The caller is stopped: the votes come in, and nobody looks at them.
+    // The caller is stopped: the votes arrive, but the future is not polled.
     eventually("all have granted", || {
         lock.stats().masters.iter().all(|master| master.granted == 1)
     })
     .await;
-    // The keys outlive the lease, so that it is the library that must delete them.
+    // The keys outlive the lease, so the library must delete them.
     all(&masters).for_each(|node| done(&masters, node, "PEXPIRE r 60000"));
     assert_eq!(holders(&masters, "r"), [1, 2, 3]);
     sleep((300 * MS).saturating_sub(sent.elapsed())).await;
@@ -145,13 +146,13 @@ async fn attempts_that_failed_do_not_make_the_lease_longer() {
     (1..=3).for_each(|node| put(masters, node, &r, 60_000));
     let acquiring = tokio::spawn(lock.acquire(&r).wait(15 * CALM).into_future());
     eventually("some attempts fail", || lock.stats().masters[0].refused >= 3).await;
-    // Whatever is there from here on is of the lock.
+    // From here on all keys belong to the lock.
     delete(masters, 1..=3, &r);
     let lease = acquiring.await.unwrap().unwrap();
     assert!(lease.validity() <= validity(ttl));
     let check = || {
         let left: Vec<i64> = all(masters).map(|node| pttl(masters, node, &r)).collect();
-        // The clean-up of an earlier attempt may come in between on one or two.
+        // The clean-up of an earlier attempt may still delete the key on one or two masters.
         let held = left.iter().filter(|left| (1..=60_000).contains(*left)).count();
         let none = left.iter().filter(|left| **left == -2).count();
         assert!(held >= 3 && held + none == left.len(), "{left:?}");

@@ -1,5 +1,5 @@
-//! Extending never harms: it takes nothing away where it fails, hides no gap, and is no success
-//! once the lease is over.
+//! Extending never harms: a failure changes nothing, a gap is never hidden, and there is no success
+//! after the end of the lease.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) fn cases() -> Vec<Case> {
     ]
 }
 
-/// A lease that all masters have the key of.
+/// A lease with its key on all masters.
 async fn full(masters: &Masters, lock: &redquorum::Redlock, r: &str) -> Lease {
     let lease = lock.acquire(r).await.unwrap();
     eventually("all have it", || holders(masters, r).len() == masters.len()).await;
@@ -75,16 +75,17 @@ async fn a_key_made_anew_does_not_count_in_the_round_that_made_it() {
     let lock = built(brisk(&masters)).await;
     let lease = full(&masters, &lock, "r").await;
     delete(&masters, 1..=2, "r");
-    // The first round finds the gaps; it repairs none, or it could not tell.
+    // The first round finds the gaps. It repairs none, because a repair would hide the gap.
     let deadline = lease.extend().await.unwrap();
     answered(&lock).await;
     assert_eq!(holders(&masters, "r"), [3, 4, 5]);
-    // The second one repairs, and does not count what it made: two have held it throughout.
+    // The second round repairs the gaps and does not count them. Only two masters had the key
+    // throughout.
     masters.pause(3).unwrap();
     let error = lease.extend().await.unwrap_err();
     assert!(matches!(error, ExtendError::NoQuorum(_)), "{error}");
     assert_eq!(lease.deadline(), deadline);
-    // From the third one on they count.
+    // The third round counts them.
     assert!(lease.extend().await.unwrap() > deadline);
     masters.resume(3).unwrap();
     answered(&lock).await;
@@ -160,7 +161,7 @@ async fn extending_an_expired_lease_is_no_success_though_the_keys_are_there() {
     let error = lease.extend().await.unwrap_err();
     assert!(matches!(error, ExtendError::Lost(Lost(Loss::Expired))), "{error}");
     assert_eq!(lease.validity(), Duration::ZERO);
-    // The loss has given the keys back, and nobody holds on to them.
+    // The loss has deleted the keys, so the resource is free.
     cleaned(masters, &r).await;
     let error = lease.extend_to(5 * CALM).await.unwrap_err();
     assert!(matches!(error, ExtendError::Lost(Lost(Loss::Expired))), "{error}");
@@ -168,7 +169,7 @@ async fn extending_an_expired_lease_is_no_success_though_the_keys_are_there() {
 
 async fn an_extend_that_is_answered_after_the_deadline_is_no_success() {
     let masters = own(3);
-    // The round could wait for longer than the lease lasts.
+    // The round may last longer than the lease.
     let lock = built(calm(&masters).ttl(3 * CALM / 2)).await;
     let lease = full(&masters, &lock, "r").await;
     let deadline = lease.deadline();
@@ -211,7 +212,7 @@ async fn a_shorter_extend_binds_the_holder_before_any_answer() {
     let mut extending = Box::pin(lease.extend_to(5 * CALM));
     assert!(poll_once(&mut extending).await.is_pending());
     assert!(lease.validity() <= 5 * CALM);
-    // And whatever comes of it.
+    // The outcome of the extension does not matter.
     drop(extending);
     all(&masters).for_each(|node| masters.resume(node).unwrap());
     answered(&lock).await;

@@ -1,5 +1,5 @@
-//! A minority of masters that is down or hung, and votes that are split: none of them makes an
-//! acquire an error, or slow, or endless.
+//! A minority of masters that is down or hung, and split votes: none of them makes an acquire fail,
+//! slow or endless.
 
 use redquorum::{AcquireError, Answer, Cause, ExtendError, Holder, Outcome};
 use redquorum_rig::trials::Case;
@@ -66,7 +66,7 @@ async fn a_hung_majority_is_told_after_one_node_timeout_and_leaves_no_key() {
     for hung in &answers(error.report().unwrap())[..3] {
         assert_eq!(*hung, Some(Answer::Unknown(Cause::Silent)), "{error}");
     }
-    // With patience it is tried again and again, and ends when the patience does.
+    // An acquire with time left retries, and ends when its wait is over.
     let (took, error) = timed(lock.acquire("r").wait(300 * MS)).await;
     let error = error.unwrap_err();
     assert!(matches!(error, AcquireError::NoQuorum { attempts: 2.., .. }), "{error}");

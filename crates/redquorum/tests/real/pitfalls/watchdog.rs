@@ -1,5 +1,5 @@
-//! The watchdog renews, reports what fails, and ends with its lease; and a loss is noticed in
-//! time by a local timer, whatever the masters do.
+//! The watchdog renews, reports failures, and ends with its lease. A local timer reports a loss in
+//! time, whatever the masters do.
 
 use std::future::pending;
 use std::time::Duration;
@@ -52,7 +52,7 @@ async fn a_watched_lease_is_renewed() {
 
 async fn a_thousand_watched_leases_are_renewed_though_a_master_hangs() {
     let masters = own(5);
-    // Time enough for machines that stall: what is looked at is that nothing is refused.
+    // Long enough for machines that stall; the test checks that no renewal fails.
     let ttl = 6 * CALM;
     let lock = built(calm(&masters).ttl(ttl)).await;
     let mut leases = Vec::new();
@@ -68,7 +68,7 @@ async fn a_thousand_watched_leases_are_renewed_though_a_master_hangs() {
     assert_eq!((stats.lost, stats.not_extended), (0, 0), "{stats:?}");
     assert!(stats.extended >= 3_000, "{}", stats.extended);
     assert!(leases.iter().all(|lease| lease.validity() > ttl / 3));
-    // The one that hung has been asked anew, and has all of them.
+    // The renewals after the hang reach the hung master too, so it has all keys.
     eventually("it has them", || lock.stats().masters[4].unanswered == 0).await;
     assert_eq!(holders(&masters, "r999").len(), 5);
 }
@@ -85,7 +85,7 @@ async fn a_watchdog_does_not_outlive_the_release() {
     lease.release().await;
     cleaned(masters, &r).await;
     monitor.seen(&r);
-    // It would have renewed twice by then.
+    // A watchdog would renew twice in this time.
     sleep(TTL).await;
     assert_eq!(monitor.seen(&r), Vec::<String>::new());
     assert_eq!(keys(masters, &r), []);
@@ -97,7 +97,7 @@ async fn a_watchdog_does_not_outlive_the_drop_of_its_lease() {
     let r = unique("dropped");
     let lease = lock.acquire(&r).await.unwrap();
     lease.keep_alive(10 * CALM);
-    // The lock may go before its lease: the watchdog needs no handle.
+    // The lock may be dropped before its lease: the watchdog needs no handle of it.
     drop(lock);
     assert!(timeout(TTL + LATE, lease.lost()).await.is_err(), "it is lost");
     assert_eq!(holders(masters, &r).len(), 5);
@@ -115,12 +115,12 @@ async fn an_extend_that_the_watchdog_overtakes_does_not_hang() {
     let before = lease.deadline();
     let mut extending = Box::pin(lease.extend());
     if poll_once(&mut extending).await.is_pending() {
-        // Its task is stopped, while the lease is renewed again and again.
+        // The task of the extension is stopped while the watchdog renews several times.
         eventually("it renews", || lock.stats().extended >= 4).await;
         let extended = timeout(CALM, extending).await.expect("it hangs").unwrap();
         assert!(extended > before);
     }
-    // Nor do those that come after it.
+    // Later extensions do not hang either.
     timeout(CALM, lease.extend()).await.expect("it hangs").unwrap();
 }
 
@@ -165,7 +165,7 @@ async fn a_watchdog_does_not_swallow_that_nobody_answers() {
     assert!(deadline.has_passed());
     let stats = lock.stats();
     assert!(stats.not_extended >= 1, "{stats:?}");
-    // It has tried again, but not as fast as it could.
+    // The watchdog retries, but not as fast as it could.
     assert!(stats.not_extended <= 12, "{stats:?}");
     assert_eq!((stats.extended, stats.lost), (0, 1), "{stats:?}");
     masters.resume(1).unwrap();
@@ -209,7 +209,7 @@ async fn a_loss_is_not_taken_back() {
     all(&masters).for_each(|node| masters.pause(node).unwrap());
     let lost = lease.lost().await;
     all(&masters).for_each(|node| masters.resume(node).unwrap());
-    // Renewals that were on their way are executed now, and answered.
+    // The masters now execute the delayed renewals and reply.
     answered(&lock).await;
     assert_eq!((lease.is_lost(), lease.lost().await), (Some(lost), lost));
     let error = lease.extend().await.unwrap_err();
